@@ -1076,6 +1076,12 @@ def test_every_name_of_a_host_may_be_looked_for(host: str) -> None:
     RedisStore(f"redis://user:word@{host}:1/0").close()
 
 
+@pytest.mark.parametrize("wrong", [b"app:", None, 5])
+def test_a_prefix_is_a_text(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"prefix is a text, not {type(wrong).__name__}"):
+        RedisStore("redis://h", prefix=wrong)
+
+
 def test_a_prefix_has_no_braces() -> None:
     with pytest.raises(ConfigurationError, match="braces"):
         RedisStore("redis://h", prefix="{app}:")

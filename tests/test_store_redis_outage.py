@@ -647,10 +647,12 @@ def test_a_broken_breaker_shows_no_password(caplog: pytest.LogCaptureFixture) ->
     store.close()
 
 
-@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf")])
-def test_patience_is_a_number_of_seconds(wrong: float) -> None:
+@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), "1"])
+def test_patience_is_a_number_of_seconds(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="retry_for is a number of seconds"):
         RedisStore("redis://h", retry_for=wrong)
+    with pytest.raises(ConfigurationError, match="socket_timeout is a number of seconds above 0, or None, not"):
+        RedisStore("redis://h", socket_timeout=wrong)
 
 
 # --- clusters -----------------------------------------------------------------------------------------------

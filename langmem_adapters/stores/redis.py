@@ -13,7 +13,7 @@ from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, to_bytes, to_text
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_seconds
+from langmem_adapters.validation import check_seconds, check_text
 
 try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
@@ -66,13 +66,14 @@ class RedisStore(Shared):
         socket_timeout: float | None = 5.0,
         retry_for: float = 1.0,
     ) -> None:
-        if not 0 <= retry_for < math.inf:
+        check_text("prefix", prefix)
+        check_seconds("socket_timeout", socket_timeout)
+        if not isinstance(retry_for, int | float) or not 0 <= retry_for < math.inf:
             raise ConfigurationError(f"retry_for is a number of seconds, 0 or more, not {retry_for!r}")
         self._keys = Keys(prefix)
         self._clock = clock
         found = link(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
-        self._address = found.address
-        self._wire = Wire(found.source, found.address, owned=found.owned, retry_for=retry_for)
+        self._wire = Wire(found, retry_for=retry_for)
 
     @blocking
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:
@@ -182,11 +183,11 @@ class RedisStore(Shared):
 
     def health(self) -> Health:
         """Ask with PING, which is all that it needs; without retries, so an outage is told at once."""
-        return redis_report.health(self._wire, self._address)
+        return redis_report.health(self._wire)
 
     def stats(self) -> StoreStats:
         """Count our keys by SCAN; never KEYS."""
-        return redis_report.stats(self._wire, self._keys, self._address)
+        return redis_report.stats(self._wire, self._keys)
 
     def examine(self) -> Iterator[Finding]:
         """Look at the server, as far as the user may; needs INFO, and CONFIG GET for when snapshots are made."""
@@ -206,7 +207,7 @@ class RedisStore(Shared):
         self._wire.close()
 
     def __repr__(self) -> str:
-        return f"RedisStore({self._address!r})"
+        return f"RedisStore({self._wire.address!r})"
 
     def _commit(
         self,
@@ -240,16 +241,15 @@ class RedisStore(Shared):
         return replies[: len(commands)]
 
     def _guarded(self, place: NamespaceKeys, commands: Sequence[bytes], guard: Mapping[str, bytes | None]) -> list[Any]:
-        found: dict[str, bytes] = {}
+        found: dict[str, bytes | None] = {}
 
         def decide(replies: list[Any]) -> Sequence[bytes] | None:
-            found.clear()
-            found.update(_present(list(guard), replies[0]))
-            return commands if all(found.get(key) == value for key, value in guard.items()) else None
+            found.update(zip(guard, replies[0], strict=True))
+            return commands if found == guard else None
 
         replies = self._wire.optimistic(place.values, [_values(place, list(guard))], decide)
         if replies is None:
-            key = next(key for key, value in guard.items() if found.get(key) != value)
+            key = next(key for key, value in guard.items() if found[key] != value)
             raise Conflict(f"the value {key!r} was changed by another writer")
         return replies
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError, WatchError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.stores.redis_outage import LOST, NONE_FREE, REPLICA, is_down
@@ -23,7 +22,7 @@ T = TypeVar("T")
 
 RESP2 = (2, "2")
 """Of the protocol: a connection brings nothing but the replies to what was sent."""
-_UNUSABLE = (RedisConnectionError, RedisTimeoutError, OSError)
+_UNUSABLE = (*LOST, OSError)
 _OLD = (*LOST, *REPLICA)
 """After these, so may other connections lead nowhere that were made before, or to the primary of then."""
 

@@ -25,18 +25,18 @@ _KEEPS = "noeviction"
 _LOOKED_AT = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
 
 
-def health(wire: Wire, address: str) -> Health:
+def health(wire: Wire) -> Health:
     """Send a PING to each server that is in use."""
     began = time.perf_counter()
     try:
         for _ in wire.everywhere(pack("PING")):
             pass
     except StoreError as error:
-        return Health(ok=False, address=address, seconds=time.perf_counter() - began, problem=str(error))
-    return Health(ok=True, address=address, seconds=time.perf_counter() - began)
+        return Health(ok=False, address=wire.address, seconds=time.perf_counter() - began, problem=str(error))
+    return Health(ok=True, address=wire.address, seconds=time.perf_counter() - began)
 
 
-def stats(wire: Wire, keys: Keys, address: str) -> StoreStats:
+def stats(wire: Wire, keys: Keys) -> StoreStats:
     """Go through our keys with SCAN, and count; used memory, where INFO is allowed."""
     counted = _Counted(wire, keys)
     found = wire.keys(keys.pattern(()))
@@ -47,7 +47,7 @@ def stats(wire: Wire, keys: Keys, address: str) -> StoreStats:
         told = [_fields(reply) for reply in wire.everywhere(pack("INFO", "memory"))]
         size = sum(int(info["used_memory"]) for info in told if "used_memory" in info) or None
         limit = sum(int(info.get("maxmemory", 0)) for info in told) or None
-    return StoreStats(address, counted.kinds(), len(counted.keys), size, limit)
+    return StoreStats(wire.address, counted.kinds(), len(counted.keys), size, limit)
 
 
 class _Counted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -81,23 +80,23 @@ def _server(url: str, scheme: str, options: dict[str, Any]) -> ConnectionPool:
 
 
 def _cluster(rest: str, options: dict[str, Any]) -> Source:
-    nodes, path, given = _split(rest)
+    nodes, path, given = _split(rest, 6379)
     if path not in {"", "0"}:
         raise ValueError("a cluster has the database 0 only")
-    return cluster(nodes(6379), options | given)
+    return cluster(nodes, options | given)
 
 
 def _sentinel(rest: str, options: dict[str, Any]) -> ConnectionPool:
-    nodes, path, given = _split(rest)
+    nodes, path, given = _split(rest, 26379)
     service, _, database = path.partition("/")
     if not service or not re.fullmatch(r"\d*", database):
         raise ValueError("the form is redis+sentinel://host:26379,host2:26379/service/0")
     options = options | given | {"db": int(database or 0)}
     own = {name: options.pop(name) for name in given if name.startswith("sentinel_")}
-    return primary(service, nodes(26379), {name.removeprefix("sentinel_"): own[name] for name in own}, options)
+    return primary(service, nodes, {name.removeprefix("sentinel_"): own[name] for name in own}, options)
 
 
-def _split(rest: str) -> tuple[Callable[[int], list[Address]], str, dict[str, Any]]:
+def _split(rest: str, port: int) -> tuple[list[Address], str, dict[str, Any]]:
     """Take apart what redis-py has no URL for: ``user:password@host:port,host:port/path?options``."""
     place, _, query = rest.partition("?")
     place, _, path = place.partition("/")
@@ -108,11 +107,8 @@ def _split(rest: str) -> tuple[Callable[[int], list[Address]], str, dict[str, An
     del given["host"]
     for name in {"ssl", "sentinel_ssl"} & given.keys():
         given[name] = given[name].lower() in _TRUE
-
-    def nodes(port: int) -> list[Address]:
-        found = [_port(f"//{host}", port) for host in hosts.split(",")]
-        return [(parts.hostname or "localhost", number) for parts, number in found]
-
+    found = [_port(f"//{host}", port) for host in hosts.split(",")]
+    nodes = [(parts.hostname or "localhost", number) for parts, number in found]
     return nodes, path.strip("/"), given
 
 

@@ -12,13 +12,14 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from redis import ConnectionPool, RedisCluster
 from redis._parsers import BaseParser
+from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError, ResponseError, WatchError
 
 from langmem_adapters.concurrency.breaker import GRACE, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
+from langmem_adapters.stores.redis_client import Link
 from langmem_adapters.stores.redis_connections import RESP2
 from langmem_adapters.stores.redis_errors import is_full, translate
 from langmem_adapters.stores.redis_outage import LOST, Retries, may_pass
@@ -31,12 +32,6 @@ _ATTEMPTS = 64  # how often a watched key may change under a writer
 _SCAN = 1000  # keys that one SCAN looks at
 _DRIVER = (RedisError, RedisClusterException)
 
-
-try:
-    from redis._parsers.hiredis import NOT_ENOUGH_DATA as _NO_MORE
-except ImportError:  # nor does redis-py ask for more at once
-    _NO_MORE = None
-
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
 _DISCARDED = "Transaction discarded because of: "  # of what befell the server after it had queued the commands
 
@@ -47,18 +42,16 @@ class Wire:
     Raises :class:`~langmem_adapters.errors.StoreError` for whatever goes wrong, in words that say what to do.
     """
 
-    def __init__(
-        self, source: ConnectionPool | Callable[[], RedisCluster], address: str, *, owned: bool, retry_for: float
-    ) -> None:
+    def __init__(self, link: Link, *, retry_for: float) -> None:
         retries = Retries(retry_for)
 
         def breaker(probe: Callable[[], object], broken_by: Callable[[Exception], bool]) -> Breaker:
             grace = min(GRACE, retry_for)
-            return Breaker(probe, lambda error: str(translate(error, address)), is_down=broken_by, grace=grace)
+            return Breaker(probe, lambda error: str(translate(error, link.address)), is_down=broken_by, grace=grace)
 
-        kind: Any = Cluster if callable(source) else OneServer
-        self._servers: OneServer | Cluster = kind(source, owned, retries, breaker)
-        self._address = address
+        kind: Any = Cluster if callable(link.source) else OneServer
+        self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, breaker)
+        self.address = link.address
         self.one_slot = self._servers.one_slot
 
     def transact(self, key: bytes, commands: Sequence[bytes]) -> list[Any]:
@@ -66,7 +59,7 @@ class Wire:
         try:
             return self._servers.call(key, lambda connection: _transact(connection, commands))
         except _DRIVER as error:
-            raise translate(error, self._address) from error
+            raise translate(error, self.address) from error
 
     def asking(self, key: bytes, commands: Sequence[bytes], *, small: bool = True) -> Step:
         """:meth:`transact`, as a question of a flow: if it is small, several may go in the same round trip."""
@@ -153,7 +146,7 @@ class Wire:
                 if not commands:
                     raise
                 raise StoreUnavailable(
-                    f"the connection to Redis at {self._address} was lost before it answered a guarded write,"
+                    f"the connection to Redis at {self.address} was lost before it answered a guarded write,"
                     " which may have been made: read again before you write again"
                 ) from error
 
@@ -202,7 +195,7 @@ class Wire:
         self._servers.close()
 
     def _told(self, error: Exception) -> StoreError:
-        told = translate(error, self._address)
+        told = translate(error, self.address)
         told.__cause__ = error
         return told
 
@@ -213,7 +206,7 @@ class Wire:
         except WatchError:
             raise
         except _DRIVER as error:
-            raise translate(error, self._address) from error
+            raise translate(error, self.address) from error
 
 
 def _transact(connection: Any, commands: Sequence[bytes]) -> list[Any]:
@@ -268,7 +261,7 @@ def _arrived(connection: Any, most: int) -> Iterable[Any]:
     if connection.protocol not in RESP2:  # in the third version, news may come in between
         return ()
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
-    return islice(iter(reader.gets, _NO_MORE), most) if reader else ()
+    return islice(iter(reader.gets, NOT_ENOUGH_DATA), most) if reader else ()
 
 
 def _checked(replies: list[Any]) -> list[Any]:
