@@ -196,8 +196,9 @@ class EnvelopeCodec(Lasting):
         return known.decode_at(data, place)
 
     def index_key(self) -> bytes:
-        """A key for the words of an index; it stays the same for ever."""
-        return self._writing().derived(_FIRST)
+        """A key for the words of an index; it stays the same as long as the first data key is there."""
+        known = self._writing()
+        return known.derived(min(known.names, key=int))
 
     def rewrap(self) -> int:
         """Encrypt the data keys with your current key; returns how many had another. Interrupted, call it again."""

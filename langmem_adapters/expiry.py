@@ -70,13 +70,24 @@ class Expiring:
     def append(self, entries: Sequence[tuple[str, bytes]], *, keys: Sequence[str] = ()) -> Flow[Appended]:
         """:meth:`Store.append`."""
         ttl = yield from self._left()
-        appended = yield from step(self._store.append, self._namespace, entries, keys=keys, ttl=ttl)
-        if self._ttl is not None and self._keys and appended.total == sum(appended.new):
-            # It has just begun; so it has no deadline, unless this object gave it one or it held only values.
-            began = yield from self._begin(self._ttl, None)
-            ttl = self._ttl if began else ttl
+        asked = [*keys, *self._keys]
+        appended = yield from step(self._store.append, self._namespace, entries, keys=asked, ttl=ttl)
+        if self._ttl is not None and self._keys:
+            ttl = yield from self._settled(self._ttl, appended.values.pop(EXPIRES, None), ttl)
         yield from self._carry_along(ttl)
         return appended
+
+    def _settled(self, ttl: float, found: bytes | None, left: float | None) -> Flow[float | None]:
+        """What the session has left by the deadline that an append ``found``, which gave it what it was to have."""
+        deadline = _read(found)
+        if found is None:  # it has just begun
+            left = ttl if (yield from self._begin(ttl, None)) else left
+        elif self._refresh == "never" and deadline != self._deadline and (other := self._until(deadline)) is not None:
+            # Another object has begun it anew since, and what this one knew would end it too soon.
+            self._deadline, left = deadline, other
+            with suppress(Conflict):  # it was cleared, or begun anew once more
+                yield from step(self._store.write, self._namespace, guard={EXPIRES: found}, ttl=left)
+        return left
 
     def write(self, **change: Any) -> Flow[None]:
         """:meth:`Store.write`."""

@@ -255,6 +255,25 @@ def test_what_has_expired_has_no_dates(tmp_path: Path, clock: FakeClock) -> None
         assert store.scan(NS).total == 0
 
 
+def test_the_root_is_no_child_of_itself(store: Any) -> None:
+    store.append((), [("a", b"")])
+    store.append(("brain",), [("a", b"")])
+    assert [row.namespace for row in store.recent(())] == [("brain",)]
+    assert set(store.namespaces()) == {(), ("brain",)}
+
+
+def test_a_name_that_is_no_namespace_is_refused_and_not_only_not_found(store: Any) -> None:
+    for look in (
+        lambda: store.recent("brain"),
+        lambda: list(store.namespaces("brain")),
+        lambda: store.dates("brain"),
+        lambda: store.set_dates("brain", Dates(None, None)),
+        lambda: store.discard("brain", 0.0),
+    ):
+        with pytest.raises(ConfigurationError, match="a namespace is a tuple of strings, not 'brain'"):
+            look()
+
+
 @pytest.mark.parametrize("ttl", [0, -1, math.nan, math.inf, "5", True])
 def test_nothing_is_written_with_a_ttl_that_is_no_number_of_seconds_above_0(store: Any, ttl: Any) -> None:
     with pytest.raises(ConfigurationError, match="ttl is a number of seconds above 0, or None, not "):

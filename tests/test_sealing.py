@@ -772,6 +772,16 @@ def test_a_new_data_key_is_learnt_by_those_who_meet_it(any_store: Store) -> None
     assert key_name(EnvelopeCodec(any_store, keys).encode(b"")) == "11"
 
 
+def test_words_are_indexed_with_the_first_data_key_that_is_left(any_store: Store) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    codec = EnvelopeCodec(any_store, keys)
+    before = codec.index_key()
+    codec.renew()
+    any_store.write(DATA_KEYS, delete=["1"])  # so that what was written with it is forgotten
+    later = EnvelopeCodec(any_store, keys).index_key()
+    assert later == EnvelopeCodec(any_store, keys).index_key() != before
+
+
 def test_data_keys_that_are_gone_are_said_to_be_and_never_made_by_reading() -> None:
     store = MemoryStore()
     stored = EnvelopeCodec(store, AESGCMCodec({"k": OLD})).encode(b"1")

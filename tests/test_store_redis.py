@@ -1082,6 +1082,23 @@ def test_a_prefix_is_a_text(wrong: Any) -> None:
         RedisStore("redis://h", prefix=wrong)
 
 
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h?socket_timeout",
+        "redis://h?socket_connect_timeout",
+        "unix:///s?socket_timeout",
+        "redis+cluster://h?socket_timeout",
+        "redis+sentinel://h/service?socket_connect_timeout",
+    ],
+)
+def test_seconds_in_a_url_are_above_0(url: str, seconds: str) -> None:
+    option = url.partition("?")[2]
+    with pytest.raises(ConfigurationError, match=f"{option} is a number of seconds above 0, or None, not "):
+        RedisStore(f"{url}={seconds}")
+
+
 def test_a_prefix_has_no_braces() -> None:
     with pytest.raises(ConfigurationError, match="braces"):
         RedisStore("redis://h", prefix="{app}:")

@@ -218,6 +218,19 @@ def test_a_server_that_is_down_is_not_asked_until_a_probe_finds_it_back(probe: P
     assert probe.count == 2
 
 
+def test_a_server_that_a_call_and_a_probe_find_back_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    def answer() -> None:
+        subject.ended(0, None)  # of a call that began before
+
+    subject = Breaker(answer, grace=10)
+    with caplog.at_level(logging.INFO, logger="langmem_adapters"):
+        with pytest.raises(exceptions.ConnectionError):
+            subject.guard(failing(DOWN))
+        assert subject.guard(lambda: "served") == "served"
+    told = [record.getMessage() for record in caplog.records if "it answers again" in record.getMessage()]
+    assert told == ["it answers again, after: Connection refused"]
+
+
 def test_each_outage_is_probed_at_once(probe: Probe) -> None:
     subject = broken(probe, Time())
     for n in range(3):

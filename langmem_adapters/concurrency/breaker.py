@@ -106,7 +106,8 @@ class Breaker:
 
     def _mend(self) -> None:
         sentence, self._sentence = self._sentence, None
-        _log.info("it answers again, after: %s", sentence)
+        if sentence is not None:  # nobody else has found it back meanwhile
+            _log.info("it answers again, after: %s", sentence)
 
     def _look(self) -> None:
         probing = self._send_probe()

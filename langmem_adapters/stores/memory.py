@@ -113,12 +113,8 @@ class MemoryStore(Shared):
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         with no_fork, self._lock.held():
-            self._expire()
-            rows = [
-                Listed(namespace, content.updated_at)
-                for namespace, content in self._namespaces.items()
-                if namespace[:-1] == parent
-            ]
+            below = self._below(parent)
+        rows = [Listed(name, content.updated_at) for name, content in below if len(name) == len(parent) + 1]
         rows.sort(key=_newest_first, reverse=True)
         if before is not None:
             rows = [row for row in rows if _newest_first(row) < _newest_first(before)]
@@ -126,9 +122,8 @@ class MemoryStore(Shared):
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
         with no_fork, self._lock.held():
-            self._expire()
-            found = [namespace for namespace in self._namespaces if namespace[: len(prefix)] == prefix]
-        yield from found
+            below = self._below(prefix)
+        yield from (name for name, _ in below)
 
     def health(self) -> Health:
         return Health(ok=True, address="memory:", seconds=0.0)
@@ -137,8 +132,7 @@ class MemoryStore(Shared):
         kinds: dict[str, KindStats] = {}
         size = 0
         with no_fork, self._lock.held():
-            self._expire()
-            for namespace, content in self._namespaces.items():
+            for namespace, content in self._below(()):
                 kind = namespace[0] if namespace else ""
                 old = kinds.get(kind, KindStats())
                 expires = content.expires_at is not None
@@ -175,10 +169,15 @@ class MemoryStore(Shared):
         return "MemoryStore()"
 
     def _look(self, namespace: Namespace) -> _Content:
-        encode_namespace(namespace)  # refuses what the other stores would refuse
         return self._found(namespace) or _Content()
 
+    def _below(self, prefix: Namespace) -> list[tuple[Namespace, _Content]]:
+        encode_namespace(prefix)  # refuses what the other stores would refuse
+        self._expire()
+        return [row for row in self._namespaces.items() if row[0][: len(prefix)] == prefix]
+
     def _found(self, namespace: Namespace) -> _Content | None:
+        encode_namespace(namespace)
         content = self._namespaces.get(namespace)
         return content if content is not None and self._is_there(content) else None
 

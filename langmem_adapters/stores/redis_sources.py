@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
 from redis import ConnectionPool, DriverInfo, RedisCluster, __version__
@@ -10,6 +10,8 @@ from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.retry import Retry
 from redis.sentinel import Sentinel
+
+from langmem_adapters.validation import check_seconds
 
 __all__ = ["Address", "Source", "cluster", "defaults", "primary", "server"]
 
@@ -47,6 +49,7 @@ def server(options: dict[str, Any], given: dict[str, Any]) -> ConnectionPool:
 def cluster(nodes: Iterable[Address], options: dict[str, Any]) -> Callable[[], RedisCluster]:
     """Of a cluster, some of whose nodes these are."""
     options = {"require_full_coverage": False, **options}  # the servers say themselves what they do not serve
+    _check_patience(options)
     startup = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
     return lambda: RedisCluster(startup_nodes=startup, **options)
 
@@ -67,4 +70,11 @@ def _try_options(pool: ConnectionPool) -> None:
     """Make a connection object, which connects nowhere, to meet an option that redis-py does not know."""
     if pool.connection_kwargs.get("decode_responses"):
         raise ValueError("decode_responses cannot be set, as a store holds bytes")
+    _check_patience(pool.connection_kwargs)
     pool.connection_class(**_DRIVER | pool.connection_kwargs)
+
+
+def _check_patience(options: Mapping[str, Any]) -> None:
+    """Meet seconds that a socket would refuse at the first use."""
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        check_seconds(name, options.get(name))

@@ -16,7 +16,7 @@ __all__ = ["recent"]
 
 _WANTED = (
     f"FROM (SELECT name, listed_at, {UPDATED_AT} AS written_at FROM langmem_namespaces"  # noqa: S608 - a constant
-    " WHERE parent = :parent AND listed_at <= :at AND (expires_at IS NULL OR expires_at > :now))"
+    " WHERE parent = :parent AND name <> :parent AND listed_at <= :at AND (expires_at IS NULL OR expires_at > :now))"
     " WHERE (written_at, name) < (:at, :name)"
 )
 _NTH = f"SELECT listed_at {_WANTED} ORDER BY listed_at DESC LIMIT 1 OFFSET :n"
