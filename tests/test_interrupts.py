@@ -265,21 +265,34 @@ def test_c8_an_interrupted_call_keeps_nobody_waiting(tmp_path: Path) -> None:
 
 
 _CRASHES = """
+from langmem_adapters.stores.redis_client import link
 from langmem_adapters.stores.redis_packing import pack
+
+def connecting(url):
+    return link(url, max_connections=1, socket_timeout=1.0).source.make_connection().pack_command
 
 class Interrupted(int):
     def __str__(self):
         raise KeyboardInterrupt
 
 try:
-    pack("XRANGE", b"log", "COUNT", Interrupted(12))
+    {call}
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
-def test_j1_an_interrupt_while_a_command_is_packed_does_not_crash_the_process() -> None:
-    ended = subprocess.run([sys.executable, "-c", _CRASHES], check=False, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    "call",
+    [
+        'pack("XRANGE", b"log", "COUNT", Interrupted(12))',
+        'connecting("redis://localhost/12")("SELECT", Interrupted(12))',
+        'connecting("redis+sentinel://localhost/main/12")("SELECT", Interrupted(12))',
+    ],
+)
+def test_j1_an_interrupt_while_a_command_is_packed_does_not_crash_the_process(call: str) -> None:
+    code = _CRASHES.replace("{call}", call)
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
 
 

@@ -285,6 +285,37 @@ async def test_a9_a_write_that_is_made_again_is_there_once(brain: BrainMemory, c
     assert told(brain) == [("user", "Go on?", False), ("assistant", "Yes.", False)]
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a9_a_write_that_is_cancelled_from_within_is_not_made_for_ever(leaves: bool) -> None:
+    """As by a model that summarises, and whose own client ends its call in this way."""
+    asked = 0
+
+    async def model(_: str) -> str:
+        nonlocal asked
+        asked += 1
+        if asked < 10:
+            raise asyncio.CancelledError
+        return "They talk."
+
+    brain = BrainMemory(MemoryStore(), "session", model=model, summarize_at=20, summarize_in="inline")
+    BrainMemory(brain.store, "session").add_messages([Message(role="user", content="Well. " * 50)] * 5)
+
+    async def turn() -> None:
+        async with brain.record_turn("Go on?") as turn:
+            turn.add("Yes.")
+            if leaves:
+                await asyncio.Event().wait()
+
+    task = asyncio.create_task(turn())
+    await asyncio.sleep(0)
+    if leaves:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asked == 1
+    assert told(brain)[5:] == [("user", "Go on?", False), ("assistant", "Yes.", leaves)]
+
+
 def test_a9_a_generator_whose_loop_is_closed_leaves_its_turn(any_store: Store) -> None:
     """As Streamlit does, which reads it on a loop of its own, when a click comes in the middle."""
     brain = BrainMemory(any_store, "session")

@@ -226,20 +226,22 @@ def _has_loop() -> bool:
 async def _finished(write: Callable[[], Awaitable[None]]) -> None:
     """Wait for a write to its end, also when this task is cancelled meanwhile; then the cancellation goes on.
 
-    As a loop ends, all tasks are cancelled at once, that of the write too: then it is made again, which doubles
-    nothing, as the messages have their ids.
+    As a loop ends, all tasks are cancelled at once, that of the write too: then it is made again, once for each time,
+    which doubles nothing, as the messages have their ids.
     """
     task = asyncio.ensure_future(write())
     cancelled: asyncio.CancelledError | None = None
+    again = False
     while not task.done():
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
-            cancelled = error
-        if task.cancelled():
-            task = asyncio.ensure_future(write())
+            cancelled, again = error, True
+        if again and task.cancelled():
+            task, again = asyncio.ensure_future(write()), False
     if cancelled is None:
         return task.result()
-    if failure := task.exception():
+    failure = None if task.cancelled() else task.exception()
+    if failure or task.cancelled():
         _log.error("a turn that was cancelled could not be stored", exc_info=failure)
     raise cancelled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["HOLE", "form", "pack", "packed"]
+__all__ = ["HOLE", "Packer", "form", "pack", "packed"]
 
 
 def packed(words: tuple[bytes | str | float, ...]) -> bytes:
@@ -32,6 +32,15 @@ def pack(*words: bytes | str | float) -> bytes:
     Numbers are made strings here: hiredis crashes the process where an interrupt comes while it does so.
     """
     return _pack(tuple([word if isinstance(word, _STRINGS) else str(word) for word in words]))
+
+
+class Packer:
+    """:func:`pack` for what redis-py itself says as it connects, such as the number of the database."""
+
+    @staticmethod
+    def pack(command: str, *words: bytes | str | float) -> list[bytes]:
+        """Write a command, whose name may be of several words."""
+        return [pack(*command.split(), *words)]
 
 
 HOLE = None

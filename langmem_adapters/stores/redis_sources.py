@@ -11,6 +11,7 @@ from redis.cluster import ClusterNode
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from langmem_adapters.stores.redis_packing import Packer
 from langmem_adapters.validation import check_seconds
 
 __all__ = ["Address", "Source", "cluster", "defaults", "primary", "server"]
@@ -21,6 +22,7 @@ Address: TypeAlias = tuple[str, int]
 
 _OF_TCP = ("socket_connect_timeout", "socket_keepalive")
 _DRIVER = {"driver_info": DriverInfo(lib_version=__version__)}  # which redis-py would look for on the disk
+_PACKER = {"command_packer": Packer()}
 
 
 def defaults(max_connections: int, socket_timeout: float | None) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def server(options: dict[str, Any], given: dict[str, Any]) -> ConnectionPool:
     """Of one server, at the ``host`` and ``port`` or the ``path`` that is given."""
     if "path" in given:
         options = {name: value for name, value in options.items() if name not in _OF_TCP}
-    options = {**options, **given}
+    options = {**options, **given, **_PACKER}
     pool: Any = ConnectionPool(**{name: value for name, value in options.items() if name != "timeout"})
     pool.timeout = options.get("timeout", options["socket_timeout"])  # for those who wait until a connection is free
     _try_options(pool)
@@ -60,7 +62,7 @@ def primary(
     """Of the primary that sentinels name for a service."""
     of_both = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
     own = _DRIVER | {name: options[name] for name in of_both} | sentinel_options
-    manager = Sentinel(list(sentinels), sentinel_kwargs=own, **options)  # type: ignore[no-untyped-call]
+    manager = Sentinel(list(sentinels), sentinel_kwargs=own, **options | _PACKER)  # type: ignore[no-untyped-call]
     pool: ConnectionPool = manager.master_for(service).connection_pool  # type: ignore[no-untyped-call]
     _try_options(pool)
     return pool
