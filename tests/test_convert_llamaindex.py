@@ -134,14 +134,15 @@ def test_every_role_comes_back_equal(chat: ChatMessage) -> None:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_every_block_comes_back_equal(name: str) -> None:
+def test_every_block_comes_back_equal(name: str, caplog: pytest.LogCaptureFixture) -> None:
     chat = ChatMessage(role="assistant", blocks=BLOCKS[name])
     assert again(chat) == chat
+    assert caplog.records == []
     assert from_message(to_message(chat)) == chat, "without bytes in between"
 
 
 @pytest.mark.parametrize("kwargs", KWARGS, ids=str)
-@pytest.mark.parametrize("blocks", ["text", "none", "text and calls", "empty text"])
+@pytest.mark.parametrize("blocks", ["text", "none", "text and calls", "empty text", "thinking"])
 def test_additional_arguments_come_back_equal(kwargs: dict[str, Any], blocks: str) -> None:
     chat = ChatMessage(role="assistant", blocks=BLOCKS[blocks], additional_kwargs=kwargs)
     assert again(chat) == chat
@@ -203,6 +204,11 @@ def test_the_shared_fields_are_filled_for_everyone_else() -> None:
     expected = Message(role="tool", content="42", tool_call_id="call_1", name="search")
     assert to_message(answer) == expected
     assert to_message(ChatMessage(role="user", content="hi")) == Message(role="user", content="hi")
+    assert to_message(ChatMessage(role="user", content="")) == Message(role="user", content="")
+    assert to_message(ChatMessage(role="user", blocks=[])).content == ""
+    assert to_message(ChatMessage(role="assistant", blocks=BLOCKS["text and calls"])).host == {}
+    nameless = ChatMessage("", additional_kwargs={"tool_calls": [{"id": "1", "function": {"arguments": "{}"}}]})
+    assert to_message(nameless).tool_calls == [ToolCall(id="1", name="", args={})]
 
 
 def test_blocks_are_standard_content_blocks() -> None:
@@ -320,9 +326,10 @@ def test_values_that_the_classes_refuse_are_refused() -> None:
     assert "what was said" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_images_of_ones_own_beside_a_message_are_kept() -> None:
+@pytest.mark.parametrize("images", [["a.png", "b.png"], 2])
+def test_images_of_ones_own_beside_a_message_are_kept(images: Any) -> None:
     chat = ChatMessage("Look.")
-    chat.additional_kwargs = {"images": ["a.png", "b.png"]}
+    chat.additional_kwargs = {"images": images}
     assert from_message(to_message(chat)) == chat
 
 
@@ -334,6 +341,32 @@ def test_a_layout_that_does_not_fit_what_is_left_of_a_message_is_not_followed(
     message = to_message(ChatMessage(role="assistant", blocks=thoughts)).model_copy(update={"content": left})
     assert from_message(message).blocks == [TextBlock(text=part["text"]) for part in left]
     assert "'blocks' cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "layout", "shown"),
+    [
+        ("hm", [{"call": True}], "hm"),
+        ([{"type": "text", "text": "hm"}], [{}], "hm"),
+        ([{"type": "text", "text": "hm"}, {"type": "hologram"}], [{}, {}, {"call": True}], "hm"),
+        ("", [{}], None),
+    ],
+)
+def test_a_layout_of_other_content_loses_neither_text_nor_calls(
+    content: Any, layout: list[Any], shown: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = ToolCall(id="call_1", name="search", args={"q": "bike", "n": [1, (2,)]})
+    host = {"llama_index": {"blocks": layout, "additional_kwargs": {"own": 1}}}
+    message = Message(role="assistant", content=content, tool_calls=[call], host=host)
+    assert from_message(message).blocks == [*([TextBlock(text=shown)] if shown else []), CALL]
+    assert "'blocks' cannot be read" in caplog.text
+
+
+def test_what_cannot_be_read_is_named_by_its_kind(caplog: pytest.LogCaptureFixture) -> None:
+    audio = {"type": "non_standard", "value": {"block_type": "audio", "audio": 7}}
+    assert from_message(Message(id="m", role="user", content=["hi", audio, {"type": "hologram"}])).content == "hi"
+    named = [record.getMessage().partition(" field ")[2] for record in caplog.records]
+    assert [name.split(" cannot")[0] for name in named] == ["'audio'", "'content of type hologram'"]
 
 
 def test_what_holds_itself_is_refused_as_what_cannot_be_stored() -> None:

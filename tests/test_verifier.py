@@ -1113,6 +1113,84 @@ def test_words_that_turn_round_are_told_only_where_all_have_partners() -> None:
     assert _swapped(f"{one} somehow", other) is None
 
 
+TALE = "Write of {}, a raven, a farmer, a barn, a storm, a letter, a bridge, a candle and {}"
+LONG_TALE = "Write a long poem of {}, a raven, a barn, a farmer, a storm, a letter, a bridge, a candle and {}"
+CHASE = (
+    "The red {} chased the grey {} over the green hill past the old mill into the dark forest near the deep lake behind"
+    " the tall tower under the bright moon while the small owl watched the quiet valley and the lazy river"
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "changed", "back"),
+    [
+        (
+            "What if the tenant leaves before the lease ends?",
+            "What if the lease ends before the tenant leaves?",
+            "tenant lease",
+            "lease tenant",
+        ),
+        (
+            "Does the queen lay more eggs than the drone fertilises?",
+            "Does the drone fertilise more eggs than the queen lays?",
+            "queen drone",
+            "drone queen",
+        ),
+        (
+            "Is it true that sugar and salt is white?",
+            "Is it true that salt and sugar is white?",
+            "sugar salt",
+            "salt sugar",
+        ),
+        (CHASE.format("fox", "wolf"), CHASE.format("wolf", "fox"), "fox wolf", "wolf fox"),
+        (TALE.format("Rome", "Oslo"), LONG_TALE.format("Oslo", "Rome"), "rome oslo", "oslo rome"),
+        ("What are the ingredients of pesto?", "Which ingredients are in pesto?", "pesto in", "pesto of"),
+        ("What are the rules for curling?", "What are the rules in curling?", "curling in", "curling for"),
+        ("How do I find mould on the fridge?", "How do I find mould in the fridge?", "fridge in", "fridge on"),
+        ("Which film is on Rome?", "Which film is in Rome?", "rome in", "rome on"),
+        ("How do I commit and then stash?", "How do I stash and then commit?", "", ""),
+        ("What's the healthiest way to cook vegetables?", "What is the healthiest way of cooking vegetables?", "", ""),
+        ("Where is the house in the tree?", "Where is the tree house?", "", ""),
+        (
+            "baking powder vs baking soda what's the difference",
+            "What is the difference between baking soda and baking powder?",
+            "",
+            "",
+        ),
+        ("What is served on Easter?", "What is served at Easter?", "", ""),
+        ("How do I run tests on Linux?", "How do I run tests in Linux?", "", ""),
+        ("Is it true that sugar or salt is white?", "Is it true that salt or sugar is white?", "", ""),
+        (
+            TALE.format("Rome", "a mirror"),
+            LONG_TALE.format("a mirror", "Rome"),
+            "",
+            "",
+        ),  # ten words, and others besides
+    ],
+)
+def test_of_words_that_change_places_those_are_named_where_it_matters(
+    one: str, other: str, changed: str, back: str
+) -> None:
+    """Two that did so themselves, or one and the preposition that it has in the other text."""
+    assert " ".join(_swapped(one, other) or ()) == changed
+    assert " ".join(_swapped(other, one) or ()) == back
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "changed"),
+    [
+        ("paint and doors wash floors sweep", "floors sweep and doors wash paint", ("paint", "floors")),
+        ("paint and doors wash floors sweep", "sweep wash and floors paint doors", ("paint", "sweep")),
+        ("paint and doors wash floors", "floors wash and doors paint", ("paint", "wash")),
+        ("paint and doors wash floors", "floors and paint wash doors", None),
+    ],
+)
+def test_what_moves_goes_along_with_a_neighbour_of_its_own(
+    one: str, other: str, changed: tuple[str, str] | None
+) -> None:
+    assert _swapped(one, other) == changed
+
+
 def _swapped(one: str, other: str) -> tuple[str, str] | None:
     left, right = read(one), read(other)
     return swapped(left, right, align(left.content, right.content))
