@@ -452,6 +452,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("question", "Explain how magnets work", "Explain why magnets work"),
         ("question", "What are crampons?", "What are crampons for?"),
         ("question", "Where is the next branch?", "What is the next branch?"),
+        ("question", "The parcel arrived.", "The parcel arrived?"),
+        ("question", "We go home.", "We go home?"),
         ("question", "Ho pagato il conto", "Ho pagato il conto?"),
         ("question", "Tu viens demain !", "Tu viens demain ?"),
         ("question", "دفعت الفاتورة", "دفعت الفاتورة؟"),
