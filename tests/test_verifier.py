@@ -1115,6 +1115,10 @@ def test_words_that_turn_round_are_told_only_where_all_have_partners() -> None:
     assert _swapped(f"{one} somehow", other) is None
 
 
+def test_two_words_for_one_way_oppose_nothing() -> None:
+    assert refused_by("How do I move my money into Rome?", "How do I move my money to Rome today?") == ""
+
+
 TALE = "Write of {}, a raven, a farmer, a barn, a storm, a letter, a bridge, a candle and {}"
 LONG_TALE = "Write a long poem of {}, a raven, a barn, a farmer, a storm, a letter, a bridge, a candle and {}"
 CHASE = (
