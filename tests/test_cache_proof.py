@@ -26,7 +26,7 @@ from langmem_adapters.langchain import ExperienceCache
 def update(number):
     # a store that waits: eight share what cores there are
     cache = ExperienceCache(store=open_store(sys.argv[1]), on_error="raise")
-    for n in range(100):
+    for n in range(50):
         answer = [ChatGeneration(message=AIMessage(f"{number}-{n}"))]
         cache.update("one for all", "model", answer)
         cache.update(f"{number}-{n}", "model", answer)
@@ -49,7 +49,7 @@ def test_c8_eight_processes_update_one_key_and_their_own(kind: str, tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     cache = ExperienceCache(url)
-    found = [cache.lookup(f"{number}-{n}", "model") for number in range(8) for n in range(100)]
+    found = [cache.lookup(f"{number}-{n}", "model") for number in range(8) for n in range(50)]
     assert all(found)
     cache.clear()
 

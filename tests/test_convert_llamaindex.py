@@ -176,8 +176,9 @@ def test_files_come_back_even_when_they_are_gone(file: Path) -> None:
 
 
 def test_an_open_file_is_kept_as_its_bytes() -> None:
-    back = again(ChatMessage(blocks=[ImageBlock(image=io.BytesIO(PNG), image_mimetype="image/png")]))
-    assert back.blocks == [ImageBlock(image=PNG)]
+    chat = ChatMessage(blocks=[ImageBlock(image=io.BytesIO(PNG), image_mimetype="image/png")])
+    for _ in range(2):  # also when it has been read
+        assert again(chat).blocks == [ImageBlock(image=PNG)]
 
 
 def test_bytes_set_after_construction_are_kept_as_base64() -> None:

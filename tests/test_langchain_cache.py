@@ -677,15 +677,13 @@ def _model_of(text: str) -> tuple[str]:
 
 def test_c4_a_script_and_the_same_code_as_a_module_have_the_same_key(tmp_path: Path) -> None:
     (tmp_path / "asking.py").write_text(_SCHEMA)
-    runs = [["asking.py"], ["-c", "import asking; print(asking.KEY)"]]
-    keys = [
-        subprocess.run([sys.executable, *run], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    (tmp_path / "of_towns.py").write_text(_SCHEMA.replace("city: str", "town: str"))
+    runs = [["asking.py"], ["-c", "import asking, of_towns; print(asking.KEY, of_towns.KEY)"]]
+    (script,), (module, other) = (
+        subprocess.run([sys.executable, *run], check=True, capture_output=True, text=True, cwd=tmp_path).stdout.split()
         for run in runs
-    ]
-    assert keys[0] == keys[1] != ""
-    (tmp_path / "asking.py").write_text(_SCHEMA.replace("city: str", "town: str"))
-    other = subprocess.run([sys.executable, "asking.py"], check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert other.stdout != keys[0]
+    )
+    assert script == module != other
 
 
 def test_c4_neither_prompt_nor_secret_is_in_the_file(

@@ -8,6 +8,7 @@ import random
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -429,9 +430,14 @@ def test_the_index_may_live_in_the_store_s_file(index: LexicalIndex, tmp_path: P
 # ---- against an oracle
 
 
+@lru_cache(1_000)  # the same texts are searched many times
+def counted(text: str) -> Counter[str]:
+    return Counter(analyze(text))
+
+
 def bm25(texts: dict[str, str], query: str) -> dict[str, float]:
     """Score every document as the textbook does, divided by the query's ideal."""
-    counts = {id_: Counter(analyze(text)) for id_, text in texts.items()}
+    counts = {id_: counted(text) for id_, text in texts.items()}
     average = sum(c.total() for c in counts.values()) / len(counts) if counts else 0
     terms = analyze(query)
     terms = [term for term in terms if term not in STOP_WORDS] or terms

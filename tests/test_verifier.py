@@ -454,6 +454,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("question", "Explain how magnets work", "Explain why magnets work"),
         ("question", "What are crampons?", "What are crampons for?"),
         ("question", "Where is the next branch?", "What is the next branch?"),
+        ("question", "The parcel arrived.", "The parcel arrived?"),
+        ("question", "We go home.", "We go home?"),
         ("question", "Ho pagato il conto", "Ho pagato il conto?"),
         ("question", "Tu viens demain !", "Tu viens demain ?"),
         ("question", "دفعت الفاتورة", "دفعت الفاتورة؟"),
@@ -1145,9 +1147,13 @@ def test_words_that_turn_round_are_told_only_where_all_have_partners() -> None:
     assert _swapped(f"{one} somehow", other) is None
 
 
+def test_two_words_for_one_way_oppose_nothing() -> None:
+    assert refused_by("How do I move my money into Rome?", "How do I move my money to Rome today?") == ""
+
+
 TALE = "Write of {}, a raven, a farmer, a barn, a storm, a letter, a bridge, a candle and {}"
 LONG_TALE = "Write a long poem of {}, a raven, a barn, a farmer, a storm, a letter, a bridge, a candle and {}"
-LONG = (
+CHASE = (
     "The red {} chased the grey {} over the green hill past the old mill into the dark forest near the deep lake behind"
     " the tall tower under the bright moon while the small owl watched the quiet valley and the lazy river"
 )
@@ -1174,7 +1180,7 @@ LONG = (
             "sugar salt",
             "salt sugar",
         ),
-        (LONG.format("fox", "wolf"), LONG.format("wolf", "fox"), "fox wolf", "wolf fox"),
+        (CHASE.format("fox", "wolf"), CHASE.format("wolf", "fox"), "fox wolf", "wolf fox"),
         (TALE.format("Rome", "Oslo"), LONG_TALE.format("Oslo", "Rome"), "rome oslo", "oslo rome"),
         ("What are the ingredients of pesto?", "Which ingredients are in pesto?", "pesto in", "pesto of"),
         ("What are the rules for curling?", "What are the rules in curling?", "curling in", "curling for"),
