@@ -157,9 +157,8 @@ def _turns(
     connection: sqlite3.Connection, kept: RowCache, places: Sequence[int], changed: Mapping[int, int]
 ) -> dict[int, Turn]:
     """The documents of these places; not all places have one."""
-    known: dict[int, dict[int, Turn | None]] = {}
-    for stretch in {place // STRETCH for place in places}:
-        known[stretch] = kept.get(stretch, changed[stretch]) or {}
+    wanted = {place // STRETCH for place in places}
+    known: dict[int, dict[int, Turn | None]] = {each: kept.get(each, changed[each]) or {} for each in wanted}
     missing = [place for place in places if place not in known[place // STRETCH]]
     if missing:
         read = _read(connection, missing)
