@@ -41,8 +41,8 @@ class RefusedDocuments:
 
     def note(self, name: str, *, gone: Sequence[str], refused: Sequence[str]) -> list[str]:
         """Take down what was refused, and what is settled otherwise; gives those that were not refused before."""
-        before = self._tries.get(name, {})
-        tries = {id_: tried for id_, tried in before.items() if id_ not in {*gone, *refused}}
+        before, told = self._tries.get(name, {}), {*gone, *refused}
+        tries = {id_: tried for id_, tried in before.items() if id_ not in told}
         tries |= {id_: tried for id_ in refused if (tried := before.get(id_, 0) + 1) < _TRIES}
         self.forget(name)
         if tries:
