@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 
 from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_postings import Postings, kept_postings, parsed
+from langmem_adapters.indexes.lexical_postings import Postings, parsed
 from langmem_adapters.indexes.lexical_rows import STRETCH
 from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
 from langmem_adapters.keys import to_bytes, to_text
@@ -124,7 +124,7 @@ def _postings(
     where = json.dumps(list(stretches))
     found: list[dict[int, Postings]] = []
     for term in terms:
-        whole = kept_postings(kept, namespace, term.term, term.changed)
+        whole: Postings | None = kept.get((namespace, term.term), term.changed)
         if whole is None:
             rows = connection.execute(_POSTINGS, (where, namespace, term.term))
             found.append({stretch: parsed(*columns) for stretch, *columns in rows})

@@ -21,16 +21,12 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]
     try:
         return list(embedder.read(texts))
     except ModelError:
-        _see_that_it_answers(embedder, texts)
+        # Something harmless, which differs with the texts, so that no cache of the host's answers in its place.
+        embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
     if len(texts) == 1:
         return [None]
     half = len(texts) // 2
     return embedded(embedder, texts[:half]) + embedded(embedder, texts[half:])
-
-
-def _see_that_it_answers(embedder: Embedder, texts: Sequence[str]) -> None:
-    """Ask for something harmless. It differs with the texts, so that no cache of the host's answers in its place."""
-    embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
 
 
 class RefusedDocuments:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from langmem_adapters.codec import encode
@@ -25,7 +25,7 @@ def forget(
     message_ids: Collection[str] | None,
     reading: Reading,
     *,
-    among: Collection[str] | None = None,
+    among: Sequence[str] | None = None,
     ttl: float | None,
 ) -> Flow[int]:
     """Remove a session's occurrences, or those of these messages; gives how many memories were touched.
@@ -35,7 +35,7 @@ def forget(
     end, when all others are done. ``among`` gives the ids of the memories that may be meant; without it, all are read.
     """
     mentions = _mentions(session, message_ids)
-    found = yield from step(records.store.get, records.namespace, None if among is None else list(among))
+    found = yield from step(records.store.get, records.namespace, among)
     pending = {key: data for key, data in found.items() if "\0" not in key and mentions(data)}
     touched = 0
     damage: SerializationError | None = None
