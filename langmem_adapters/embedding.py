@@ -182,8 +182,9 @@ class Embedder(Lasting):
         found |= {key: _NOTHING for key, text in zip(keys, sent, strict=True) if not text}
         wanted = {key: text for key, text in zip(keys, sent, strict=True) if key not in found}
         self._count(remembered=sum(bool(text) for text in sent) - len(wanted))
-        for n in range(0, len(wanted), self._batch):
-            part = list(wanted)[n : n + self._batch]
+        asked = list(wanted)
+        for n in range(0, len(asked), self._batch):
+            part = asked[n : n + self._batch]
             answer = yield from self._answer(way, [wanted[key] for key in part])
             new = dict(zip(part, self._checked(answer, len(part)), strict=True))
             with self._lock.held():

@@ -181,10 +181,8 @@ class SignalValues:
         who = [1.0 if turn.speaker in named else 0.0 for turn in turns] if named else nothing
         own = [one if mark & FIRST_PERSON else 0.0 for one, mark in zip(who, marks, strict=True)] if named else nothing
         tells = [_share(turn.length) for turn in turns]
-        time, number = (
-            [tell if mark & TIME else 0.0 for tell, mark in zip(tells, marks, strict=True)],
-            [tell if mark & NUMBER else 0.0 for tell, mark in zip(tells, marks, strict=True)],
-        )
+        time = [tell if mark & TIME else 0.0 for tell, mark in zip(tells, marks, strict=True)]
+        number = [tell if mark & NUMBER else 0.0 for tell, mark in zip(tells, marks, strict=True)]
         answers = asked_.teller == "assistant"
         return (
             who,

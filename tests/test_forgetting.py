@@ -149,6 +149,16 @@ def test_what_is_said_again_in_this_moment_stays(any_store: Store) -> None:
     assert places(memory_on(any_store)) == [("t", "9", "m1")]
 
 
+def test_what_others_have_said_and_say_again_in_this_moment_stays(any_store: Store) -> None:
+    def first() -> None:
+        memory_on(any_store).add([Message(id="9", role="user", content="m")], session="u")
+
+    for session in ("s", "t"):
+        memory_on(any_store).add([Message(id="1", role="user", content="m")], session=session)
+    assert forget(memory_on(cast("Store", Overtaken(any_store, first))), "s", None) == 1
+    assert places(memory_on(any_store)) == [("t", "1", "m"), ("u", "9", "m")]
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_what_is_damaged_does_not_keep_the_others(
     any_store: Store, strict: bool, caplog: pytest.LogCaptureFixture

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import Conflict, ModelError
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
 from langmem_adapters.indexes.vector import VectorIndex
+from langmem_adapters.indexes.vector_refused import RefusedDocuments
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled
@@ -428,6 +430,15 @@ def test_what_was_refused_is_forgotten_with_the_namespace() -> None:
     assert vectors.refused(ADA)
     memory.clear()
     assert vectors.refused(ADA) == []
+
+
+def test_twenty_thousand_refused_documents_are_noted_in_no_time() -> None:
+    refused, start = RefusedDocuments(), time.process_time()
+    for page in range(20):
+        ids = [f"{page}-{n}" for n in range(1_000)]
+        refused.note("ada", gone=ids, refused=ids)
+    assert len(refused.of("ada")) == 20_000
+    assert time.process_time() - start < 1  # each page took as long as all before it together
 
 
 # --- whose embedder

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from langmem_adapters.indexes.lexical_cache import RowCache
 
-__all__ = ["Postings", "kept_postings", "parsed", "postings_of"]
+__all__ = ["Postings", "parsed", "postings_of"]
 
 _ENTRY = 600  # bytes that a term takes beside its postings, roughly
 
@@ -24,16 +24,11 @@ class Postings(NamedTuple):
 
 def postings_of(connection: sqlite3.Connection, kept: RowCache, namespace: int, term: bytes, changed: int) -> Postings:
     """Those of a term that is there; ``changed`` is the number that its row has in this transaction."""
-    found = kept_postings(kept, namespace, term, changed)
+    found: Postings | None = kept.get((namespace, term), changed)
     if found is None:
         found = parsed(*connection.execute(_COLUMNS, (namespace, term)).fetchone())
         kept.keep((namespace, term), changed, found, sum(len(c) * c.itemsize for c in found) + _ENTRY)
     return found
-
-
-def kept_postings(kept: RowCache, namespace: int, term: bytes, changed: int) -> Postings | None:
-    """The same, if they are in memory."""
-    return cast("Postings | None", kept.get((namespace, term), changed))
 
 
 def parsed(documents: str, tf: str, length: str) -> Postings:

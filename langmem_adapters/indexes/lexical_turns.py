@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 
 from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_postings import Postings, kept_postings, parsed
+from langmem_adapters.indexes.lexical_postings import Postings, parsed
 from langmem_adapters.indexes.lexical_rows import STRETCH
 from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
 from langmem_adapters.keys import to_bytes, to_text
@@ -124,7 +124,7 @@ def _postings(
     where = json.dumps(list(stretches))
     found: list[dict[int, Postings]] = []
     for term in terms:
-        whole = kept_postings(kept, namespace, term.term, term.changed)
+        whole: Postings | None = kept.get((namespace, term.term), term.changed)
         if whole is None:
             rows = connection.execute(_POSTINGS, (where, namespace, term.term))
             found.append({stretch: parsed(*columns) for stretch, *columns in rows})
@@ -157,9 +157,8 @@ def _turns(
     connection: sqlite3.Connection, kept: RowCache, places: Sequence[int], changed: Mapping[int, int]
 ) -> dict[int, Turn]:
     """The documents of these places; not all places have one."""
-    known: dict[int, dict[int, Turn | None]] = {}
-    for stretch in {place // STRETCH for place in places}:
-        known[stretch] = kept.get(stretch, changed[stretch]) or {}
+    wanted = {place // STRETCH for place in places}
+    known: dict[int, dict[int, Turn | None]] = {each: kept.get(each, changed[each]) or {} for each in wanted}
     missing = [place for place in places if place not in known[place // STRETCH]]
     if missing:
         read = _read(connection, missing)

@@ -21,16 +21,12 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]
     try:
         return list(embedder.read(texts))
     except ModelError:
-        _see_that_it_answers(embedder, texts)
+        # Something harmless, which differs with the texts, so that no cache of the host's answers in its place.
+        embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
     if len(texts) == 1:
         return [None]
     half = len(texts) // 2
     return embedded(embedder, texts[:half]) + embedded(embedder, texts[half:])
-
-
-def _see_that_it_answers(embedder: Embedder, texts: Sequence[str]) -> None:
-    """Ask for something harmless. It differs with the texts, so that no cache of the host's answers in its place."""
-    embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
 
 
 class RefusedDocuments:
@@ -41,8 +37,8 @@ class RefusedDocuments:
 
     def note(self, name: str, *, gone: Sequence[str], refused: Sequence[str]) -> list[str]:
         """Take down what was refused, and what is settled otherwise; gives those that were not refused before."""
-        before = self._tries.get(name, {})
-        tries = {id_: tried for id_, tried in before.items() if id_ not in {*gone, *refused}}
+        before, told = self._tries.get(name, {}), {*gone, *refused}
+        tries = {id_: tried for id_, tried in before.items() if id_ not in told}
         tries |= {id_: tried for id_ in refused if (tried := before.get(id_, 0) + 1) < _TRIES}
         self.forget(name)
         if tries:

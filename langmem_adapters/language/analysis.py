@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from langmem_adapters.language.english import BASES, SPELLINGS, STOP_WORDS
@@ -50,7 +50,7 @@ def analyze(text: str) -> list[str]:
     place in a row its number: loadSettings, 1,250, 555-1234, LH 1234, 4th.
     """
     folded = _folded(text)
-    return [*_terms(folded, inflected=inflects(folded)), *map(term_of, _written_otherwise(text))]
+    return [*_terms(folded, inflected=inflects(folded)), *(term_of(word) for _, word in _written_otherwise(text))]
 
 
 _INNER_CAPITAL, _FIGURE = re.compile("[a-z][A-Z]"), re.compile("[0-9]")
@@ -63,18 +63,16 @@ _NUMBERED = re.compile(r"(?<![\w-])(?:[A-Z]{1,4}[ -][0-9]{3,}|(?:[A-Z]{2})?[0-9]
 _ORDINAL = re.compile(r"\b([0-9]+)(?:st|nd|rd|th)\b")
 
 
-def _written_otherwise(text: str) -> list[str]:
-    """What others write for some words of a text: "load" and "settings", 1250, 4, LH1234 and 5551234."""
-    found: list[str] = []
+def _written_otherwise(text: str) -> Iterator[tuple[tuple[int, int], str]]:
+    """What others write for some words of a text, and where these are: load and settings, 1250, 4, LH1234, 5551234."""
     if _INNER_CAPITAL.search(text):
-        names = (name for name in _HUMPED.findall(text) if len(name) <= _LONGEST)
-        found += [hump.lower() for name in names for hump in _HUMP.findall(name)]
+        names = (name for name in _HUMPED.finditer(text) if len(name[0]) <= _LONGEST)
+        yield from ((name.span(), hump.lower()) for name in names for hump in _HUMP.findall(name[0]))
     if _FIGURE.search(text):
-        found += [re.sub("[^0-9]", "", number) for number in _GROUPED.findall(text)]
-        joined = (re.sub("[ -]", "", number).lower() for number in _NUMBERED.findall(text))
-        found += [number for number in joined if len(number) >= _TELLING or number[0].isalpha()]
-        found += _ORDINAL.findall(text)
-    return found
+        yield from ((found.span(), re.sub("[^0-9]", "", found[0])) for found in _GROUPED.finditer(text))
+        joined = ((found.span(), re.sub("[ -]", "", found[0]).lower()) for found in _NUMBERED.finditer(text))
+        yield from (one for one in joined if len(one[1]) >= _TELLING or one[1][0].isalpha())
+        yield from ((found.span(), found[1]) for found in _ORDINAL.finditer(text))
 
 
 def _folded(text: str) -> str:
@@ -178,11 +176,13 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     terms = terms - STOP_WORDS or terms
     inflected = inflects(_folded(text))
     words = "".join([" " if _LETTERS[ord(letter)] == " " and letter not in "'\u2019" else letter for letter in text])
-    shown = (
-        (found.span(), [*_terms(_folded(found[0]), inflected=inflected), *map(term_of, _written_otherwise(found[0]))])
-        for found in _SHOWN.finditer(words)
-    )
-    return [span for span, said in shown if not terms.isdisjoint(said)]
+    said = [(one.span(), _terms(_folded(one[0]), inflected=inflected)) for one in _SHOWN.finditer(words)]
+    said += [(span, [term_of(word)]) for span, word in _written_otherwise(text)]
+    shown: list[tuple[int, int]] = []
+    for start, end in sorted((start, -end) for (start, end), of in said if not terms.isdisjoint(of)):
+        if not shown or start >= shown[-1][1]:  # else it is a part of the one before
+            shown.append((start, -end))
+    return shown
 
 
 _ACCENTS = re.compile(  # of Latin and Greek; the stress of Cyrillic vowels; the points of Hebrew and Arabic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from langmem_adapters.codec import encode
@@ -25,17 +25,17 @@ def forget(
     message_ids: Collection[str] | None,
     reading: Reading,
     *,
-    among: Collection[str] | None = None,
+    among: Sequence[str] | None = None,
     ttl: float | None,
 ) -> Flow[int]:
     """Remove a session's occurrences, or those of these messages; gives how many memories were touched.
 
-    A memory goes when nobody else has said it. Interrupted, it has removed some, and the same call goes on. What is
-    damaged does not keep the others: it is raised behind them, if it is. Goes through all memories, unless it is
-    told their ids: ``among``.
+    A memory that nobody else has said goes as a whole. A call that was interrupted has removed some, and the same call
+    again removes the rest. A damaged memory is passed over; where ``reading`` is strict, its error is raised at the
+    end, when all others are done. ``among`` gives the ids of the memories that may be meant; without it, all are read.
     """
     mentions = _mentions(session, message_ids)
-    found = yield from step(records.store.get, records.namespace, None if among is None else list(among))
+    found = yield from step(records.store.get, records.namespace, among)
     pending = {key: data for key, data in found.items() if "\0" not in key and mentions(data)}
     touched = 0
     damage: SerializationError | None = None

@@ -67,10 +67,10 @@ def as_kept(store: Store, messages: Iterable[M]) -> list[M | Message]:
 
 
 def _remembered_as(records: Records, ids: Iterable[str]) -> Flow[dict[str, dict[str, bytes | None]]]:
-    """By the id of what is said, the memories that have come of it, oldest first.
+    """By the id of what is said: the memories that have come of it, by their ids, with their bytes, oldest first.
 
-    The last one, which is there or not (None), has what is said again. The others were corrected; or they were, until
-    that was taken back, or the memory deleted.
+    The last one is where what is said again is kept; None, where there is none yet. Those before it were corrected at
+    one time, though that may have been taken back since, or the memory deleted (None).
     """
     remembered: dict[str, dict[str, bytes | None]] = {id_: {} for id_ in ids}
     last = {id_: id_ for id_ in remembered}

@@ -133,10 +133,10 @@ class VectorRecall:
 
     def query(self) -> VectorQuery:
         """Begin a search."""
-        if not self._is_recent(self._away_since):
-            return VectorQuery(self, self._index)
-        self._counts.add("degraded")
-        return VectorQuery(self, None)
+        is_away = self._is_recent(self._away_since)
+        if is_away:
+            self._counts.add("degraded")
+        return VectorQuery(self, None if is_away else self._index)
 
     def failed(self, error: LangmemError) -> None:
         """Take note that a search goes on without the vectors; if it may not, the error is raised."""
@@ -151,7 +151,8 @@ class VectorRecall:
     def keep_up(self, found: Sequence[Hit]) -> None:
         """Have the vectors follow, if they do not stand where the index of words does, which each search brings up.
 
-        Where they are known to, and nothing was ``found``, somebody may have thrown away the place where they were.
+        That they stand there is remembered. Where nothing was ``found`` all the same, their place is looked at again:
+        it may have been cleared, or its files removed.
         """
         end = self._stands(self._records.index)
         if end == self._level and (found or self._holds()):
