@@ -137,6 +137,19 @@ def test_what_metagpt_has_summarised_since_goes_behind_the_window(any_store: Sto
     assert [message.text for message in shown] == ["Three?"]
 
 
+@pytest.mark.parametrize("later", ["", "They counted to one."])
+def test_a_later_state_without_a_newer_summary_leaves_it_as_it_is(any_store: Store, later: str) -> None:
+    BrainMemory.from_metagpt(dump(said("1", "One."), said("2", "Two?")), any_store, "s")
+    BrainMemory.from_metagpt(dump(said("2", "Two?"), historical_summary="They counted to one."), any_store, "s")
+    brain = BrainMemory(any_store, "s")
+    brain.delete(["1"])  # what the summary stands for has left the log since
+    kept = brain.context().summary
+    assert kept is not None
+    blob = dump(said("2", "Two?"), said("3", "Three."), historical_summary=later)
+    assert texts(BrainMemory.from_metagpt(blob, any_store, "s")) == ["Two?", "Three."]
+    assert brain.context().summary == kept
+
+
 def test_a_summary_of_the_session_s_own_stays(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     brain = BrainMemory(any_store, "s")
     brain.set_summary("Ours.")
