@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from langmem_adapters import BrainMemory, LongTermMemory, Sessions, open_index, open_store
+from langmem_adapters.codec import encode
 from langmem_adapters.errors import SerializationError, StoreError
 from langmem_adapters.metagpt import METAGPT, ato_metagpt, to_metagpt
 from langmem_adapters.model import Message, Summary
@@ -360,6 +361,17 @@ def test_what_is_no_memory_is_refused_in_one_sentence(blob: Any, sentence: str) 
     assert refusal.value.__context__ is None  # JSON's own error holds the whole text
     assert "\n" not in str(refusal.value)
     assert list(store.namespaces()) == []
+
+
+def test_damage_to_what_is_remembered_of_imports_is_said_without_what_it_holds() -> None:
+    store = MemoryStore()
+    brain = BrainMemory.from_metagpt(TALK, store, "s")
+    store.write(("brain", "", "", "s"), put={METAGPT: encode({"last_talk": ["SECRET"]})})
+    for call in (lambda: to_metagpt(brain), lambda: BrainMemory.from_metagpt(TALK, store, "s")):
+        with pytest.raises(SerializationError, match="what this session remembers of its imports") as refusal:
+            call()
+        assert refusal.value.__context__ is None  # pydantic's own error quotes what was said
+    assert len(brain.messages()) == 2
 
 
 def test_f2a_no_secret_is_kept_or_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
