@@ -171,10 +171,11 @@ def _id(value: Any) -> str:
 
 
 def _imported(values: Mapping[str, bytes]) -> _Imported:
-    try:
-        return _Imported.model_validate(decode(values[METAGPT])) if METAGPT in values else _Imported()
-    except ValueError as error:
-        raise SerializationError("what this session remembers of its imports from MetaGPT is damaged") from error
+    if METAGPT not in values:
+        return _Imported()
+    with suppress(ValidationError):  # which quotes values
+        return _Imported.model_validate(decode(values[METAGPT]))
+    raise SerializationError("what this session remembers of its imports from MetaGPT is damaged")
 
 
 def _new_messages(

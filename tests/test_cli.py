@@ -27,12 +27,12 @@ from typer.testing import CliRunner, Result
 from langmem_adapters import LongTermMemory, Message, Settings, cached, open_index, open_store
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli.app import app
-from langmem_adapters.cli.terminal import harmless, progress
+from langmem_adapters.cli.terminal import findings, harmless, hits, progress, spoken
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec, new_key
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.importing import FileFormat
-from langmem_adapters.inspection import Dates
-from langmem_adapters.model import Experience, ToolCall
+from langmem_adapters.inspection import Dates, Finding
+from langmem_adapters.model import Experience, Memory, Recalled, ToolCall
 from langmem_adapters.operations import Migration
 from tests.benchmarks import recall as benchmark
 from tests.interpreters import STRICT
@@ -306,6 +306,21 @@ def test_progress_is_for_terminals(tmp_path: Path) -> None:
 
 
 # --- export and import
+
+
+def test_what_was_said_has_no_colour_of_its_speaker() -> None:
+    memory = Recalled(Memory(message=Message(role="user", content="A bike.")), 0.5)
+    finding = Finding("problem", "disk", "it is full", "make room")
+    shown = [spoken(Message(role="user", content="A bike.")), hits([memory]), findings([finding])]
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, color_system="standard", no_color=False, width=80)
+    for each in shown:
+        console.print(each)
+    assert stream.getvalue() == (
+        "\x1b[1;36muser\x1b[0m\nA bike.\n"
+        "\x1b[1;32m0.50\x1b[0m\x1b[2m · user\x1b[0m\nA bike.\n"
+        "\x1b[1;31mproblem\x1b[0m  disk: it is full\n\x1b[2m         → make room\x1b[0m\n"
+    )
 
 
 def test_export_and_import_give_the_same(url: str, ada: BrainMemory, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from langmem_adapters import BrainMemory, LongTermMemory, Sessions, open_index, open_store
+from langmem_adapters.codec import encode
 from langmem_adapters.errors import SerializationError, StoreError
 from langmem_adapters.metagpt import METAGPT, ato_metagpt, to_metagpt
 from langmem_adapters.model import Message, Summary
@@ -135,6 +136,19 @@ def test_what_metagpt_has_summarised_since_goes_behind_the_window(any_store: Sto
     assert summary is not None
     assert (summary.text, summary.covers) == ("To two.", "3")
     assert [message.text for message in shown] == ["Three?"]
+
+
+@pytest.mark.parametrize("later", ["", "They counted to one."])
+def test_a_later_state_without_a_newer_summary_leaves_it_as_it_is(any_store: Store, later: str) -> None:
+    BrainMemory.from_metagpt(dump(said("1", "One."), said("2", "Two?")), any_store, "s")
+    BrainMemory.from_metagpt(dump(said("2", "Two?"), historical_summary="They counted to one."), any_store, "s")
+    brain = BrainMemory(any_store, "s")
+    brain.delete(["1"])  # what the summary stands for has left the log since
+    kept = brain.context().summary
+    assert kept is not None
+    blob = dump(said("2", "Two?"), said("3", "Three."), historical_summary=later)
+    assert texts(BrainMemory.from_metagpt(blob, any_store, "s")) == ["Two?", "Three."]
+    assert brain.context().summary == kept
 
 
 def test_a_summary_of_the_session_s_own_stays(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -347,6 +361,17 @@ def test_what_is_no_memory_is_refused_in_one_sentence(blob: Any, sentence: str) 
     assert refusal.value.__context__ is None  # JSON's own error holds the whole text
     assert "\n" not in str(refusal.value)
     assert list(store.namespaces()) == []
+
+
+def test_damage_to_what_is_remembered_of_imports_is_said_without_what_it_holds() -> None:
+    store = MemoryStore()
+    brain = BrainMemory.from_metagpt(TALK, store, "s")
+    store.write(("brain", "", "", "s"), put={METAGPT: encode({"last_talk": ["SECRET"]})})
+    for call in (lambda: to_metagpt(brain), lambda: BrainMemory.from_metagpt(TALK, store, "s")):
+        with pytest.raises(SerializationError, match="what this session remembers of its imports") as refusal:
+            call()
+        assert refusal.value.__context__ is None  # pydantic's own error quotes what was said
+    assert len(brain.messages()) == 2
 
 
 def test_f2a_no_secret_is_kept_or_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -88,8 +88,8 @@ def findings(found: Sequence[Finding]) -> Text:
 
 
 def _finding(finding: Finding) -> Text:
-    shown = Text(f"{finding.level:<7}", _LEVELS[finding.level])
-    shown.append(f"  {one_line(finding.subject)}: {one_line(finding.said)}", "none")
+    shown = Text.assemble((f"{finding.level:<7}", _LEVELS[finding.level]))
+    shown.append(f"  {one_line(finding.subject)}: {one_line(finding.said)}")
     return shown.append(f"\n         → {one_line(finding.remedy)}", "dim") if finding.remedy else shown
 
 
@@ -97,10 +97,10 @@ def frame(health: Health, stats: StoreStats | None, sessions: Sequence[SessionIn
     """One look at a store: how it is, what it holds, and the sessions with the latest activity."""
     if not health.ok:
         return Group(Text(one_line(health.problem), "bold red"))
-    head = Text(f"{one_line(health.address)} · {1000 * health.seconds:.1f} ms", "bold")
+    head = Text.assemble((f"{one_line(health.address)} · {1000 * health.seconds:.1f} ms", "bold"))
     if stats is not None:
         if stats.size is not None:
-            head.append(f" · {stats.size:,} bytes" + (f" of {stats.limit:,}" if stats.limit else ""), "none")
+            head.append(f" · {stats.size:,} bytes" + (f" of {stats.limit:,}" if stats.limit else ""))
         kinds = " · ".join(f"{one_line(kind)} {of.namespaces:,}" for kind, of in stats.kinds.items())
         head.append(f"\n{kinds}", "dim")
     return Group(head, session_table(sessions))
@@ -109,13 +109,13 @@ def frame(health: Health, stats: StoreStats | None, sessions: Sequence[SessionIn
 def spoken(message: Message) -> Text:
     """A message as a person reads it: who, when, what, and the tools that were called."""
     colour = _COLOURS.get(message.role, "blue")
-    shown = Text(one_line(message.role), f"bold {colour}")
+    shown = Text.assemble((one_line(message.role), f"bold {colour}"))
     for detail in (message.name, message.tool_call_id, when(message.created_at)):
         if detail:
             shown.append(f" · {one_line(detail)}", "dim")
     for line in (message.text, *(f"[{kind}]" for kind in other_blocks(message.content))):
         if line:
-            shown.append(f"\n{harmless(line)}", "none")
+            shown.append(f"\n{harmless(line)}")
     for call in message.tool_calls:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
         shown.append(f"\n→ {one_line(f'{call.name}({arguments})')}", "yellow")
@@ -130,10 +130,10 @@ def hits(found: Sequence[Recalled]) -> Text:
 def _hit(recalled: Recalled) -> Text:
     message, occurrences = recalled.memory.message, recalled.memory.occurrences
     last = occurrences[-1] if occurrences else None
-    shown = Text(f"{recalled.score:.2f}", "bold green")
+    shown = Text.assemble((f"{recalled.score:.2f}", "bold green"))
     place = [when(last.created_at), f"session {last.session}" if last.session else ""] if last else []
     times = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
     for detail in (*place, message.name or message.role, times):
         if detail:
             shown.append(f" · {one_line(detail)}", "dim")
-    return shown.append(f"\n{harmless(message.text)}", "none")
+    return shown.append(f"\n{harmless(message.text)}")

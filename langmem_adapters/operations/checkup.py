@@ -160,8 +160,8 @@ class Checkup:
             sealed = ", which are sealed" if counted["sealed"] else ""
             yield Finding("ok", "entries", f"{counted.total():,} were looked at{sealed}")
 
-    def _entries(self, namespace: Namespace, after: int = 0) -> Iterator[bytes]:
-        for items in pages(self._store, namespace, after=after):
+    def _entries(self, namespace: Namespace) -> Iterator[bytes]:
+        for items in pages(self._store, namespace):
             kept = self._store.get(namespace, [item.id for item in items if not item.data])  # as experiences are
             yield from (kept.get(item.id, item.data) for item in items)
 
@@ -172,7 +172,7 @@ class Checkup:
         behind: list[int] = []
         for namespace in self._store.namespaces(("longterm",)):
             seq = (self._index.position(namespace) or (0, ""))[0]
-            behind.append(sum(1 for _ in self._entries(namespace, seq)))
+            behind.append(sum(map(len, pages(self._store, namespace, after=seq))))
         if any(behind):
             said = f"it is {sum(behind):,} entries behind the store, in {sum(map(bool, behind)):,} memories"
             yield Finding("note", "index", said, "nothing: it catches up by itself at the next search in each of them")
