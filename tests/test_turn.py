@@ -386,8 +386,9 @@ def test_a_turn_is_used_once_and_takes_only_pieces(brain: BrainMemory) -> None:
         with pytest.raises(ConfigurationError, match="not of dict"):
             turn.add({"answer": "Hello."})  # type: ignore[arg-type]
         turn.add("Hello.")
-    with pytest.raises(ConfigurationError, match="inside of its with block"):
-        turn.add("Hello again.")
+    for early_or_late in (brain.record_turn("Hello?"), turn):
+        with pytest.raises(ConfigurationError, match="inside of its with block"):
+            early_or_late.add("Hello again.")
     with pytest.raises(ConfigurationError, match="recorded once"), turn:
         pass
     assert told(brain) == [("user", "Hello?", False), ("assistant", "Hello.", False)]
