@@ -184,13 +184,11 @@ class Sessions(Shared):
     def _list(self, limit: int | None, after: SessionInfo | None) -> Flow[list[SessionInfo]]:
         if limit is not None:
             check_whole("limit", limit)
-        if limit is not None and limit < 1:
-            return views.Listing([], views.sessions)
-        before = None
+            if limit < 1:
+                return views.Listing([], views.sessions)
         if not (after is None or isinstance(after, SessionInfo)):
             raise ConfigurationError(f"after is the last SessionInfo of the page before, not {type(after).__name__}")
-        if after is not None:
-            before = Listed(self._namespace(after.session), after.updated_at or 0.0)
+        before = None if after is None else Listed(self._namespace(after.session), after.updated_at or 0.0)
         rows = yield from step(self.store.recent, self._parent, limit=limit, before=before)
         found = []
         for row in rows:

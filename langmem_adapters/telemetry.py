@@ -11,8 +11,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency
 from langmem_adapters.keys import Namespace
@@ -25,6 +24,7 @@ __all__ = ["Traced", "is_wanted"]
 _KINDS = frozenset({"brain", "longterm", "working", "experience", "langgraph", "nodes"})
 _BACKENDS = {"MemoryStore": "memory", "SQLiteStore": "sqlite", "RedisStore": "redis"}
 _SCOPE = "langmem_adapters"
+T = TypeVar("T")
 _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 
@@ -80,39 +80,32 @@ class Traced(Shared):
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         """:meth:`Store.get`."""
-        with self._telling("get", namespace) as found:
-            values = self.store.get(namespace, keys)
-            found(bool(values))
-            return values
+        return self._told("get", namespace, lambda: self.store.get(namespace, keys), found=bool)
 
     def scan(self, namespace: Namespace, **which: Any) -> Page:
         """:meth:`Store.scan`."""
-        with self._telling("scan", namespace) as found:
-            page = self.store.scan(namespace, **which)
-            found(bool(page.items or page.values))
-            return page
+        return self._told(
+            "scan",
+            namespace,
+            lambda: self.store.scan(namespace, **which),
+            found=lambda page: bool(page.items or page.values),
+        )
 
     def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
         """:meth:`Store.append`."""
-        with self._telling("append", namespace):
-            return self.store.append(namespace, entries, **options)
+        return self._told("append", namespace, lambda: self.store.append(namespace, entries, **options))
 
     def write(self, namespace: Namespace, **change: Any) -> None:
         """:meth:`Store.write`."""
-        with self._telling("write", namespace):
-            self.store.write(namespace, **change)
+        self._told("write", namespace, lambda: self.store.write(namespace, **change))
 
     def clear(self, namespace: Namespace) -> None:
         """:meth:`Store.clear`."""
-        with self._telling("clear", namespace):
-            self.store.clear(namespace)
+        self._told("clear", namespace, lambda: self.store.clear(namespace))
 
     def recent(self, parent: Namespace, **which: Any) -> list[Listed]:
         """:meth:`Store.recent`."""
-        with self._telling("recent", parent) as found:
-            rows = self.store.recent(parent, **which)
-            found(bool(rows))
-            return rows
+        return self._told("recent", parent, lambda: self.store.recent(parent, **which), found=bool)
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
         """:meth:`Store.namespaces`; not told of, as it lasts as long as its reader takes."""
@@ -125,8 +118,10 @@ class Traced(Shared):
     def __repr__(self) -> str:
         return f"Traced({self.store!r})"
 
-    @contextmanager
-    def _telling(self, operation: str, namespace: Namespace) -> Iterator[Callable[[bool], None]]:
+    def _told(
+        self, operation: str, namespace: Namespace, ask: Callable[[], T], *, found: Callable[[T], bool] | None = None
+    ) -> T:
+        """What the store answers; of a read, ``found`` says whether it found something."""
         kind = namespace[0] if namespace else ""
         labels = {
             "db.system.name": self._backend,
@@ -142,13 +137,8 @@ class Traced(Shared):
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-
-            def found(hit: bool) -> None:
-                span.set_attribute("langmem.hit", hit)
-                self._lookups.add(1, {**labels, "langmem.hit": hit})
-
             try:
-                yield found
+                answer = ask()
             except BaseException as error:
                 labels["error.type"] = type(error).__name__
                 span.set_attribute("error.type", type(error).__name__)
@@ -157,3 +147,8 @@ class Traced(Shared):
                 raise
             finally:
                 self._durations.record(time.perf_counter() - began, labels)
+            if found is not None:
+                hit = found(answer)
+                span.set_attribute("langmem.hit", hit)
+                self._lookups.add(1, {**labels, "langmem.hit": hit})
+            return answer

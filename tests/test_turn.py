@@ -375,6 +375,14 @@ def test_b1_of_an_interrupted_answer_an_empty_result_stays_and_an_open_call_with
     ]
 
 
+def test_b1_thoughts_stay_before_a_call_that_was_answered_and_behind_no_word(brain: BrainMemory) -> None:
+    """OpenAI refuses a call without the thought that led to it."""
+    thought: list[str | dict[Any, Any]] = [{"type": "reasoning", "id": "rs_1"}]
+    asked = calls("c1").model_copy(update={"content": thought})
+    interrupt(brain, [asked, result("c1"), Message(role="assistant", content=["There.", *thought])])
+    assert [m.content for m in brain.messages() if m.role == "assistant"] == [thought, ["There."]]
+
+
 @pytest.mark.parametrize("kind", ["thinking", "redacted_thinking", "reasoning", "reasoning_content"])
 def test_b1_thoughts_behind_the_last_word_of_an_interrupted_answer_are_dropped(brain: BrainMemory, kind: str) -> None:
     """Anthropic refuses an answer that ends with one, or has one whose signature did not come; so does OpenAI."""
@@ -466,8 +474,9 @@ def test_a_turn_is_used_once_and_takes_only_pieces(brain: BrainMemory) -> None:
         with pytest.raises(ConfigurationError, match="not of dict"):
             turn.add({"answer": "Hello."})  # type: ignore[arg-type]
         turn.add("Hello.")
-    with pytest.raises(ConfigurationError, match="inside of its with block"):
-        turn.add("Hello again.")
+    for early_or_late in (brain.record_turn("Hello?"), turn):
+        with pytest.raises(ConfigurationError, match="inside of its with block"):
+            early_or_late.add("Hello again.")
     with pytest.raises(ConfigurationError, match="recorded once"), turn:
         pass
     assert told(brain) == [("user", "Hello?", False), ("assistant", "Hello.", False)]

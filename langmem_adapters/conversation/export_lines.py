@@ -33,8 +33,10 @@ def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
             continue
         try:
             line = _checked(json.loads(raw), number)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SerializationError) as error:
+        except (ValueError, SerializationError) as error:
             raise SerializationError(f"line {number} is not a session or a message: {error!s:.200}") from error
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:  # which tell of this code, not the line
+            raise SerializationError(f"line {number} is not a session or a message") from error
         yield line
 
 
@@ -61,15 +63,15 @@ def _check(key: str, data: bytes) -> None:
     elif key.startswith(ARCHIVE):
         Message.from_bytes(data)
     elif key == ARCHIVED and type(decode(data)) is not int:
-        raise TypeError("its number of archived messages is not a number")
+        raise ValueError("its number of archived messages is not a number")
     elif key == DEPARTED and not is_departed(decode(data)):
-        raise TypeError("its marks of messages that left are not what they have to be")
+        raise ValueError("its marks of messages that left are not what they have to be")
     elif key == SUMMARY:
         Summary.from_bytes(data)
     elif key == TITLE and not isinstance(decode(data), str):
-        raise TypeError("its title is not a text")
+        raise ValueError("its title is not a text")
     elif key == CREATED and type(decode(data)) not in {int, float, type(None)}:
-        raise TypeError("its time of creation is not a number")
+        raise ValueError("its time of creation is not a number")
 
 
 def sound(key: str, data: bytes) -> bool:
@@ -77,7 +79,7 @@ def sound(key: str, data: bytes) -> bool:
     try:
         _check(key, data)
         loaded(data)
-    except (ValueError, TypeError, SerializationError) as damage:
+    except (ValueError, SerializationError) as damage:
         refuse_undamaged(data, "a stored value")
         _log.warning("the value %r of a session is left out: %s", key.partition("/")[0], damage)
         return False

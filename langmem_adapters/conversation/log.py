@@ -150,12 +150,13 @@ class SessionLog:
 
     def _with_cover(self, values: dict[str, bytes], gone: Sequence[tuple[Item, Message]]) -> Flow[dict[str, bytes]]:
         """The summary to be written as these are deleted: it ends at a message that stays, if that was one of them."""
-        summary = read_summary(values.get(SUMMARY))
-        last = next((item for item, _ in gone if item.id == ends_at(summary)), None)
-        if summary is None or last is None:
+        end = ends_at(read_summary(values.get(SUMMARY)))
+        last = next((item for item, _ in gone if item.id == end), None)
+        if last is None:
             return {}
         before = yield from self.session.scan(limit=len(gone), reverse=True, before=last.seq)
-        return moved_back(summary, {item.id for item, _ in gone}, (item.id for item in before.items))
+        ids = [item.id for item in (last, *before.items)]
+        return moved_back(values, {item.id for item, _ in gone}, ids[::-1])
 
     def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         """Append messages; what was only recalled into a prompt is not added."""

@@ -32,11 +32,11 @@ CONTEXT_TOKENS = 2000  # of a history that a model is asked about; what is longe
 
 
 class _PendingSummary:
-    """A summary in the making; ``again``: its session has grown meanwhile, so another look is due."""
+    """A summary in the making; ``grown``: so has its session since the last look at it."""
 
     def __init__(self) -> None:
         self.done: Future[None] = Future()
-        self.again = False
+        self.grown = True
 
 
 _pending: dict[tuple[int, Namespace], _PendingSummary] = {}  # by session; each entry ends when its summary is done
@@ -86,9 +86,9 @@ class ModelTasks:
         if pending is None:
             return
         try:
-            yield from self._compaction.when_due(self._summarizer(model, None, keep_language=True))
+            yield from self._compaction.when_due(self._summarizer(model))
         finally:
-            self._made(pending)
+            self._end(pending)
 
     def check_background(self) -> None:
         """Raise ConfigurationError, if the model cannot be asked on a worker thread."""
@@ -108,39 +108,40 @@ class ModelTasks:
         try:
             submit(lambda: self._compact_and_log(pending))
         except RuntimeError:  # the interpreter is shutting down
-            self._made(pending)
+            self._end(pending)
 
     def _begin(self) -> _PendingSummary | None:
         """None, where a summary is being made already; then another look is due."""
         with _lock:
             if self._key in _pending:
-                _pending[self._key].again = True
+                _pending[self._key].grown = True
                 return None
             pending = _pending[self._key] = _PendingSummary()
             return pending
 
     def _compact_and_log(self, pending: _PendingSummary) -> None:
         try:
-            looking = True
-            while looking:
-                pending.again = False
-                run(self._compaction.when_due(self._summarizer(None, None, keep_language=True)))
-                looking = not self._made(pending, unless_grown=True)
+            while self._is_due(pending):
+                run(self._compaction.when_due(self._summarizer(None)))
         except BaseException:  # noqa: BLE001 - a cancelled client's too: a log is the only place to tell
             self._stats.add("failed_summaries")
             _log.exception("a summary in the background was not made, and the next turn tries again")
-        finally:  # whoever flushes waits for this
-            self._made(pending)
+        finally:
+            self._end(pending)
 
-    def _made(self, pending: _PendingSummary, *, unless_grown: bool = False) -> bool:
+    def _is_due(self, pending: _PendingSummary) -> bool:
+        """Whether another look is due; where none is, who adds from now on begins the next summary."""
         with _lock:
-            if unless_grown and pending.again:
-                return False
-            if _pending.get(self._key) is not pending:
-                return True  # it is said already
-            del _pending[self._key]
-        pending.done.set_result(None)
-        return True
+            due, pending.grown = pending.grown, False
+            if not due:
+                del _pending[self._key]
+            return due
+
+    def _end(self, pending: _PendingSummary) -> None:
+        with _lock:
+            if _pending.get(self._key) is pending:  # else it was over before, or is the parent's
+                del _pending[self._key]
+        pending.done.set_result(None)  # whoever flushes waits for this
 
     def wait(self) -> Flow[None]:
         """Until what is being made of this session in this process is done."""
@@ -218,7 +219,7 @@ class ModelTasks:
             raise ConfigurationError("this needs a model: give BrainMemory model=, or one to this call")
         return self._own
 
-    def _summarizer(self, model: Any, max_tokens: int | None, *, keep_language: bool) -> Summarizer:
+    def _summarizer(self, model: Any, max_tokens: int | None = None, *, keep_language: bool = True) -> Summarizer:
         return Summarizer(
             self._completer(model),
             max_tokens=self._max_summary_tokens if max_tokens is None else max_tokens,

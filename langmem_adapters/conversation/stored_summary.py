@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from langmem_adapters.codec import refuse_undamaged
 from langmem_adapters.errors import SerializationError
@@ -40,15 +40,19 @@ def said_in(message: Message, words: Callable[[Message], str] = words_of) -> str
     return fingerprint(message.role, words(message))
 
 
-def moved_back(summary: Summary, gone: Collection[str], before: Iterable[str]) -> dict[str, bytes]:
-    """The summary as it is written when the message that it ends at goes: it ends at one that stays.
+def moved_back(values: Mapping[str, bytes], gone: Collection[str], ids: Sequence[str]) -> dict[str, bytes]:
+    """The summary to be written as entries go: if it ends at one of them, it ends at one before that stays.
 
     Args:
-        summary: The summary.
+        values: The session's.
         gone: The ids of all entries that go.
-        before: The ids of those before the one that it ends at, newest first.
+        ids: Those of the log, oldest first: the one that the summary ends at, and enough of those before it.
     """
-    last = next((id_ for id_ in before if id_ not in gone), "")
+    summary = read_summary(values.get(SUMMARY))
+    end = ends_at(summary)
+    if summary is None or end not in gone:
+        return {}
+    last = next((id_ for id_ in reversed(ids[: ids.index(end)]) if id_ not in gone), "")
     return {SUMMARY: summary.model_copy(update={"covers": last, "said": ""}).to_bytes()}
 
 

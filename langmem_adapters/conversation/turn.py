@@ -183,8 +183,6 @@ def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
 
 def _without_served(message: Message) -> Message:
     """Without calls of the provider's tools that were cut off from their results: it refuses them, too."""
-    if isinstance(message.content, str):
-        return message
     blocks = [block for block in message.content if isinstance(block, dict)]
     answered = {block.get(name) for block in blocks for name in ("tool_use_id", "tool_call_id")}
     is_open = [block for block in blocks if block.get("type") in _SERVED and block.get("id") not in answered]
@@ -194,12 +192,12 @@ def _without_served(message: Message) -> Message:
 
 def _without_last_thoughts(message: Message) -> Message:
     """Without thoughts that led to nothing any more: Anthropic and OpenAI refuse them behind the last word."""
-    if isinstance(message.content, str) or message.role != "assistant" or tool_calls_of(message):
+    if message.role != "assistant" or tool_calls_of(message):
         return message
-    content = list(message.content)
+    content = message.content
     while content and _is_mute(content[-1]):
-        content.pop()
-    return message.model_copy(update={"content": content}) if len(content) < len(message.content) else message
+        content = content[:-1]
+    return message.model_copy(update={"content": content})
 
 
 def _is_mute(block: Any) -> bool:
@@ -210,8 +208,7 @@ def _is_mute(block: Any) -> bool:
 
 
 def _says_something(message: Message) -> bool:
-    blocks = message.content if isinstance(message.content, list) else []
-    other = any(isinstance(block, dict) and block.get("type") not in _UNSAID for block in blocks)
+    other = any(isinstance(block, dict) and block.get("type") not in _UNSAID for block in message.content)
     return bool(tool_calls_of(message) or message.text.strip() or other)
 
 

@@ -178,21 +178,12 @@ def _active(page: Page) -> _Change:
 
 def _deletion(page: Page, gone: Sequence[Item]) -> _Change:
     """Remove these so that a thread that has them still does not show them."""
-    deleted = with_deleted(page.values, [item.id for item in gone]) if gone else {}
-    return {"remove": gone, "put": {**_cover_moved(page, gone), **deleted}}
+    ids = [item.id for item in gone]
+    moved = moved_back(page.values, set(ids), [item.id for item in page.items])
+    return {"remove": gone, "put": moved | (with_deleted(page.values, ids) if gone else {})}
 
 
 def _chats(items: Sequence[Item]) -> list[ChatMessage]:
     """The messages that can be read; of a damaged one, a warning names the place."""
     messages = (salvage(item.data, f"entry {item.id!r}") for item in items)
     return [from_message(message) for message in messages if message is not None]
-
-
-def _cover_moved(page: Page, gone: Sequence[Item]) -> dict[str, bytes]:
-    """The summary to be written as one is removed: where it ended at that, it ends at the message before."""
-    summary = read_summary(page.values.get(SUMMARY))
-    end = ends_at(summary)
-    if summary is None or end not in {item.id for item in gone}:
-        return {}
-    ids = [item.id for item in page.items]
-    return moved_back(summary, [item.id for item in gone], reversed(ids[: ids.index(end)]))
