@@ -20,6 +20,7 @@ from langmem_adapters.errors import MissingDependency, SearchError, Serializatio
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
+from langmem_adapters.langchain.threads.changed import SENT
 from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
@@ -77,6 +78,7 @@ class BrainState(AgentState[Any]):
     brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_knew: NotRequired[Annotated[list[str], PrivateStateAttr]]
+    brain_sent: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
 
 
 class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
@@ -312,7 +314,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         if new is None or not thread:
             return None
         self._counts.add("recorded", new)
-        return {RECORDED: thread[-1].id, SAID: []}
+        return {RECORDED: thread[-1].id, SAID: [], SENT: {}}
 
     def _attempt(self, flow: Flow[T], instead: T) -> Flow[T]:
         try:
