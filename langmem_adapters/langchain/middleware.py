@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from operator import is_
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, convert_to_messages
@@ -264,7 +265,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
         whole = thread = Thread(state["messages"], mark := str(state.get(THREAD) or ""))
-        if request.messages is not state["messages"]:  # others show the model something else
+        if not (len(request.messages) == len(whole) and all(map(is_, request.messages, state["messages"]))):
             thread = Thread(convert_to_messages(request.messages), mark)
         lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         known = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
