@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.structured_output import ToolStrategy
+from langchain.agents.middleware import ModelRetryMiddleware
+from langchain.agents.structured_output import ProviderStrategy, StructuredOutputValidationError, ToolStrategy
 from langchain.chat_models import init_chat_model
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -23,7 +24,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from langmem_adapters import ConfigurationError, Experience, SearchError, open_index
+from langmem_adapters import ConfigurationError, Experience, SearchError, StoreUnavailable, open_index
 from langmem_adapters.langchain import BrainMemoryMiddleware, CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain import experience as module
 from langmem_adapters.protocols import Store
@@ -164,6 +165,55 @@ def test_c5_structured_output_is_served() -> None:
         found = agent.invoke({"messages": [HumanMessage("Where?")]}, context={"user_id": "ada"})
         assert found["structured_response"] == Place(place="Rome")
     assert inner.asked == 1
+
+
+WRONG = '{"place": ["Rome"]}', AIMessage("", tool_calls=[{"name": "Place", "args": {"place": ["Rome"]}, "id": "c1"}])
+RIGHT = '{"place": "Rome"}', AIMessage("", tool_calls=[{"name": "Place", "args": {"place": "Rome"}, "id": "c1"}])
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize("retries", [True, False])
+@pytest.mark.parametrize("way", [0, 1], ids=["provider", "tool"])
+async def test_c5_what_is_no_structured_output_of_its_schema_is_not_served(
+    any_store: Store, way: int, *, retries: bool, waits: bool
+) -> None:
+    inner, cache = Scripted(script=[WRONG[way], RIGHT[way]]), memory(store=any_store)
+    again = [ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure="error")] if retries else []
+    strategy: Any = ToolStrategy(Place, handle_errors=False) if way else ProviderStrategy(Place)
+    agent: Any = create_agent(inner, middleware=[*again, cache], response_format=strategy)
+
+    async def answer() -> Any:
+        turn: Any = {"input": {"messages": [HumanMessage("Where?")]}, "context": {"user_id": "ada"}}
+        return (agent.invoke(**turn) if waits else await agent.ainvoke(**turn))["structured_response"]
+
+    if not retries:
+        with pytest.raises(StructuredOutputValidationError):
+            await answer()
+    for _ in range(2):
+        assert await answer() == Place(place="Rome")
+    assert inner.asked == 2
+
+
+@pytest.mark.parametrize("on_error", ["degrade", "raise"])
+def test_an_answer_that_cannot_be_forgotten_is_told_as_any_outage(on_error: Any) -> None:
+    class Away(MemoryStore):
+        away = False
+
+        def write(self, *args: Any, **kwargs: Any) -> Any:
+            if self.away:
+                raise StoreUnavailable("the store is away")
+            return super().write(*args, **kwargs)
+
+    store, inner = Away(), Scripted(script=[WRONG[0]])
+    cache = memory(store=store, on_error=on_error)
+    agent: Any = create_agent(inner, middleware=[cache], response_format=ProviderStrategy(Place))
+    turn: Any = {"input": {"messages": [HumanMessage("Where?")]}, "context": {"user_id": "ada"}}
+    with pytest.raises(StructuredOutputValidationError):
+        agent.invoke(**turn)
+    store.away = True
+    with pytest.raises(StructuredOutputValidationError if on_error == "degrade" else StoreUnavailable):
+        agent.invoke(**turn)
+    assert (cache.stats()["errors"] > 0) == (on_error == "degrade")
 
 
 def test_another_system_prompt_model_or_tool_is_another_request() -> None:

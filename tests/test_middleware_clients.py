@@ -437,3 +437,18 @@ def test_what_was_passed_over_is_kept_and_no_question_before_it_that_has_a_new_i
     agent.invoke({"messages": turn}, **of("ada", "s"))
     asked = [m.text for m in ours.brain("s", user="ada").messages() if m.role == "user"]
     assert asked == ["one", "a part", "two", "three"]
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("answer", [ok, uses_a_tool])
+def test_what_a_filter_takes_out_does_not_come_back_with_answers_that_keep_their_ids(
+    any_store: Store, answer: Answer, *, whole: bool, ids: bool
+) -> None:
+    ours, model = memory(any_store), Scripted(answer=answer)
+    client = KeepsAnswers(create_agent(model, [look], middleware=[ours, PIIMiddleware("email")]), whole=whole, ids=ids)
+    for question in ["I am ada@example.com", "I am bob@example.com", "bye"]:
+        client.ask(question)
+    asked = [message.text for message in ours.brain("s", user="ada").messages() if message.role == "user"]
+    assert asked == ["I am [REDACTED_EMAIL]", "I am [REDACTED_EMAIL]", "bye"]
+    assert len([message for message in model.seen[-1] if isinstance(message, HumanMessage)]) == 3

@@ -19,7 +19,7 @@ from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.langchain.cache import ExperienceCache
-from langmem_adapters.langchain.caching.answers import Answers, Request
+from langmem_adapters.langchain.caching.answers import Answers, Request, note
 from langmem_adapters.langchain.caching.chunks import as_reported, pieces
 from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.current import as_it_is_now, asking, with_untold
@@ -207,7 +207,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         except SerializationError as error:
             self._answers.pass_by(error)
             return None
-        return Request(prompt, llm_string, request_key(prompt, llm_string), question_of(messages))
+        return note(Request(prompt, llm_string, request_key(prompt, llm_string), question_of(messages)))
 
     @property
     def _streams(self) -> bool:

@@ -19,8 +19,9 @@ from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.experience.switches import Switches
+from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_index
-from langmem_adapters.langchain.caching.answers import Answers
+from langmem_adapters.langchain.caching.answers import Answers, noted
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.rebinding import replaced_models
 from langmem_adapters.langchain.caching.tools import Tools
@@ -35,6 +36,7 @@ from langmem_adapters.warn_once import WarnOnce
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain.agents.structured_output import StructuredOutputError
     from langgraph.runtime import Runtime
 
     from langmem_adapters.langchain.threads.scope import Lookup, ScopeOf
@@ -52,7 +54,8 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     What :class:`CachedChatModel` is for a model, for an agent with any model, also one that other middleware chooses:
     streams, tools and structured output included. Whose answers are looked at is found in the run's context, so one
     instance serves everybody, and nobody another's. Each hit has a message id, and tool calls ids, of its own, so a
-    thread stays whole; a tool that is called once more runs once more. Put it last, so that it sees the request as it
+    thread stays whole; a tool that is called once more runs once more. What does not fit the ``response_format`` of
+    an agent that then fails is forgotten, so that trying again helps. Put it last, so that it sees the request as it
     is made in the end. Of a :class:`CachedChatModel`, it asks the model inside: that one's own cache, which knows
     nothing of users, is neither read nor written.
 
@@ -158,13 +161,23 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Give the run's model its cache."""
-        return handler(self._with_cache(request))
+        with noted() as keys:
+            try:
+                return handler(self._with_cache(request))
+            except StructuredOutputError:
+                run(self._forget(request.runtime, keys))
+                raise
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """:meth:`wrap_model_call`, without blocking the event loop."""
-        return await handler(self._with_cache(request))
+        with noted() as keys:
+            try:
+                return await handler(self._with_cache(request))
+            except StructuredOutputError:
+                await arun(self._forget(request.runtime, keys))
+                raise
 
     # --- outside of runs
 
@@ -209,6 +222,12 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         model = replaced_models(_chosen(request.model), replace)
         self._counts.add("bypassed", not cached)
         return request.override(model=model)
+
+    def _forget(self, runtime: Runtime[Any], keys: Collection[str]) -> Flow[None]:
+        """Forget what is no structured output of its schema: it would be served for ever, also to who tries again."""
+        scope = self._found(runtime)
+        if scope is not None:
+            yield from self._of(scope, None).forget(keys)
 
     def _found(self, runtime: Runtime[Any]) -> Scope | None:
         """Whose answers a run has; None, where it must not have any."""

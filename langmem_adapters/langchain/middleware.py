@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from operator import is_
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, convert_to_messages
@@ -20,6 +21,7 @@ from langmem_adapters.errors import MissingDependency, SearchError, Serializatio
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
+from langmem_adapters.langchain.threads.changed import SENT
 from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
@@ -77,6 +79,7 @@ class BrainState(AgentState[Any]):
     brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_knew: NotRequired[Annotated[list[str], PrivateStateAttr]]
+    brain_sent: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
 
 
 class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
@@ -262,7 +265,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
         whole = thread = Thread(state["messages"], mark := str(state.get(THREAD) or ""))
-        if request.messages is not state["messages"]:  # others show the model something else
+        if not (len(request.messages) == len(whole) and all(map(is_, request.messages, state["messages"]))):
             thread = Thread(convert_to_messages(request.messages), mark)
         lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         known = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
@@ -312,7 +315,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         if new is None or not thread:
             return None
         self._counts.add("recorded", new)
-        return {RECORDED: thread[-1].id, SAID: []}
+        return {RECORDED: thread[-1].id, SAID: [], SENT: {}}
 
     def _attempt(self, flow: Flow[T], instead: T) -> Flow[T]:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -11,7 +12,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langmem_adapters import views
 from langmem_adapters.codec import plain
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import SerializationError, StoreError
 from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
@@ -27,7 +28,9 @@ from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.model import Experience, Metric
 
-__all__ = ["Answers", "Examples", "Request"]
+__all__ = ["Answers", "Examples", "Request", "note", "noted"]
+
+_noted: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
 Examples: TypeAlias = Sequence[Experience]
 """What was answered to requests like this one; none, unless examples are wanted."""
@@ -41,6 +44,24 @@ class Request(NamedTuple):
     key: str
     question: str
     examples: Examples = ()
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """The keys of what cached models are asked meanwhile."""
+    keys: list[str] = []
+    token = _noted.set(keys)
+    try:
+        yield keys
+    finally:
+        _noted.reset(token)
+
+
+def note(request: Request) -> Request:
+    """Tell who notes it what a cached model is asked."""
+    if (keys := _noted.get()) is not None:
+        keys.append(request.key)
+    return request
 
 
 class Answers(SingleFlightAnswers):
@@ -105,6 +126,14 @@ class Answers(SingleFlightAnswers):
         elif self._counts["rejected"]:
             seen |= {name: self._counts[name] for name in ("rejected", "rejected_judge")}
         return views.Figures(seen, title="Cached answers")
+
+    def forget(self, keys: Iterable[str]) -> Flow[None]:
+        """Serve these answers no more: who was given them could not use them."""
+        try:
+            for key in keys:
+                yield from self.pool._delete(None, key, None)  # noqa: SLF001 - a part of this flow
+        except StoreError as error:
+            self._calls._degrade(error)  # noqa: SLF001 - by the rules of its calls
 
     def _served(self, turn: Invocation) -> list[ChatGeneration]:
         generations: list[ChatGeneration] = turn.value

@@ -17,6 +17,7 @@ from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary
 
 __all__ = [
+    "CHANGED",
     "INSTRUCTS",
     "Proof",
     "Words",
@@ -38,6 +39,9 @@ Proof: TypeAlias = Literal["answers", "questions", "ids"]
 last answer, whatever was asked; and where it keeps ids, question and answer, or the last answer."""
 
 
+CHANGED: Final = "brain_changed"
+"""The key in the metadata of questions that tells that a client knows them in other words."""
+
 _SURE = 2
 
 
@@ -52,11 +56,12 @@ class _Keys(NamedTuple):
 class _Exchange:
     """A question and what followed it; without a question, where the conversation begins in the midst of one."""
 
-    __slots__ = ("answer", "answered", "keys", "question", "texts")
+    __slots__ = ("answer", "answered", "changed", "keys", "question", "texts")
 
     def __init__(self, question: str | None) -> None:
         self.question = question
         self.answered = False
+        self.changed = False  # whether it is known that its client has the question in other words
         self.keys: dict[int, _Keys] = {}  # by the messages' places
         self.texts: set[str] = set()  # of all answers; those of tools may be shown as the assistant's
         self.answer = ""  # what the assistant said last
@@ -66,6 +71,7 @@ class _Exchange:
         says = bool(text or calls or message.tool_call_id or message.role == "user")
         content = (message.role, text, message.tool_call_id or "", *calls) if says else None
         self.keys[place] = _Keys(_by_id(message, text), content, text)
+        self.changed = self.changed or bool(message.metadata.get(CHANGED))
         if message.role != "user":
             self.answered = True
             self.texts |= {text} - {""}
@@ -260,7 +266,7 @@ def _asks_the_same(old: _Exchange, new: _Exchange) -> bool:
     if old.question == new.question or None in {old.question, new.question}:
         return old.question == new.question is not None
     ids = {keys.id for keys in old.keys.values()} - {None}
-    return ids.isdisjoint(keys.id for keys in new.keys.values())
+    return old.changed or ids.isdisjoint(keys.id for keys in new.keys.values())
 
 
 def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[tuple[_Exchange, _Exchange]]:

@@ -15,6 +15,7 @@ from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted, have_departed
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.threads.changed import SENT, sent_as, with_changes
 from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, renumbered, same
 from langmem_adapters.langchain.threads.storable import added, legible
 from langmem_adapters.langchain.threads.taken_out import KNEW, STANDS_FOR, known_of, stood_for
@@ -81,6 +82,7 @@ def begun(
         RECORDED: last_known,
         BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
         OLDER: state.get(OLDER, "") if messages or context.summary else last_known,
+        SENT: sent_as(thread[start:], words),
         KNEW: known_of(messages, thread, start, written_by(state, messages), words),
     }
     if BEGAN in state:  # a saved thread, which knows what was recorded
@@ -202,7 +204,7 @@ def record(
     context, start = yield from looked_at(brain, thread, state, words)
     said = with_said([legible(message) for message in state.get(SAID) or []], said_now(thread, start, state))
     marks = {TASK: task, REPLACES: _tried(said, context.messages, thread, task)} if task else {}
-    new = to_record(said, context.messages, state, marks, words)
+    new = with_changes(to_record(said, context.messages, state, marks, words), said, state, words)
     gone = (message.id for message, own in zip(new, said, strict=True) if thread.after(own.id) is None)
     if stands_for := stood_for(context.messages, thread, start, gone, knew=state.get(KNEW) or (), words=words):
         new[-1:] = [m.model_copy(update={"metadata": {**m.metadata, STANDS_FOR: stands_for}}) for m in new[-1:]]

@@ -1,0 +1,32 @@
+"""Questions that others changed in the midst of a run, as a filter does that takes a secret out of what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.threads.overlap import CHANGED, Words, is_said
+from langmem_adapters.model import Message
+
+__all__ = ["SENT", "sent_as", "with_changes"]
+
+SENT: Final = "brain_sent"
+"""Where a thread's state holds fingerprints of what a run is asked, as its client sent it, by the ids."""
+
+
+def sent_as(new: Iterable[Message], words: Words) -> dict[str, str]:
+    """What :data:`SENT` holds of what is new in a thread as a run begins."""
+    return {m.id: fingerprint(words(m)) for m in new if m.role == "user" and is_said(m)}
+
+
+def with_changes(
+    new: Iterable[Message], said: Sequence[Message], state: Mapping[str, Any], words: Words
+) -> list[Message]:
+    """What a session gets, with a mark of each question that a run has ``said`` in other words than it was asked in."""
+    sent = state.get(SENT) or {}
+    changed = {m.id for m in said if m.id in sent and sent[m.id] != fingerprint(words(m))}
+    return [
+        m.model_copy(update={"metadata": {**m.metadata, CHANGED: True}}) if own.id in changed else m
+        for m, own in zip(new, said, strict=True)
+    ]
