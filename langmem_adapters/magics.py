@@ -18,7 +18,6 @@ except ImportError as error:
 
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.prompt import asked_in
-from langmem_adapters.langchain.caching.request import request_key
 
 __all__ = ["Notebook", "Report", "load", "unload"]
 
@@ -82,8 +81,8 @@ class _TellingCache(ExperienceCache):
 
     def _key(self, prompt: str, llm_string: str) -> str | None:
         """Under which an answer is kept; None: it is not."""
-        told = self._told(llm_string)
-        return None if told is None else request_key(prompt, told)
+        asked = self._request(prompt, llm_string)
+        return None if asked is None else asked.key
 
     def _failures(self) -> int:
         counts = self.stats()

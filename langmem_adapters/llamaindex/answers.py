@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from langmem_adapters import views
 from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
@@ -66,15 +65,6 @@ class Answers(SingleFlightAnswers):
         more: dict[str, Any] = {"responses": _Kept(**times), "cache": _Calls, "keep_requests": False, **times}
         super().__init__(pool, _call, rules=Rules(metric=metric, **rules), **more)
 
-    def stats(self) -> dict[str, Any]:
-        """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
-
-        Hits that others had just asked for; refused responses, errors, requests without a key; those that the judge
-        rejected; responses scored, and those that the scorer failed at.
-        """
-        seen = self._seen("shared", "rejected", "refused", "errors", "scored", "unscored")
-        return views.Figures(seen, title="Cached answers")
-
     def _served(self, turn: Invocation) -> Any:
         kwargs = turn.value.additional_kwargs
         kwargs["cache_key"] = turn.key
@@ -103,7 +93,7 @@ class _Calls(FunctionCache):
 class _Kept(KeptAnswers):
     """Responses as plain data."""
 
-    def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
+    def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         return Experience(req=req, resp=write_response(value), metric=metric)
 
     def shown(self, experience: Experience) -> str:
