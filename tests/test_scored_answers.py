@@ -41,6 +41,7 @@ from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Down
 from tests.test_cached_chat_model import AsyncScripted, Scripted
 
 
@@ -204,6 +205,21 @@ def test_a_scorer_that_fails_is_counted_and_told_of_once_and_touches_no_call(
     told = [record.getMessage() for record in caplog.records if "not scored" in record.getMessage()]
     assert len(told) == 1
     assert "my-secret" not in caplog.text
+
+
+@each_kind
+def test_what_could_not_be_kept_is_not_scored_either(kind: str) -> None:
+    shown: list[Any] = []
+
+    def scorer(*told: Any) -> int:
+        shown.append(told)
+        return 9
+
+    host = Host(kind, store=Down(), scorer=scorer)
+    host.ask("Where is it?")
+    host.cache.flush()
+    assert (host.asked, shown) == (1, [])
+    assert host.cache.stats()["errors"] > 0
 
 
 @pytest.mark.parametrize("kind", ["chat", "llm"])

@@ -278,7 +278,7 @@ class Calls:
                 req = turn.req if self._keeps_requests else None
                 turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
                 if not turn.is_outdated:
-                    turn.kept = yield from self._create(turn, value, turn.kept)
+                    turn.kept, turn.stored = (yield from self._create(turn, value, turn.kept)), True
                     self._counts.add("stored")
                     if turn.is_outdated:  # by now
                         yield from self.pool.discard_flow(turn.key, turn.kept)
@@ -344,6 +344,6 @@ class Calls:
 
     def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
         """Have a stored result scored in the background; ``on_loop``, on this event loop, if the scorer needs one."""
-        if turn.kept is not None and not turn.is_outdated:
+        if turn.kept is not None and turn.stored and not turn.is_outdated:
             begin = self._scoring.abegin if on_loop else self._scoring.begin
             begin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))

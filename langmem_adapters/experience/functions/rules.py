@@ -82,6 +82,7 @@ class Invocation:
     flight: Flight | None = None
     started: float = math.inf  # nobody knows when
     kept: Experience | None = None
+    stored: bool = False
 
     @property
     def is_outdated(self) -> bool:
