@@ -63,7 +63,7 @@ class Answers(SingleFlightAnswers):
 
         times: dict[str, Any] = {"clock": clock, "new_id": new_id}
         more: dict[str, Any] = {"responses": _Kept(**times), "cache": _Calls, "keep_requests": False, **times}
-        super().__init__(pool, _call, rules=Rules(metric=metric, **rules), **more)
+        super().__init__(pool, KeyedRequest, rules=Rules(metric=metric, **rules), **more)
 
     def _served(self, turn: Invocation) -> Any:
         kwargs = turn.value.additional_kwargs
@@ -74,10 +74,6 @@ class Answers(SingleFlightAnswers):
 
     def _pieces(self, served: Response) -> Iterator[Response]:
         return pieces(served)
-
-
-def _call(key: str, question: str, limit: Any) -> None:
-    """Never called: its parameters say what a call of a model is made with."""
 
 
 class _Calls(FunctionCache):

@@ -90,7 +90,7 @@ class Answers(SingleFlightAnswers):
         shown = _found if examples else None
         super().__init__(
             pool,
-            _call,
+            Request,
             rules=Rules(metric=metric, context_builder=shown, request="examples", k=examples, **rules),
             responses=_Generations(clock, new_id, of_chats=of_chats),
             cache=_Calls,
@@ -170,10 +170,6 @@ class Answers(SingleFlightAnswers):
     def _apart(self, key: str) -> Iterator[None]:
         with unseen(), super()._apart(key):
             yield
-
-
-def _call(prompt: str, llm_string: str, key: str, examples: Examples) -> None:
-    """Never called: its parameters say what a call of a model is made with."""
 
 
 def _found(_: Any, experiences: Examples) -> Examples:
