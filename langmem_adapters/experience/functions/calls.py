@@ -109,11 +109,10 @@ class Calls:
             turn.made_by = self._arguments.made_by(self._arguments.owner_of(bound))
         if self._rules.reads_requests:
             turn.req = self._request(turn.counted)
-        if pool.reads:
-            served = yield from self._serve(turn)
-            pool.tally(turn.kept if served else None)
-            if served:
-                return
+        if pool.reads and (yield from self._serve(turn)):
+            pool.tally(turn.kept)
+            return
+        pool.tally(None)
         turn.keeps, turn.begun = pool.writes, pool.begun(turn.key)
         with self.held(turn):
             if self._shares and pool.reads and pool.writes:
@@ -142,20 +141,22 @@ class Calls:
         return turn.served
 
     def _accepts(self, turn: Invocation, experience: Experience) -> Flow[bool]:
-        """Whether an experience of this very request may be served."""
+        """Whether an experience of this very request may be served: by its key it is that, kept beside it or not."""
         if self._rules.judge is None:
             return True
         if experience.uuid == turn.refused:  # looked at again
             return False
         turn.refused = experience.uuid
-        own = experience.model_copy(update={"req": turn.req})  # the same by its key, kept or not
-        return (yield from self._is_good(turn, own))
+        return (yield from self._is_good(turn, experience.model_copy(update={"req": turn.req})))
 
     def _is_good(self, turn: Invocation, experience: Experience) -> Flow[bool]:
         """Whether the judge, if there is one, lets an experience be served; what it cannot say counts as a no."""
-        judge, good = self._rules.judge, False
+        judge, good = self._rules.judge, True
         try:
             good = judge is None or (yield from verdict(judge, experience, turn.req))
+        except LangmemError:
+            good = False
+            raise
         finally:
             self._counts.add("rejected", not good)
             self._counts.add("rejected_judge", not good)
