@@ -186,7 +186,6 @@ def _decorated(
         )
 
     cache = FunctionCache(
-        function,
         make_pool,
         rules=rules,
         arguments=arguments,

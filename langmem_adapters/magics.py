@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, LangmemError, MissingDependency
-from langmem_adapters.experience.background_scoring import Unscored
+from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.flow import Flow
 
 try:
@@ -19,9 +19,8 @@ except ImportError as error:
     raise MissingDependency("langchain-core", "langchain") from error
 
 from langmem_adapters.langchain.cache import ExperienceCache
+from langmem_adapters.langchain.caching.answers import Request
 from langmem_adapters.langchain.caching.prompt import asked_in
-from langmem_adapters.langchain.caching.request import request_key
-from langmem_adapters.model import Experience
 
 __all__ = ["Notebook", "Report", "load", "unload"]
 
@@ -61,30 +60,20 @@ class _TellingCache(ExperienceCache):
         super().__init__(url)
         self._tell = tell
 
-    def _lookup(self, prompt: str, told: str | None) -> Flow[list[Generation] | None]:
-        found = yield from super()._lookup(prompt, told)
+    def _look_up(self, asked: Request) -> Flow[list[Generation] | None]:
+        found = yield from super()._look_up(asked)
         if found is not None:
             metadata = found[0].message.response_metadata if isinstance(found[0], ChatGeneration) else {}
-            key = None if told is None else request_key(prompt, told)
-            self._tell(_Answer("served", asked_in(prompt), _answered(found), key, metadata.get("cache_age")))
+            told = asked_in(asked.prompt), _answered(found), asked.key
+            self._tell(_Answer("served", *told, metadata.get("cache_age")))
         return found
 
-    def _update(self, prompt: str, told: str | None, return_val: Sequence[Generation]) -> Flow[Unscored | None]:
-        if told is None:
-            self._tell_updated(prompt, None, return_val)
-        return (yield from super()._update(prompt, told, return_val))
-
-    def _put(self, prompt: str, told: str, key: str, generations: Sequence[Generation]) -> Flow[Experience | None]:
-        kept = None
-        try:
-            kept = yield from super()._put(prompt, told, key, generations)
-            return kept
-        finally:
-            self._tell_updated(prompt, key if kept else None, generations)
-
-    def _tell_updated(self, prompt: str, key: str | None, given: Sequence[Generation]) -> None:
+    def _keep(self, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
+        turn = yield from super()._keep(asked, answer)
         if self.pool.writes:
-            self._tell(_Answer("cached" if key else "not kept", asked_in(prompt), _answered(given), key))
+            key = asked.key if turn is not None and turn.stored and not turn.is_outdated else None
+            self._tell(_Answer("cached" if key else "not kept", asked_in(asked.prompt), _answered(answer), key))
+        return turn
 
 
 class Notebook:

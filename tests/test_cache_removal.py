@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -278,3 +278,25 @@ def test_what_a_function_of_ones_own_raises_is_raised() -> None:
 def test_what_is_no_hit_cannot_be_deleted(hit: Any) -> None:
     with pytest.raises(ConfigurationError, match="did not come from a cache"):
         ExperienceCache(store=MemoryStore()).delete(hit)
+
+
+@pytest.mark.parametrize(
+    "forget",
+    [
+        lambda cache: cache.clear(),
+        lambda cache: cache.delete(request_key(prompt("Which bike?"), "m")),
+        lambda cache: cache.invalidate(lambda _: True),
+        lambda cache: cache.invalidate(tag="langchain"),
+    ],
+)
+def test_what_was_asked_before_its_place_was_cleared_is_not_kept_after_it(
+    forget: Callable[[ExperienceCache], object], any_store: Store
+) -> None:
+    cache = ExperienceCache(store=any_store)
+    request = prompt("Which bike?"), "m"
+    assert cache.lookup(*request) is None
+    forget(cache)
+    cache.update(*request, answer("The red one."))  # the model had begun before
+    assert cache.lookup(*request) is None
+    cache.update(*request, answer("The blue one."))
+    assert said(cache.lookup(*request)) == "The blue one."

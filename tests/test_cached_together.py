@@ -388,14 +388,14 @@ def _gated(store: MemoryStore) -> tuple[Any, asyncio.Event, asyncio.Event]:
 
 def _counted_joins(f: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The keys of the calls in the air that somebody has looked for, one for each look."""
-    join = f.cache._flights.join
+    join = f.cache.flights.join
     joined: list[str] = []
 
     def counted(key: str, *claim: Any) -> Any:
         joined.append(key)
         return join(key, *claim)
 
-    monkeypatch.setattr(f.cache._flights, "join", counted)
+    monkeypatch.setattr(f.cache.flights, "join", counted)
     return joined
 
 
@@ -513,7 +513,7 @@ def test_garbage_that_is_collected_in_the_middle_of_a_call_holds_up_nobody(
 
     turn: Any = run(f.cache.begin(Invocation((1,), {})))
     assert turn.flight.lease is not None
-    lock = f.cache._flights._lock if where == "flights" else background._lanes["work"]._lock
+    lock = f.cache.flights._lock if where == "flights" else background._lanes["work"]._lock
 
     def collect() -> None:
         nonlocal turn
@@ -609,8 +609,8 @@ def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
         time.sleep(0.001)
     store.clear(("experience", "", "", "f", "leases"))  # of which the child has a copy
     key = f.cache._key((), {})
-    assert f.cache.in_air(key) is not None
-    assert in_a_fork(lambda: str(f.cache.in_air(key))) == "None"
+    assert f.cache.flights.of(key) is not None
+    assert in_a_fork(lambda: str(f.cache.flights.of(key))) == "None"
     assert in_a_fork(f) == "child"
     crowd.release.set()
     leader.join()
@@ -823,13 +823,13 @@ def test_who_comes_while_all_try_for_themselves_waits_for_one_of_them(any_store:
     theirs = run(leases.take(key))
     assert theirs is not None
     turn = run(f.cache.begin(Invocation((), {})))
-    assert (len(looks), turn.flight) == (1, f.cache.in_air(key))
+    assert (len(looks), turn.flight) == (1, f.cache.flights.of(key))
     assert turn.flight is not None
     assert not turn.flight.landed.done()
     assert turn.flight.lease is not None
     assert run(leases.take(key)) is None
     run(f.cache.finish(turn, 5))
-    assert (f.cache.in_air(key), f()) == (None, 5)
+    assert (f.cache.flights.of(key), f()) == (None, 5)
     assert run(leases.take(key)) is not None
 
 
@@ -942,7 +942,7 @@ async def test_a_blocking_call_on_a_loop_does_not_hold_up_what_it_would_wait_for
     theirs = cached(store=any_store, tag="f", key=str)(slow)
     ours = cached(store=any_store, tag="f", key=str)(name)
     if mine:
-        ours.cache._flights = theirs.cache._flights
+        ours.cache.flights = theirs.cache.flights
     task = asyncio.create_task(theirs(1))
     await begun.wait()
     before = time.monotonic()

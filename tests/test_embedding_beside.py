@@ -138,14 +138,14 @@ def test_what_is_kept_while_a_thread_embeds_is_embedded_without_another_search(g
     assert gated.at_it.wait(60)
     for n in range(3):
         cache.update(prompt(f"{ASKED} {n}"), "m", answer(str(n)))
-    until(lambda: cache._verified is not None and all(shelf._index._is_late for shelf in _shelves(cache)))
+    until(lambda: all(shelf._index._is_late for shelf in _shelves(cache)))
     gated.gate.set()
     until(lambda: {f"{ASKED} {n}" for n in range(3)} <= set(gated.texts))
 
 
 def _shelves(cache: ExperienceCache) -> list[Any]:
-    assert cache._verified is not None
-    return list(cache._verified._shelves.values())
+    assert cache._alike is not None
+    return list(cache._alike.asked._shelves.values())
 
 
 def test_a_model_call_goes_on_while_another_thread_embeds(gated: Gated) -> None:

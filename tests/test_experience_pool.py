@@ -281,11 +281,10 @@ def test_what_one_hit_saves_is_not_lost_where_another_is_counted_in_between() ->
     pool = ExperiencePool(MemoryStore(), prices=Prices(small=(1.0, 2.0)))
     metric = Metric(time_cost=2.0, model="small", input_tokens=1_000_000, output_tokens=1_000_000)
     kept = pool.create(Experience(req="q", resp=1, metric=metric))
-    for count in (pool.hit, pool.withdraw, pool.credit):
-        others = [lambda: on_another_thread(lambda: pool.lookup("q"))]
-        count(kept)
-    assert pool.stats()["hits"] == 4
-    assert pool.saved() == Saved(seconds=8.0, tokens=8_000_000, money=12.0)
+    others = [lambda: on_another_thread(lambda: pool.lookup("q"))]
+    pool.tally(kept)
+    assert pool.stats()["hits"] == 2
+    assert pool.saved() == Saved(seconds=4.0, tokens=4_000_000, money=6.0)
 
 
 def test_threads_may_ask_for_more_tags_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,11 +326,10 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store, clock: FakeClo
         "at",
         "begun",
         "credit",
-        "hit",
         "recent",
         "saved",
         "stats",
-        "withdraw",
+        "tally",
     }  # these others ask no store
     sync = {name for name in sync if not name.endswith("_flow")}
     assert {f"a{name.rstrip('_')}" for name in sync} <= methods

@@ -355,14 +355,7 @@ def test_part7_savings_by_metric_and_prices() -> None:
     seconds, tokens, money = pool.saved()
     assert (seconds, tokens) == (5.0, 1100 * 3 + 1000)
     assert money == pytest.approx(2 * 0.0045 + 1.0)
-    found = pool.lookup(1)
-    assert found is not None
-    before = pool.saved()
-    pool.withdraw(found)
-    assert (pool.saved().seconds, pool.saved().tokens) == (before.seconds - 2.5, before.tokens - 1100)
-    pool.credit(found)
-    assert pool.saved() == before
-    assert (pool.stats()["hits"], pool.stats()["misses"]) == (6, 1)
+    assert (pool.stats()["hits"], pool.stats()["misses"]) == (5, 1)
     with pytest.raises(ConfigurationError, match="the prices of 'm' are a tuple of two numbers"):
         ExperiencePool(MemoryStore(), prices={"m": 5})  # type: ignore[dict-item]
 

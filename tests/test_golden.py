@@ -85,7 +85,7 @@ def test_a_memory_and_a_summary() -> None:
 
 def test_a_cached_answer() -> None:
     stored = Experience.from_bytes(STORED["experience langchain"])
-    chat, plain = read_generations(stored.resp, key="k", age=1.0, new_id=lambda: "new")
+    chat, plain = read_generations(stored.resp, age=1.0, new_id=lambda: "new")
     assert chat.text == AI.text
     assert chat.generation_info == {"finish_reason": "stop"}
     assert plain == Generation(text="plain")

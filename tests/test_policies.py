@@ -881,3 +881,24 @@ def test_an_experience_without_a_time_is_as_old_as_none() -> None:
     """And not 56 years."""
     ages = [age_of(Experience(timestamp=timestamp), now=100.0) for timestamp in (None, 0.0, 40.0, 200.0)]
     assert ages == [0.0, 100.0, 60.0, 0.0]
+
+
+async def test_a_call_that_is_cancelled_while_the_judge_thinks_counts_as_no_rejection() -> None:
+    asked = asyncio.Event()
+
+    async def judge(*_: Any) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    @cached(store=MemoryStore(), judge=judge)
+    async def f(req: str) -> str:
+        return req
+
+    await f("q")
+    call = asyncio.create_task(f("q"))
+    await asked.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (f.cache.stats()["rejected"], f.cache.stats()["hits"]) == (0, 0)

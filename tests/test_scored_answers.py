@@ -13,7 +13,7 @@ from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.globals import set_llm_cache
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables import RunnableLambda
 from llama_index.core.base.llms.types import (
@@ -41,6 +41,7 @@ from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Down
 from tests.test_cached_chat_model import AsyncScripted, Scripted
 
 
@@ -95,6 +96,13 @@ class Host:
     @property
     def asked(self) -> int:
         return int(self.inner.asked)
+
+    def say(self, messages: list[BaseMessage]) -> None:
+        """Ask a model of LangChain."""
+        if self.kind == "agent":
+            self.agent.invoke({"messages": messages}, context={"user_id": "ada"})
+        else:
+            (self.cache if self.kind == "chat" else self.inner).invoke(messages)
 
     def ask(self, text: str) -> None:
         if self.kind.startswith("llm"):
@@ -197,6 +205,21 @@ def test_a_scorer_that_fails_is_counted_and_told_of_once_and_touches_no_call(
     told = [record.getMessage() for record in caplog.records if "not scored" in record.getMessage()]
     assert len(told) == 1
     assert "my-secret" not in caplog.text
+
+
+@each_kind
+def test_what_could_not_be_kept_is_not_scored_either(kind: str) -> None:
+    shown: list[Any] = []
+
+    def scorer(*told: Any) -> int:
+        shown.append(told)
+        return 9
+
+    host = Host(kind, store=Down(), scorer=scorer)
+    host.ask("Where is it?")
+    host.cache.flush()
+    assert (host.asked, shown) == (1, [])
+    assert host.cache.stats()["errors"] > 0
 
 
 @pytest.mark.parametrize("kind", ["chat", "llm"])
@@ -368,8 +391,32 @@ def test_what_is_asked_is_told_of_every_prompt() -> None:
         ("What is\nthis?", [HumanMessage("Ho"), blocks]),
     ):
         assert asked_in(dumps(messages)) == asked
-    for prompt in ("Once upon a time", "[{ a poem", dumps([AIMessage("Hm")])):
+    for prompt in ("Once upon a time", "[{ a poem"):
         assert asked_in(prompt) == prompt
+    assert asked_in(dumps([AIMessage("Hm")])) == ""
+
+
+@pytest.mark.parametrize("kind", ["cache", "chat", "agent"])
+def test_a_scorer_and_a_judge_see_the_same_question_whichever_cache_asks_them(kind: str) -> None:
+    told: list[tuple[Any, ...]] = []
+
+    def judge(experience: Experience, req: Any) -> bool:
+        told.append((experience.req, req))
+        return True
+
+    def scorer(req: Any, _: Any) -> int:
+        told.append((req,))
+        return 9
+
+    host = Host(kind, store=MemoryStore(), scorer=scorer, judge=judge)
+    blocks = HumanMessage(["What is", {"type": "text", "text": "this?"}, {"type": "image_url", "image_url": "x"}])
+    chats: list[list[BaseMessage]] = [[HumanMessage("Ho"), AIMessage("Hm"), blocks], [SystemMessage("Tell a joke.")]]
+    for chat in chats:
+        for _ in range(2):
+            host.say(chat)
+            host.cache.flush()
+    asked = "What is\nthis?"
+    assert told == [(asked,), (asked, asked), ("",), ("", "")]
 
 
 def test_what_is_no_answer_says_nothing() -> None:
@@ -421,7 +468,7 @@ def test_a_cache_knows_how_long_the_model_took() -> None:
     assert cache.stats()["saved_seconds"] == 3.5
     for n in range(3_000):
         cache.lookup(str(n), "m")
-    assert len(cache._asked_at) <= 1_000
+    assert len(cache._answers._asked) <= 1_000
 
 
 def _generation(text: str) -> Any:
@@ -487,13 +534,17 @@ def test_a_model_that_answers_with_its_version_has_the_price_of_the_one_that_was
     assert pool.stats()["saved_money"] == money
 
 
-def test_a_hit_that_is_taken_back_has_saved_nothing() -> None:
-    cache = ExperienceCache(store=MemoryStore(), prices={"m": (1e6, 1e6)}, scorer=lambda *_: 2)
-    pool = cache.pool
-    kept = pool.create(Experience(req="q", resp=1, metric=Metric(model="m", input_tokens=2)))
-    pool.lookup("q")
-    pool.withdraw(kept)
-    assert pool.stats()["saved_money"] == pool.stats()["hits"] == 0
+def test_what_is_found_and_not_served_has_saved_nothing() -> None:
+    pool = ExperiencePool(MemoryStore(), prices={"m": (1e6, 1e6)})
+    verdicts = [False, True]
+
+    @cached(pool=pool, judge=lambda *_: verdicts.pop(0), metric=lambda _: Metric(model="m", input_tokens=2))
+    def ask(req: str) -> str:
+        return req
+
+    for saved, hits in ((0.0, 0), (0.0, 0), (2e0, 1)):
+        ask("q")
+        assert (pool.stats()["saved_money"], pool.stats()["hits"]) == (saved, hits)
 
 
 def test_a_function_tells_what_it_saved() -> None:

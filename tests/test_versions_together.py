@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 
 from langmem_adapters import (
     BrainMemory,
@@ -19,11 +20,13 @@ from langmem_adapters import (
     SerializationError,
     Sessions,
     WorkingMemory,
+    cached,
 )
 from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.keys import Namespace
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.language.analysis import analyze
 from langmem_adapters.model import Metric, Score
@@ -305,6 +308,26 @@ def test_what_only_others_can_read_is_a_miss_of_a_cache_and_stays(way: str, capl
     assert own.lookup("the capital of Peru") is None
     assert [own.stats()[name] for name in ("hits", "misses", "unreadable")] == [0, 1, 1]
     assert ("by a newer version" if way == "newer" else "there is no codec") in caplog.text
+    assert stored(store) == before
+
+
+@pytest.mark.parametrize("way", ["newer", "encrypted"])
+@pytest.mark.parametrize("face", ["cached", "ExperienceCache", "CachedChatModel"])
+def test_the_answer_that_only_others_can_read_is_not_replaced(way: str, face: str) -> None:
+    store, codec = MemoryStore(), AESGCMCodec({"k": bytes(32)})
+
+    def ask(store: Store) -> None:
+        cache, model = ExperienceCache(store=store, tag="t"), FakeListChatModel(responses=["In the shed."])
+        if face == "cached":
+            cached(store=store, tag="t")(lambda: 3)()
+        elif face == "CachedChatModel":
+            CachedChatModel(model, cache).invoke("Where is my bike?")
+        else:
+            model.model_copy(update={"cache": cache}).invoke("Where is my bike?")
+
+    ask(SealedStore(store, codec=codec) if way == "encrypted" else store)
+    before = let_be_newer(store) if way == "newer" else stored(store)
+    ask(store)
     assert stored(store) == before
 
 

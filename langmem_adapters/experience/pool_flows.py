@@ -13,7 +13,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import key_of, searched_by
-from langmem_adapters.experience.savings import Prices, Saved, cost
+from langmem_adapters.experience.savings import Prices, cost
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.shelf.under_way import Begun, outdate
 from langmem_adapters.experience.switches import may_read, may_write
@@ -79,12 +79,8 @@ class PoolFlows:
         *,
         key: str | None = None,
         evicted: list[tuple[str, bytes]] | None = None,
-        has_text: bool = True,
     ) -> Flow[Experience]:
-        """:meth:`create`, as a part of a larger flow. What goes meanwhile is added to ``evicted``, by its key.
-
-        ``has_text`` is False for keys under which there never is a request, by whose text it could be found.
-        """
+        """:meth:`create`, as a part of a larger flow. What goes meanwhile is added to ``evicted``, by its key."""
         if not isinstance(experience, Experience):
             kind = type(experience).__name__
             raise ConfigurationError(f"an experience is made as Experience(req=…, resp=…), not {kind}")
@@ -99,18 +95,22 @@ class PoolFlows:
         )
         if self.writes:
             key = key_of(kept.req, key)
-            gone = yield from step(
-                self._shelf.put, key, kept.to_bytes(), evicted, has_text=has_text or kept.req is not None
-            )
+            gone = yield from step(self._shelf.put, key, kept.to_bytes(), evicted)
             self._own.add("evicted", gone)
             self._own.add("stored")
         return kept
 
-    def lookup_flow(self, key: str, *, again: bool = False) -> Flow[Experience | None]:
-        """:meth:`lookup`, as a part of a larger flow. An entry that cannot be read is a miss, and is removed.
+    def lookup_flow(self, key: str) -> Flow[Experience | None]:
+        """:meth:`lookup`, as a part of a larger flow."""
+        experience = yield from self.read_flow(key)
+        self.tally(experience)
+        return experience
 
-        One that is encrypted, or a newer version's, stays where it is, as others read it. ``again`` is a second look
-        after a miss: it counts only what it finds, in place of that miss.
+    def read_flow(self, key: str) -> Flow[Experience | None]:
+        """What is kept under a key, which :meth:`tally` is to be told of once it is known whether it is served.
+
+        An entry that cannot be read is a miss, and is removed. One that is encrypted, or a newer version's, stays where
+        it is, as others read it.
         """
         if not self.reads:
             return None
@@ -122,11 +122,6 @@ class PoolFlows:
             data = experience = None
         if data is not None and experience is None:
             yield from step(self._shelf.discard, key, data)
-        if experience is not None:
-            self._own.add("misses", -again)
-            self.hit(experience)
-        elif not again:
-            self._own.add("misses")
         return experience
 
     def recent(self, key: str) -> Experience | None:
@@ -138,22 +133,18 @@ class PoolFlows:
             return None
         return experience
 
-    def hit(self, experience: Experience) -> None:
-        """Count a hit."""
-        self._count(cost(experience.metric, self._prices), hits=1)
+    def tally(self, served: Experience | None) -> None:
+        """Count a hit, and what it saved; or a miss, where a look-up was wanted."""
+        if served is not None:
+            self._own.add("hits")
+            cost(served.metric, self._prices).add_to(self._own)
+        elif self.reads:
+            self._own.add("misses")
 
-    def withdraw(self, experience: Experience) -> None:
-        """Count a hit as a miss after all, as it was not served."""
-        self._count(Saved() - cost(experience.metric, self._prices), hits=-1, misses=1)
-
-    def credit(self, experience: Experience) -> None:
-        """Count a miss as a hit after all, as this was served."""
-        self._count(cost(experience.metric, self._prices), hits=1, misses=-1)
-
-    def _count(self, saved: Saved, *, hits: int, misses: int = 0) -> None:
-        self._own.add("hits", hits)
-        self._own.add("misses", misses)
-        saved.add_to(self._own)
+    def credit(self, served: Experience) -> None:
+        """Count a miss as a hit after all, as this was served while somebody else asked."""
+        self.tally(served)
+        self._own.add("misses", -1)
 
     def begun(self, key: str) -> Begun:
         """Note that something is made for a key. Where it is asked for anew, what others have begun is outdated."""

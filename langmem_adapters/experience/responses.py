@@ -59,7 +59,7 @@ class Responses:
         self._known: TypeAdapter[Any] | None = None
         self._looked = False
 
-    def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
+    def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         """A response as an experience; of a stream, its frozen items. Raises SerializationError like :meth:`freeze`."""
         if self.stream:
             forms, items = [form for form, _ in value], [data for _, data in value]

@@ -23,7 +23,7 @@ from langmem_adapters.langchain.caching.answers import Answers, Request, note
 from langmem_adapters.langchain.caching.chunks import as_reported, pieces
 from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.current import as_it_is_now, asking, with_untold
-from langmem_adapters.langchain.caching.examples import question_of, with_examples
+from langmem_adapters.langchain.caching.examples import with_examples
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.sharing import apart
@@ -207,7 +207,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         except SerializationError as error:
             self._answers.pass_by(error)
             return None
-        return note(Request(prompt, llm_string, request_key(prompt, llm_string), question_of(messages)))
+        return note(Request(prompt, llm_string, request_key(prompt, llm_string)))
 
     @property
     def _streams(self) -> bool:

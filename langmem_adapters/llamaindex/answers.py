@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from langmem_adapters import views
 from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
@@ -64,16 +63,7 @@ class Answers(SingleFlightAnswers):
 
         times: dict[str, Any] = {"clock": clock, "new_id": new_id}
         more: dict[str, Any] = {"responses": _Kept(**times), "cache": _Calls, "keep_requests": False, **times}
-        super().__init__(pool, _call, rules=Rules(metric=metric, **rules), **more)
-
-    def stats(self) -> dict[str, Any]:
-        """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
-
-        Hits that others had just asked for; refused responses, errors, requests without a key; those that the judge
-        rejected; responses scored, and those that the scorer failed at.
-        """
-        seen = self._seen("shared", "rejected", "refused", "errors", "scored", "unscored")
-        return views.Figures(seen, title="Cached answers")
+        super().__init__(pool, KeyedRequest, rules=Rules(metric=metric, **rules), **more)
 
     def _served(self, turn: Invocation) -> Any:
         kwargs = turn.value.additional_kwargs
@@ -84,10 +74,6 @@ class Answers(SingleFlightAnswers):
 
     def _pieces(self, served: Response) -> Iterator[Response]:
         return pieces(served)
-
-
-def _call(key: str, question: str, limit: Any) -> None:
-    """Never called: its parameters say what a call of a model is made with."""
 
 
 class _Calls(FunctionCache):
@@ -103,7 +89,7 @@ class _Calls(FunctionCache):
 class _Kept(KeptAnswers):
     """Responses as plain data."""
 
-    def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
+    def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         return Experience(req=req, resp=write_response(value), metric=metric)
 
     def shown(self, experience: Experience) -> str:

@@ -41,7 +41,6 @@ class Calls:
 
     def __init__(
         self,
-        function: Callable[..., Any],
         make_pool: Callable[[], ExperiencePool],  # asked at the first call
         *,
         rules: Rules,
@@ -55,18 +54,18 @@ class Calls:
         sleep: Callable[[float], object] = pauses.sleep,
         new_id: Callable[[], str],
     ) -> None:
-        self._name = getattr(function, "__qualname__", type(function).__qualname__)
+        self._name = arguments.name
         self._make_pool, self._rules, self._arguments, self.responses = make_pool, rules, arguments, responses
         self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
-        self._lock, self._flights = threading.Lock(), Flights()
+        self._lock, self.flights = threading.Lock(), Flights()
         self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
         self._counts = Counts() if counts is None else counts
         self.warn = self._scoring.warn
         self._shares = rules.wait > 0 and not responses.stream
-        self._replaced = replaced(arguments, rules, self._name)
+        self._replaced = replaced(arguments, rules)
 
     @property
     def pool(self) -> ExperiencePool:
@@ -97,80 +96,91 @@ class Calls:
             bound = self._arguments.bind(turn.args, turn.kwargs)
         except TypeError:  # the function itself says so best
             return turn
+        yield from self._find(turn, bound)
+        self._counts.add("hits" if turn.served else "misses")
+        turn.started = self._timer()
+        return turn
+
+    def _find(self, turn: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
+        pool = self.pool
         turn.counted = self._arguments.counted(bound)
         turn.key = self._identify(bound, turn.counted)
         if self._rules.reads_requests or self._keeps_requests:
             turn.made_by = self._arguments.made_by(self._arguments.owner_of(bound))
         if self._rules.reads_requests:
             turn.req = self._request(turn.counted)
-        if (yield from self._serve(turn)):
-            return turn
+        if pool.reads and (yield from self._serve(turn)):
+            pool.tally(turn.kept)
+            return
+        pool.tally(None)
         turn.keeps, turn.begun = pool.writes, pool.begun(turn.key)
         with self.held(turn):
             if self._shares and pool.reads and pool.writes:
                 yield from self._board(turn)
-            if not turn.served:
-                if turn.req is None and (self._keeps_requests or self._rules.scorer is not None):
-                    turn.req = self._request(turn.counted)
+            if turn.served and turn.kept:
+                pool.credit(turn.kept)
+            else:
+                self.note_request(turn)
                 yield from self._add_context(turn, bound)
-        self._counts.add("misses", not turn.served)
-        turn.started = self._timer()
-        return turn
+
+    def note_request(self, turn: Invocation) -> None:
+        """Have what is asked at hand, where it is kept or scored."""
+        if turn.req is None and (self._keeps_requests or self._rules.scorer is not None):
+            turn.req = self._request(turn.counted)
 
     def _serve(self, turn: Invocation, *, again: bool = False) -> Flow[bool]:
-        """Serve from the pool, if that is possible."""
+        """Serve from the pool, if that is possible; ``again``, only what may have come since."""
         try:
-            experience = yield from self.pool.lookup_flow(turn.key, again=again)
+            experience = yield from self.pool.read_flow(turn.key)
             if experience is not None and (yield from self._accepts(turn, experience)):
-                return (yield from self._read(turn, experience))
-            if experience is not None:
-                self.pool.withdraw(experience)
-            elif self._rules.query_type == "semantic" and not again:
-                return (yield from self._similar(turn))
+                yield from self._read(turn, experience, turn.key)
+            if not (turn.served or again):
+                yield from self._serve_similar(turn, experience)
         except LangmemError as error:
             self._degrade(error)
-        return False
+        return turn.served
 
     def _accepts(self, turn: Invocation, experience: Experience) -> Flow[bool]:
+        """Whether an experience of this very request may be served: by its key it is that, kept beside it or not."""
         if self._rules.judge is None:
             return True
         if experience.uuid == turn.refused:  # looked at again
             return False
         turn.refused = experience.uuid
-        asked = experience.model_copy(update={"req": turn.req})  # the same by its key, kept or not
-        accepted = False
+        return (yield from self._is_good(turn, experience.model_copy(update={"req": turn.req})))
+
+    def _is_good(self, turn: Invocation, experience: Experience) -> Flow[bool]:
+        """Whether the judge, if there is one, lets an experience be served; what it cannot say counts as a no."""
+        judge, good = self._rules.judge, True
         try:
-            accepted = yield from verdict(self._rules.judge, asked, turn.req)
-        except LangmemError as error:
-            self._degrade(error)
-        if not accepted:
-            self._reject()
-        return accepted
+            good = judge is None or (yield from verdict(judge, experience, turn.req))
+        except LangmemError:
+            good = False
+            raise
+        finally:
+            self._counts.add("rejected", not good)
+            self._counts.add("rejected_judge", not good)
+        return good
 
-    def _reject(self) -> None:
-        self._counts.add("rejected")
-
-    def _similar(self, turn: Invocation) -> Flow[bool]:
-        """Serve a similar experience of which the judge says that it will do."""
+    def _serve_similar(self, turn: Invocation, own: Experience | None) -> Flow[None]:
+        """Where there is no experience of the very request, serve a similar one of which the judge says it will do."""
+        if own is not None or self._rules.query_type != "semantic":
+            return
         for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)):
-            if self._rules.judge and (yield from verdict(self._rules.judge, experience, turn.req)):
-                self.pool.credit(experience)
-                return (yield from self._read(turn, self.responses.formed(experience), own=False))
-            self._reject()
-        return False
+            if (yield from self._is_good(turn, experience)):
+                yield from self._read(turn, self.responses.formed(experience))
+                return
 
-    def _read(self, turn: Invocation, experience: Experience, *, own: bool = True) -> Flow[bool]:
+    def _read(self, turn: Invocation, experience: Experience, key: str | None = None) -> Flow[None]:
+        """Serve an experience; one that cannot be read is removed from under its ``key``, where that is told."""
         try:
             turn.value = self.responses.of(experience)
         except SerializationError as damage:
             _log.warning("a result of %s is treated as a miss: %s", self._name, damage)
-            self.pool.withdraw(experience)
-            if own:
-                yield from self.pool.heal_flow(turn.key)
-            return False
+            if key is not None:
+                yield from self.pool.heal_flow(key)
+            return
         turn.served, turn.kept = True, experience
-        self._counts.add("hits")
-        return True
 
     def _add_context(self, turn: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
         builder, name = self._rules.context_builder, self._replaced
@@ -193,7 +203,7 @@ class Calls:
         """Wait for whoever makes the same call, in this process or in another; or become the one who does."""
         until = self._timer() + self._rules.wait
         while turn.flight is None:
-            flight, own = self._flights.join(turn.key, partial(setattr, turn, "flight"), turn.begun)
+            flight, own = self.flights.join(turn.key, partial(setattr, turn, "flight"), turn.begun)
             if own and flight is not None:
                 self._lead(turn, flight)
             elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
@@ -201,9 +211,7 @@ class Calls:
                     return  # inside of that very call, or it takes too long
                 self._abandon(flight)  # the thread that read it has ended
             elif (data := flight.landed.result()) is not None:
-                shared = Experience.from_bytes(data)
-                self.pool.credit(shared)
-                yield from self._read(turn, shared, own=False)
+                yield from self._read(turn, Experience.from_bytes(data))
                 self._counts.add("shared", turn.served)
                 return
             elif not flight.broken_off or self._timer() >= until:
@@ -230,7 +238,7 @@ class Calls:
             if (yield from self._serve(turn, again=True)) or self._timer() >= until:
                 return
             if awaited not in {None, leases.holder}:  # that call came to nothing, and all here have waited for it
-                self._lead(turn, self._flights.renew(flight))
+                self._lead(turn, self.flights.renew(flight))
                 return
             if flight.lease is not None or not (yield from leases.pause(number)):
                 return
@@ -252,7 +260,7 @@ class Calls:
             if turn.flight is not None:
                 turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
                 yield from self._give_back(turn.flight)
-            elif turn.kept and not turn.is_outdated and (slower := self.in_air(turn.key)) is not None:
+            elif turn.kept and not turn.is_outdated and (slower := self.flights.of(turn.key)) is not None:
                 slower.land(turn.kept.to_bytes())  # whoever waits for that one need not wait any longer
 
     def _keep(self, turn: Invocation, value: Any, whole: bool) -> Flow[None]:
@@ -263,15 +271,15 @@ class Calls:
             self._degrade(error)
 
     def _put(self, turn: Invocation, value: Any) -> Flow[bool]:
-        took = {"time_cost": self._timer() - turn.started}
         try:
             seen = self.responses.seen(value)
             if decision("should_store", lambda: self._rules.should_store(seen)):
-                metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
+                cost, took = self._rules.metric, max(self._timer() - turn.started, 0.0)
+                metric = cost and decision("metric", lambda: cost(seen).model_copy(update={"time_cost": took}))
                 req = turn.req if self._keeps_requests else None
                 turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
                 if not turn.is_outdated:
-                    turn.kept = yield from self._create(turn, value, turn.kept)
+                    turn.kept, turn.stored = (yield from self._create(turn, value, turn.kept)), True
                     self._counts.add("stored")
                     if turn.is_outdated:  # by now
                         yield from self.pool.discard_flow(turn.key, turn.kept)
@@ -286,10 +294,10 @@ class Calls:
         self._counts.add("refused")
         self.warn(f"a result of {self._name} is not kept: {error}")
 
-    def _degrade(self, error: LangmemError) -> None:
+    def _degrade(self, error: LangmemError, count: str = "errors") -> None:
         if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
-        self._counts.add("errors")
+        self._counts.add(count)
         self.warn(f"{self._name} goes on without its cache", error)
 
     def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
@@ -304,13 +312,9 @@ class Calls:
             except LangmemError as error:
                 self._degrade(error)
 
-    def in_air(self, key: str) -> Flight | None:
-        """The call for this key that this process is making."""
-        return self._flights.of(key)
-
     def led(self, turn: Invocation) -> AbstractContextManager[None]:
         """While the call is made: the same call from inside of it does not wait for it."""
-        return self._flights.led(turn.flight)
+        return self.flights.led(turn.flight)
 
     @contextmanager
     def held(self, turn: Invocation) -> Iterator[None]:
@@ -339,12 +343,8 @@ class Calls:
             with suppress(RuntimeError):  # the interpreter is shutting down; the lease ends by itself
                 submit(lambda: run(self._give_back(flight)))
 
-    def score_later(self, turn: Invocation) -> None:
-        """Have a result scored in the background."""
-        if turn.kept is not None and not turn.is_outdated:
-            self._scoring.begin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
-
-    def ascore_later(self, turn: Invocation) -> None:
-        """:meth:`score_later` for an async function: on its event loop, where the scorer needs one."""
-        if turn.kept is not None and not turn.is_outdated:
-            self._scoring.abegin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
+    def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
+        """Have a stored result scored in the background; ``on_loop``, on this event loop, if the scorer needs one."""
+        if turn.kept is not None and turn.stored and not turn.is_outdated:
+            begin = self._scoring.abegin if on_loop else self._scoring.begin
+            begin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))

@@ -31,7 +31,7 @@ class Rules:
     k: int = 4
     request: str | None = None
     should_store: Callable[[Any], bool] = lambda _: True
-    metric: Callable[[Any], Metric] = lambda _: Metric()
+    metric: Callable[[Any], Metric] | None = lambda _: Metric()  # None: what a result took is not kept beside it
     wait: float = 60.0
     on_error: Literal["degrade", "raise"] = "degrade"
 
@@ -80,8 +80,9 @@ class Invocation:
     made_by: str = ""
     refused: str | None = None
     flight: Flight | None = None
-    started: float = 0.0
+    started: float = math.inf  # nobody knows when
     kept: Experience | None = None
+    stored: bool = False
 
     @property
     def is_outdated(self) -> bool:
@@ -100,10 +101,12 @@ class Invocation:
         return not made_by or made_by == self.made_by
 
 
-def replaced(arguments: Arguments, rules: Rules, name: str) -> str:
+def replaced(arguments: Arguments, rules: Rules) -> str:
     """The argument that a context builder replaces; empty, if there is none."""
     names = [parameter for parameter in arguments.signature.parameters if parameter != arguments.owner]
     chosen = rules.request or ("req" if "req" in names else names[0] if len(names) == 1 else "")
     if rules.context_builder is not None and chosen not in names:
-        raise ConfigurationError(f"which argument of {name} is the request? Say so with request=, one of {names}")
+        raise ConfigurationError(
+            f"which argument of {arguments.name} is the request? Say so with request=, one of {names}"
+        )
     return chosen

@@ -60,7 +60,7 @@ def _coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[.
         with cache.held(turn), cache.led(turn):
             value = await function(*turn.args, **turn.kwargs)
         await cache.afinish(turn, value)
-        cache.ascore_later(turn)
+        cache.score_later(turn, on_loop=True)
         return value
 
     return call
@@ -134,7 +134,7 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callabl
             await stream.aclose()
         if items.whole or items.refused:
             await cache.afinish(turn, items.frozen, whole=items.whole)
-            cache.ascore_later(turn)
+            cache.score_later(turn, on_loop=True)
 
     return call
 

@@ -96,11 +96,10 @@ class Shelf:
         except StoreError as error:
             _log.info("an entry that was used could not be marked as such: %s", error)
 
-    def put(self, key: str, data: bytes, evicted: Evicted | None = None, *, has_text: bool = True) -> int:
+    def put(self, key: str, data: bytes, evicted: Evicted | None = None) -> int:
         """Keep an entry in place of the one before; returns how many had to go for it.
 
-        They are added to ``evicted``, as are some that nobody could be served any more. One without a text, by which
-        it could be found, is written without a look at the one before.
+        They are added to ``evicted``, as are some that nobody could be served any more.
         """
         evicted = [] if evicted is None else evicted
         before = len(evicted)
@@ -108,7 +107,7 @@ class Shelf:
             self.delete([key])
             evicted.append((key, data))
             return 1
-        while (left := self._put(key, data, has_text=has_text or self._index is not None)) is None:
+        while (left := self._put(key, data)) is None:
             pass
         if self._bounded:
             left += self._eviction.evict(evicted)
@@ -119,11 +118,9 @@ class Shelf:
             self._forget(left)
         return gone
 
-    def _put(self, key: str, data: bytes, *, has_text: bool) -> list[Item] | None:
+    def _put(self, key: str, data: bytes) -> list[Item] | None:
         """Keep an entry; gives what left the log for it, or None, if another writer was quicker."""
         new = [(key, b"")]
-        if not has_text:
-            return [] if self._rows.change([key], put={key: data}, delete=[GRAVE + key], append=new) else None
         if self._rows.change([key], put={key: data}, append=new, guard={key: None, GRAVE + key: None}):
             return []
         names = self._rows.with_marks([key])

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
 
-from langmem_adapters import views
 from langmem_adapters.codec import plain
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.errors import SerializationError, StoreError
+from langmem_adapters.errors import LangmemError, SerializationError, StoreError
 from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
+from langmem_adapters.experience.shelf.shelf import Evicted
+from langmem_adapters.experience.shelf.under_way import Begun
 from langmem_adapters.experience.single_flight.asking import KeptAnswers, SingleFlightAnswers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.caching.chunks import Recording, as_reported, pieces
 from langmem_adapters.langchain.caching.costs import count_saved, metric_of
 from langmem_adapters.langchain.caching.generations import read_generations, write_generations
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
-from langmem_adapters.langchain.caching.prompt import messages_in
+from langmem_adapters.langchain.caching.prompt import asked_in, messages_in
 from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.model import Experience, Metric
@@ -32,17 +35,18 @@ __all__ = ["Answers", "Examples", "Request", "note", "noted"]
 
 _noted: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
+_ASKED = 1_000  # requests in the air, of which it is known when they were made
+
 Examples: TypeAlias = Sequence[Experience]
 """What was answered to requests like this one; none, unless examples are wanted."""
 
 
 class Request(NamedTuple):
-    """A request as a cache of LangChain is shown it, its key, and what the user asked, to find similar ones by."""
+    """A request as a cache of LangChain is shown it, and its key."""
 
     prompt: str
     llm_string: str
     key: str
-    question: str
     examples: Examples = ()
 
 
@@ -72,10 +76,12 @@ class Answers(SingleFlightAnswers):
         examples: How many similar experiences a model is shown on a miss. Above 0, questions are kept too, and the
             pool needs an index; else hashes alone are kept.
         tools: Which tools give the same answer tomorrow. What was made with others is never shown as an example.
-        alike: The cache that finds and keeps answers to the same in other words; None: only the very same has one.
+        alike: Finds and keeps answers to the same in other words; None: only the very same has one.
+        of_chats: Whether all answers are those of chat models.
+        metric: Gives what an answer took; None: that is not kept beside it.
         scoring, counts: Have the answers scored, and count what was seen, for others too.
         output_version: The form of content that the model's ``output_version`` asks for.
-        clock, new_id: Give Unix seconds, and ids.
+        clock, timer, new_id: Give Unix seconds, seconds that pass, and ids.
         rules: What else decides: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
             :class:`~langmem_adapters.langchain.ExperienceMiddleware`.
     """
@@ -90,42 +96,41 @@ class Answers(SingleFlightAnswers):
         examples: int = 0,
         tools: Tools | None = None,
         alike: Paraphrases | None = None,
+        of_chats: bool = True,
+        metric: Callable[[Any], Metric] | None = metric_of,
         scoring: BackgroundScoring,
         counts: Counts,
         output_version: str | None,
         clock: Callable[[], float],
+        timer: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str],
         **rules: Any,
     ) -> None:
         self._output_version = output_version
+        self._asked: dict[str, tuple[Begun | None, float]] = {}
         shown = _found if examples else None
         super().__init__(
             pool,
-            _call,
-            rules=Rules(metric=metric_of, context_builder=shown, request="examples", k=examples, **rules),
-            responses=_Generations(clock, new_id),
+            Request,
+            rules=Rules(metric=metric, context_builder=shown, request="examples", k=examples, **rules),
+            responses=_Generations(clock, new_id, of_chats=of_chats),
             cache=_Calls,
             counts=counts,
             keep_requests=examples > 0,
             scoring=scoring,
             clock=clock,
+            timer=timer,
             new_id=new_id,
         )
         self._calls.alike = alike
         self._calls.tools = tools if examples else None
 
     def stats(self) -> dict[str, Any]:
-        """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
-
-        Hits that were shared by a call in the air; refused answers, errors, requests without a key; answers scored,
-        and those that the scorer failed at.
-        """
-        seen = self._seen("shared", "refused", "errors", "scored", "unscored")
-        if self._calls.alike:
-            seen |= self._calls.alike._semantic_stats()  # noqa: SLF001 - what a cache does itself for LangChain
-        elif self._counts["rejected"]:
-            seen |= {name: self._counts[name] for name in ("rejected", "rejected_judge")}
-        return views.Figures(seen, title="Cached answers")
+        """And, in the semantic mode, what it has found."""
+        stats = super().stats()
+        if self._calls.alike is not None:
+            stats |= self._calls.alike.stats()
+        return stats
 
     def forget(self, keys: Iterable[str]) -> Flow[None]:
         """Serve these answers no more: who was given them could not use them."""
@@ -135,13 +140,54 @@ class Answers(SingleFlightAnswers):
         except StoreError as error:
             self._calls._degrade(error)  # noqa: SLF001 - by the rules of its calls
 
-    def _served(self, turn: Invocation) -> list[ChatGeneration]:
-        generations: list[ChatGeneration] = turn.value
-        for generation in generations:
-            metadata = generation.message.response_metadata
-            metadata["cache_key"] = metadata["cache_key"] or turn.key
-        count_saved(self._counts, generations)
-        return generations
+    # --- where LangChain itself asks the model between the two
+
+    def look_up(self, asked: Request) -> Flow[list[Generation] | None]:
+        """The answer to a request; None, where the model is to be asked."""
+        turn = yield from self._calls.begin(Invocation(asked, {}))
+        if turn.served:
+            return cast("list[Generation]", self._served(turn))
+        if turn.keeps:
+            if len(self._asked) >= _ASKED:
+                self._asked.clear()
+            self._asked[asked.key] = turn.begun, turn.started
+        return None
+
+    def keep(self, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
+        """Keep the model's answer. What comes of it is to be given to :meth:`score`."""
+        begun, started = self._asked.pop(asked.key, (None, math.inf))
+        turn = Invocation(asked, {}, key=asked.key, counted=asked._asdict(), begun=begun, started=started)
+        turn.keeps = self.pool.writes
+        self._calls.note_request(turn)
+        yield from self._calls.finish(turn, answer)
+        return turn
+
+    def score(self, turn: Invocation, *, on_loop: bool = False) -> None:
+        """Have an answer that was kept scored in the background."""
+        self._calls.score_later(turn, on_loop=on_loop)
+
+    def recent(self, key: str) -> list[Generation] | None:
+        """An answer that was read a moment ago: neither waits nor works for long, as a loop may be running."""
+        experience = self.pool.recent(key)
+        try:
+            value = None if experience is None else self._calls.responses.of(experience)
+        except SerializationError:  # it is healed where it is read from the store
+            return None
+        if value is None:
+            return None
+        self.pool.tally(experience)
+        return cast("list[Generation]", self._served(Invocation((), {}, key=key, value=value)))
+
+    def read(self, experience: Experience) -> list[Generation]:
+        """What was answered. Raises SerializationError, where nobody can read it."""
+        return cast("list[Generation]", self._calls.responses.of(experience))
+
+    def _served(self, turn: Invocation) -> Any:
+        for generation in turn.value:
+            if isinstance(generation, ChatGeneration):
+                generation.message.response_metadata.setdefault("cache_key", turn.key)
+        count_saved(self._counts, turn.value)
+        return turn.value
 
     def _pieces(self, served: list[ChatGeneration]) -> Iterator[ChatGenerationChunk]:
         return pieces(served[0])
@@ -155,10 +201,6 @@ class Answers(SingleFlightAnswers):
             yield
 
 
-def _call(prompt: str, llm_string: str, key: str, question: str, examples: Examples) -> None:
-    """Never called: its parameters say what a call of a model is made with."""
-
-
 def _found(_: Any, experiences: Examples) -> Examples:
     return experiences
 
@@ -169,37 +211,47 @@ class _Calls(FunctionCache):
     alike: Paraphrases | None = None
     tools: Tools | None = None  # by which an answer may be an example; None: no matter
 
-    def _serve(self, turn: Invocation, *, again: bool = False) -> Flow[bool]:
-        if (yield from super()._serve(turn, again=again)):
-            return True
-        if again or self.alike is None:
-            return False
-        find = self.alike._look_alike  # noqa: SLF001 - what a cache does itself for LangChain
-        found = yield from find(turn.counted["prompt"], turn.counted["llm_string"])
-        turn.value, turn.served = found, found is not None
-        self._counts.add("hits", turn.served)
-        return turn.served
+    def _request(self, counted: dict[str, Any]) -> str:
+        return asked_in(counted["prompt"])
 
-    def _reject(self) -> None:
-        super()._reject()
-        self._counts.add("rejected_judge")
+    def _serve_similar(self, turn: Invocation, own: Experience | None) -> Flow[None]:
+        if self.alike is None:
+            return
+        try:
+            for match, experience in (yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])):
+                if own is not None and match.key == turn.key:
+                    continue  # has been looked at
+                if (yield from self._is_good(turn, experience)):
+                    yield from self._read(turn, experience, match.key)
+                if turn.served and self.alike.may_serve(turn.value, match):
+                    return
+                turn.served, turn.kept = False, None
+        except LangmemError as error:
+            self._degrade(error, "semantic_errors")
 
     def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:
-        counted = turn.counted
         if self.alike is not None:
-            create = self.alike._create  # noqa: SLF001 - what a cache does itself for LangChain
-            return (yield from create(counted["prompt"], counted["llm_string"], turn.key, value, made))
+            return (yield from self._create_alike(self.alike, turn, value, made))
         if self.tools is not None and not self._may_be_shown(self.tools, turn, value):
             made = made.model_copy(update={"req": None})  # found by nothing, so shown to nobody
         return (yield from super()._create(turn, value, made))
 
-    @unseen()
-    def score_later(self, turn: Invocation) -> None:
-        super().score_later(turn)
+    def _create_alike(self, alike: Paraphrases, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:
+        """Put an answer into the pool, and what was asked beside it, where that may be said in other words."""
+        question = alike.question(turn.counted["prompt"], turn.counted["llm_string"], value)
+        if question is not None:
+            made = made.model_copy(update={"partition": question.partition})
+        evicted: Evicted = []
+        kept = yield from self.pool.create_flow(made, key=turn.key, evicted=evicted)
+        try:
+            yield from alike.keep(question, turn.key, evicted)
+        except LangmemError as error:
+            self._degrade(error, "semantic_errors")
+        return kept
 
     @unseen()
-    def ascore_later(self, turn: Invocation) -> None:
-        super().ascore_later(turn)
+    def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
+        super().score_later(turn, on_loop=on_loop)
 
     @staticmethod
     def _may_be_shown(tools: Tools, turn: Invocation, value: Any) -> bool:
@@ -208,9 +260,13 @@ class _Calls(FunctionCache):
 
 
 class _Generations(KeptAnswers):
-    """Answers as :class:`~langmem_adapters.langchain.ExperienceCache` keeps them, so that both read both."""
+    """Answers as data."""
 
-    def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
+    def __init__(self, clock: Callable[[], float], new_id: Callable[[], str], *, of_chats: bool) -> None:
+        super().__init__(clock, new_id)
+        self._of_chats = of_chats
+
+    def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         data = write_generations(value)
         plain(data)  # raises for what is no data
         return Experience(req=req, resp=data, metric=metric)
@@ -218,8 +274,8 @@ class _Generations(KeptAnswers):
     def shown(self, experience: Experience) -> str:
         return said(experience.resp)
 
-    def of(self, experience: Experience) -> list[ChatGeneration]:
-        generations = read_generations(experience.resp, key="", age=self._age(experience), new_id=self._new_id)
-        if not all(isinstance(generation, ChatGeneration) for generation in generations):
+    def of(self, experience: Experience) -> list[Generation]:
+        generations = read_generations(experience.resp, age=self._age(experience), new_id=self._new_id)
+        if self._of_chats and not all(isinstance(generation, ChatGeneration) for generation in generations):
             raise SerializationError("a stored answer is not that of a chat model")
-        return [generation for generation in generations if isinstance(generation, ChatGeneration)]
+        return generations

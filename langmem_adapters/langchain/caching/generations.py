@@ -76,27 +76,27 @@ def _written(generation: Generation) -> dict[str, Any]:
     return {"text": generation.text, **info}
 
 
-def read_generations(data: Any, *, key: str, age: float, new_id: Callable[[], str]) -> list[Generation]:
-    """Make new generations of stored data, each message with ids of its own and marked as a hit.
+def read_generations(data: Any, *, age: float, new_id: Callable[[], str]) -> list[Generation]:
+    """Make new generations of stored data, each message with ids of its own and marked as a hit, of no key as yet.
 
     Raises SerializationError for anything that :func:`write_generations` did not write.
     """
     if not isinstance(data, list) or not data:
         raise SerializationError("a stored answer is not a list of generations")
     try:
-        return [_read(entry, key, age, new_id) for entry in data]
+        return [_read(entry, age, new_id) for entry in data]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored answer cannot be read: {type(error).__name__}") from error
 
 
-def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]) -> Generation:
+def _read(entry: dict[str, Any], age: float, new_id: Callable[[], str]) -> Generation:
     info = entry.get("info")
     info = unspent(info) if isinstance(info, dict) else info
     if "message" not in entry:
         return Generation(text=entry["text"], generation_info=info)
     fields = called_anew(entry["message"], new_id)
     message = of_data(fields) or from_message(Message.from_data(fields))
-    mark = {"cache": "hit", "cache_key": key, "cache_age": age, "cache_score": 1.0}
+    mark = {"cache": "hit", "cache_age": age, "cache_score": 1.0}
     marked: dict[str, Any] = {"id": f"lc_run--{new_id()}"}
     if isinstance(message, AIMessage):
         mark["cache_usage"] = message.usage_metadata

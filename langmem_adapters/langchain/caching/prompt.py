@@ -34,14 +34,15 @@ def is_human(message: dict[str, Any]) -> bool:
 
 
 def asked_in(prompt: str) -> str:
-    """The text of what the user said last; all of a prompt in which no user says anything.
+    """The text of what the user said last; all of a prompt that is no chat.
 
     >>> asked_in("What is the capital of France?")
     'What is the capital of France?'
     """
-    said = [message["kwargs"].get("content") for message in messages_in(prompt) if is_human(message)]
-    if not said:
+    messages = messages_in(prompt)
+    if not messages:
         return prompt
-    blocks = said[-1] if isinstance(said[-1], list) else [said[-1]]
+    said = next((message["kwargs"].get("content") for message in reversed(messages) if is_human(message)), "")
+    blocks = said if isinstance(said, list) else [said]
     texts = [block.get("text") if isinstance(block, dict) else block for block in blocks]
     return "\n".join(text for text in texts if isinstance(text, str))

@@ -10,9 +10,10 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
-from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import Namespace
+from langmem_adapters.langchain.caching.answers import Answers
+from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.semantic import MEANINGS, partition_of
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_plain
@@ -24,8 +25,8 @@ class Removal:
     """The part of :class:`~langmem_adapters.langchain.ExperienceCache` that removes answers, by either mode."""
 
     pool: ExperiencePool
-    _verified: VerifiedAnswers | None
-    _read: Callable[[Experience, str], list[Generation]]
+    _alike: Paraphrases | None
+    _answers: Answers
 
     def clear(self, **kwargs: Any) -> None:
         """Forget the entries of this tenant and tag, and nothing else."""
@@ -61,8 +62,8 @@ class Removal:
 
     def _clear(self) -> Flow[None]:
         yield from step(self.pool.clear)
-        if self._verified is not None:
-            yield from self._verified.clear_flow()
+        if self._alike is not None:
+            yield from self._alike.asked.clear_flow()
             yield from step(self.pool.clear)  # what was answered meanwhile, as its question may be gone
 
     def _delete(self, key: str) -> Flow[bool]:
@@ -70,10 +71,10 @@ class Removal:
         kept = yield from step(store.get, place, [key])
         there = yield from step(self.pool.delete, key=key)
         partition = partition_of(kept[key]) if key in kept else None
-        if self._verified is not None and partition is not None:
-            yield from self._verified.drop_flow(partition, key)
-        elif self._verified is not None:  # nobody knows where its question is
-            yield from self._verified.sweep_flow(lambda named: named == key and not store.get(place, [key]))
+        if self._alike is not None and partition is not None:
+            yield from self._alike.asked.drop_flow(partition, key)
+        elif self._alike is not None:  # nobody knows where its question is
+            yield from self._alike.asked.sweep_flow(lambda named: named == key and not store.get(place, [key]))
         return there
 
     def _invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
@@ -84,7 +85,7 @@ class Removal:
             raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")
         pool = self.pool.at(tag)
         place = experience_namespace(pool.scope, pool.tag)
-        verified = None if self._verified is None else self._verified.at((*place, MEANINGS))
+        verified = None if self._alike is None else self._alike.asked.at((*place, MEANINGS))
         if where is None:
             gone = yield from step(pool.invalidate, lambda _: True)
             if verified is not None:
@@ -100,7 +101,7 @@ class Removal:
     def _is_wanted(self, experience: Experience, where: Callable[[list[Generation]], bool]) -> bool:
         """Whether an entry is to be forgotten, as is one that nobody can read."""
         try:
-            generations = self._read(experience, "")
+            generations = self._answers.read(experience)
         except SerializationError:
             return True
         return where(generations)

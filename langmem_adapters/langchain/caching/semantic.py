@@ -119,6 +119,7 @@ class SemanticMode:
             if isinstance(generation, ChatGeneration):
                 generation.message.response_metadata |= {
                     "cache": "semantic",
+                    "cache_key": match.key,
                     "cache_score": match.score,
                     "cache_cosine": match.cosine,
                     **({"cache_request": match.text} if self.reveal else {}),
