@@ -268,6 +268,7 @@ def test_a_damaged_layout_does_not_lose_the_message(layout: Any, caplog: pytest.
 
 
 PATHS = ("path", "file_path")
+OF_FILE = {"block_type": "image", "path": __file__}
 
 
 def named(fields: dict[str, Any]) -> dict[str, Any]:
@@ -294,10 +295,16 @@ def named(fields: dict[str, Any]) -> dict[str, Any]:
         {"type": "non_standard", "value": {"block_type": "citable", "content": [7]}},
         {"type": "non_standard", "value": {"block_type": ["list"]}},
         *(named({"block_type": kind, name: __file__}) for kind in ("image", "document") for name in PATHS),
+        named({"block_type": "citable", "title": "t", "source": "s", "content": [OF_FILE]}),
         named(
-            {"block_type": "citable", "title": "t", "source": "s", "content": [{"block_type": "image", "path": "x"}]}
+            {
+                "block_type": "citation",
+                "title": "t",
+                "source": "s",
+                "additional_location_info": {},
+                "cited_content": OF_FILE,
+            }
         ),
-        named({"block_type": "citation", "title": "t", "cited_content": {"block_type": "image", "file_path": "x"}}),
         {"type": "tool_use", "name": None},
     ],
     ids=str,
