@@ -35,18 +35,23 @@ __all__ = ["Answers", "Examples", "Request", "note", "noted"]
 
 _noted: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
-_ASKED = 1_000  # requests in the air, of which it is known when they were made
+_ASKED = 1_000  # notes of requests in the air, and of when they were made
 
 Examples: TypeAlias = Sequence[Experience]
 """What was answered to requests like this one; none, unless examples are wanted."""
 
 
 class Request(NamedTuple):
-    """A request as a cache of LangChain is shown it, and its key."""
+    """A request as a cache of LangChain is shown it, and its key.
+
+    ``call`` tells the calls apart that ask the same at the same time: LangChain shows a cache the very same text of a
+    model as it looks up and as it updates, and another call another one, which may be equal.
+    """
 
     prompt: str
     llm_string: str
     key: str
+    call: int = 0
     examples: Examples = ()
 
 
@@ -107,7 +112,7 @@ class Answers(SingleFlightAnswers):
         **rules: Any,
     ) -> None:
         self._output_version = output_version
-        self._asked: dict[str, tuple[Begun | None, float]] = {}
+        self._asked: dict[tuple[str, int], tuple[Begun | None, float]] = {}
         shown = _found if examples else None
         super().__init__(
             pool,
@@ -148,14 +153,15 @@ class Answers(SingleFlightAnswers):
         if turn.served:
             return cast("list[Generation]", self._served(turn))
         if turn.keeps:
-            if len(self._asked) >= _ASKED:
+            if len(self._asked) >= _ASKED - 1:
                 self._asked.clear()
-            self._asked[asked.key] = turn.begun, turn.started
+            self._asked[asked.key, asked.call] = self._asked[asked.key, 0] = turn.begun, turn.started
         return None
 
     def keep(self, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
         """Keep the model's answer. What comes of it is to be given to :meth:`score`."""
-        begun, started = self._asked.pop(asked.key, (None, math.inf))
+        latest = self._asked.pop((asked.key, 0), (None, math.inf))  # of whom shows another text as it updates
+        begun, started = self._asked.pop((asked.key, asked.call), latest)
         turn = Invocation(asked, {}, key=asked.key, counted=asked._asdict(), begun=begun, started=started)
         turn.keeps = self.pool.writes
         self._calls.note_request(turn)
