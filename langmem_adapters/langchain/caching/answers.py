@@ -138,7 +138,9 @@ class Answers(SingleFlightAnswers):
         return stats
 
     def forget(self, keys: Iterable[str]) -> Flow[None]:
-        """Serve these answers no more: who was given them could not use them."""
+        """Serve these answers no more: who was given them could not use them. In a bypass, nobody was given any."""
+        if not self.pool.writes:
+            return
         try:
             for key in keys:
                 yield from self.pool._delete(None, key, None)  # noqa: SLF001 - a part of this flow
