@@ -259,9 +259,10 @@ class _Calls(FunctionCache):
             self._degrade(error, "semantic_errors")
         return kept
 
-    @unseen()
     def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
-        super().score_later(turn, on_loop=on_loop)
+        if self._rules.scorer is not None:
+            with unseen():
+                super().score_later(turn, on_loop=on_loop)
 
     @staticmethod
     def _may_be_shown(tools: Tools, turn: Invocation, value: Any) -> bool:
