@@ -35,7 +35,7 @@ __all__ = ["Answers", "Examples", "Request", "note", "noted"]
 
 _noted: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
-_ASKED = 1_000  # notes of requests in the air, and of when they were made
+_ASKED = 2_000  # notes of requests in the air, two of each, and of when they were made
 
 Examples: TypeAlias = Sequence[Experience]
 """What was answered to requests like this one; none, unless examples are wanted."""
