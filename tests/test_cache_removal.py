@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.outputs import ChatGeneration, ChatResult, Generation
+from pydantic import Field
 
 from langmem_adapters import ConfigurationError, Embedder, Experience, SerializationError, open_vectors
 from langmem_adapters.experience import Verifier
@@ -300,3 +301,68 @@ def test_what_was_asked_before_its_place_was_cleared_is_not_kept_after_it(
     assert cache.lookup(*request) is None
     cache.update(*request, answer("The blue one."))
     assert said(cache.lookup(*request)) == "The blue one."
+
+
+class Twice(BaseChatModel):
+    """Answers with the number of the call; and while it is at one of them, something else happens."""
+
+    meanwhile: dict[int, Callable[[], Any]] = Field(default_factory=dict, exclude=True)
+    asked: int = 0
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        self.asked += 1
+        number = self.asked
+        self.meanwhile.get(number, lambda: None)()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(str(number)))])
+
+    async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
+        self.asked += 1
+        number = self.asked
+        if (done := self.meanwhile.get(number, lambda: None)()) is not None:
+            await done
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(str(number)))])
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"name": "twice"}
+
+    @property
+    def _llm_type(self) -> str:
+        return "twice"
+
+
+@pytest.mark.parametrize(
+    ("way", "left"), [("asked anew", "2"), ("cleared before the second asked", "2"), ("cleared as both asked", "3")]
+)
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_of_two_that_ask_the_same_at_once_none_keeps_what_was_asked_before_its_place_was_cleared(
+    face: str, way: str, left: str
+) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    model = Twice(cache=cache)
+
+    def ask() -> Any:
+        return model.invoke("Which bike?") if face == "sync" else model.ainvoke("Which bike?")
+
+    def first() -> Any:
+        if way == "cleared before the second asked":
+            cache.clear()
+        if way != "asked anew":
+            return ask()
+        if face == "async":
+            return anew()
+        with cache.refresh():
+            return ask()
+
+    async def anew() -> None:
+        with cache.refresh():
+            await ask()
+
+    model.meanwhile = {1: first, 2: cache.clear} if way == "cleared as both asked" else {1: first}
+    for number in ("1", left):
+        given = ask()
+        assert (given if face == "sync" else asyncio.run(settled(given))).text == number
+
+
+async def settled(given: Any) -> Any:
+    return await given

@@ -194,6 +194,19 @@ async def test_c5_what_is_no_structured_output_of_its_schema_is_not_served(
     assert inner.asked == 2
 
 
+@pytest.mark.parametrize("way", [0, 1], ids=["provider", "tool"])
+def test_what_a_model_says_in_a_bypass_takes_no_kept_answer_away(way: int) -> None:
+    inner, cache = Scripted(script=[RIGHT[way], WRONG[way]]), memory()
+    strategy: Any = ToolStrategy(Place, handle_errors=False) if way else ProviderStrategy(Place)
+    agent: Any = create_agent(inner, middleware=[cache], response_format=strategy)
+    turn: Any = {"input": {"messages": [HumanMessage("Where?")]}, "context": {"user_id": "ada"}}
+    agent.invoke(**turn)
+    with cache.bypass(), pytest.raises(StructuredOutputValidationError):
+        agent.invoke(**turn)
+    assert agent.invoke(**turn)["structured_response"] == Place(place="Rome")
+    assert inner.asked == 2
+
+
 @pytest.mark.parametrize("on_error", ["degrade", "raise"])
 def test_an_answer_that_cannot_be_forgotten_is_told_as_any_outage(on_error: Any) -> None:
     class Away(MemoryStore):

@@ -25,7 +25,7 @@ from langmem_adapters import (
 from langmem_adapters.experience import Saved, read_metagpt_pool
 from langmem_adapters.experience.requests import searched_by, words
 from langmem_adapters.model import Metric, Score, Trajectory
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
@@ -547,3 +547,51 @@ def test_a_metagpt_pool_moves_in(tmp_path: Path, any_store: Store) -> None:
     for experience in read_metagpt_pool(docstore(tmp_path, node(json.dumps(METAGPT)))):
         pool.create(experience)
     assert pool.query("write me a game")[0].experience.resp == "print(1)"
+
+
+class Scanned(MemoryStore):
+    """Counts the items that are read from a log."""
+
+    items = 0
+
+    def scan(self, *args: Any, **kwargs: Any) -> Page:
+        page = super().scan(*args, **kwargs)
+        self.items += len(page.items)
+        return page
+
+
+@pytest.mark.parametrize("way", ["expired", "deleted"])
+def test_what_has_no_text_comes_back_without_a_look_through_all_others(way: str) -> None:
+    clock, store = FakeClock(), Scanned()
+    pool = ExperiencePool(store, ttl=60, clock=clock)
+    for n in range(2_000):
+        pool.create(Experience(resp=n), key=str(n))
+    clock.advance(90 if way == "expired" else 0)
+    store.items = 0
+    for n in range(20):
+        assert pool.lookup(key=str(n)) is None if way == "expired" else pool.delete(key=str(n))
+        pool.create(Experience(resp=-n), key=str(n))
+        assert resp_of(pool.lookup(key=str(n))) == -n
+    assert store.items < 2_000
+    assert pool.count() == (20 if way == "expired" else 2_000)
+
+
+def resp_of(found: Experience | None) -> Any:
+    return None if found is None else found.resp
+
+
+@pytest.mark.parametrize("between", [0, 1])
+def test_what_comes_back_without_a_text_is_not_found_by_the_one_it_had(any_store: Store, between: int) -> None:
+    index = open_index("memory:")
+    found, unfound = ExperiencePool(any_store, index=index), ExperiencePool(any_store)
+    for n in range(200):  # so far behind nobody comes by to clear away
+        unfound.create(Experience(resp=n), key=str(n))
+    found.create(Experience(req="capital of France", resp="Paris"), key="k")
+    found.create(Experience(req="capital of Italy", resp="Rome"), key="other")
+    assert [each.experience.resp for each in found.query("capital of France", k=1)] == ["Paris"]
+    for n in range(1 + between):
+        unfound.delete(key="k")
+        unfound.create(Experience(resp=n), key="k")
+    found.create(Experience(req="capital of Spain", resp="Madrid"), key="third")
+    hits = found.query("capital of France")
+    assert {each.experience.resp for each in hits} == {"Rome", "Madrid"}

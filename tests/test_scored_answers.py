@@ -468,7 +468,7 @@ def test_a_cache_knows_how_long_the_model_took() -> None:
     assert cache.stats()["saved_seconds"] == 3.5
     for n in range(3_000):
         cache.lookup(str(n), "m")
-    assert len(cache._answers._asked) <= 1_000
+    assert len(cache._answers._asked) <= 2_000
 
 
 def _generation(text: str) -> Any:

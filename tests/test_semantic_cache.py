@@ -115,6 +115,7 @@ def test_a_request_in_other_words_is_served_and_says_why(build: Callable[..., Ex
     assert hit.message.id != "a1"
     stats = cache.stats()
     assert (stats["hits"], stats["misses"], stats["semantic_hits"]) == (2, 0, 1)
+    assert [name for name in stats if name.startswith("rejected_")] == []  # nobody judges
 
 
 def test_the_request_that_was_found_is_told_only_if_asked(build: Callable[..., ExperienceCache]) -> None:
@@ -182,6 +183,17 @@ def test_the_surest_of_the_candidates_is_served(build: Callable[..., ExperienceC
     for text in sure:
         cache.update(prompt(text), "m", answer(text))
     assert content(cache.lookup(prompt(ASKED), "m")) == "Hindi again"
+
+
+def test_only_what_is_served_is_used_and_stays_for_longer(build: Callable[..., ExperienceCache]) -> None:
+    sure = {"Hindi again": 0.9, "Hindi": 0.6}
+    cache = build(verifier=Verifier(judge=lambda _, stored: sure[stored], guards={}), max_entries=2)
+    for text in sure:
+        cache.update(prompt(text), "m", answer(text))
+    assert content(cache.lookup(prompt(ASKED), "m")) == "Hindi again"
+    cache.update(prompt("A cake"), "m", answer("With eggs."))
+    left = [cache.pool.lookup(key=request_key(prompt(text), "m")) is not None for text in sure]
+    assert left == [True, False]
 
 
 # --- D2: all but the last turn must be equal ----------------------------------------------------------------

@@ -23,6 +23,7 @@ from langmem_adapters import (
     cached,
 )
 from langmem_adapters.encryption import AESGCMCodec
+from langmem_adapters.experience import refresh
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.keys import Namespace
@@ -313,7 +314,8 @@ def test_what_only_others_can_read_is_a_miss_of_a_cache_and_stays(way: str, capl
 
 @pytest.mark.parametrize("way", ["newer", "encrypted"])
 @pytest.mark.parametrize("face", ["cached", "ExperienceCache", "CachedChatModel"])
-def test_the_answer_that_only_others_can_read_is_not_replaced(way: str, face: str) -> None:
+@pytest.mark.parametrize("switch", [contextlib.nullcontext, refresh])
+def test_the_answer_that_only_others_can_read_is_not_replaced(way: str, face: str, switch: Any) -> None:
     store, codec = MemoryStore(), AESGCMCodec({"k": bytes(32)})
 
     def ask(store: Store) -> None:
@@ -327,7 +329,8 @@ def test_the_answer_that_only_others_can_read_is_not_replaced(way: str, face: st
 
     ask(SealedStore(store, codec=codec) if way == "encrypted" else store)
     before = let_be_newer(store) if way == "newer" else stored(store)
-    ask(store)
+    with switch():
+        ask(store)
     assert stored(store) == before
 
 

@@ -157,9 +157,14 @@ class PoolFlows:
         yield from step(self._shelf.discard, key, experience.to_bytes())
 
     def supersede_flow(self, key: str) -> Flow[None]:
-        """Remove what is kept under a key, where it was to be refreshed and what came in its place is not kept."""
+        """Remove what is kept under a key, where it was to be refreshed and what came in its place is not kept.
+
+        Not what only others can read.
+        """
         if self.writes and not may_read():
-            yield from step(self._shelf.delete, [key])
+            data = yield from step(self._shelf.get, key)
+            if data is None or not (is_sealed(data) or is_newer(data)):
+                yield from step(self._shelf.delete, [key])
 
     def heal_flow(self, key: str) -> Flow[None]:
         """Remove an entry that its reader cannot read."""

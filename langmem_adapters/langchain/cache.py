@@ -205,7 +205,7 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")
-        return Request(prompt, told, request_key(prompt, told))
+        return Request(prompt, told, request_key(prompt, told), id(llm_string))
 
     def _look_up(self, asked: Request) -> Flow[list[Generation] | None]:
         if not asked.key:

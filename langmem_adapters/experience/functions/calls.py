@@ -63,8 +63,7 @@ class Calls:
         self._pool: ExperiencePool | None = None
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
         self._counts = Counts() if counts is None else counts
-        self.warn = self._scoring.warn
-        self._shares = rules.wait > 0 and not responses.stream
+        self.warn, self._shares = self._scoring.warn, rules.wait > 0 and not responses.stream
         self._replaced = replaced(arguments, rules)
 
     @property
@@ -89,8 +88,7 @@ class Calls:
 
     def begin(self, turn: Invocation) -> Flow[Invocation]:
         """What a call comes to: served, or to be made. Who blocks is within :meth:`held`, for interrupts."""
-        pool = self.pool
-        if not (pool.reads or pool.writes):
+        if not (self.pool.reads or self.pool.writes):
             return turn
         try:
             bound = self._arguments.bind(turn.args, turn.kwargs)
@@ -151,9 +149,11 @@ class Calls:
 
     def _is_good(self, turn: Invocation, experience: Experience) -> Flow[bool]:
         """Whether the judge, if there is one, lets an experience be served; what it cannot say counts as a no."""
-        judge, good = self._rules.judge, True
+        if self._rules.judge is None:
+            return True
+        good = True
         try:
-            good = judge is None or (yield from verdict(judge, experience, turn.req))
+            good = yield from verdict(self._rules.judge, experience, turn.req)
         except LangmemError:
             good = False
             raise

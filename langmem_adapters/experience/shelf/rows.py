@@ -8,7 +8,7 @@ puts the key again, or comes across the item, sees by it that there is something
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.experience.shelf.read_cache import invalidate
@@ -17,9 +17,10 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
 
-__all__ = ["BYTES", "GRAVE", "USED", "Rows", "number"]
+__all__ = ["BYTES", "GRAVE", "USED", "Rows", "number", "was_unfound"]
 
 USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
+_UNFOUND = b"-"
 
 
 class Rows:
@@ -102,11 +103,19 @@ class Rows:
     def _is_empty(self) -> bool:
         return not self.store.scan(self.namespace, limit=0).total
 
-    def bury(self, values: Mapping[str, bytes]) -> bool:
-        """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker."""
-        keys = list(values)
-        graves = dict.fromkeys((GRAVE + key for key in keys), os.urandom(8))  # none that was there before
+    def bury(self, values: Mapping[str, bytes], unfound: Collection[str] = ()) -> bool:
+        """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker.
+
+        Of those that are ``unfound``, no index can have a text.
+        """
+        keys, new = list(values), os.urandom(8)  # none that was there before
+        graves = {GRAVE + key: new + _UNFOUND * (key in unfound) for key in keys}
         return self.change(keys, put=graves, delete=[*keys, *self.uses(keys)], guard=values)
+
+
+def was_unfound(grave: bytes | None) -> bool:
+    """Whether a grave is that of an entry of which no index can have a text."""
+    return grave is not None and grave[8:] == _UNFOUND
 
 
 def number(data: bytes | None) -> int:

@@ -46,6 +46,10 @@ class _RequestArguments(Arguments):
         """As they are given, by name: Python's own way takes a third of the time of a hit."""
         return inspect.BoundArguments(self.signature, OrderedDict(zip(self.signature.parameters, args, strict=True)))
 
+    def counted(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        """All of them."""
+        return dict(bound.arguments)
+
     def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
         """What the request is known by."""
         return str(counted["key"])

@@ -35,18 +35,23 @@ __all__ = ["Answers", "Examples", "Request", "note", "noted"]
 
 _noted: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
-_ASKED = 1_000  # requests in the air, of which it is known when they were made
+_ASKED = 2_000  # notes of requests in the air, two of each, and of when they were made
 
 Examples: TypeAlias = Sequence[Experience]
 """What was answered to requests like this one; none, unless examples are wanted."""
 
 
 class Request(NamedTuple):
-    """A request as a cache of LangChain is shown it, and its key."""
+    """A request as a cache of LangChain is shown it, and its key.
+
+    ``call`` tells the calls apart that ask the same at the same time: LangChain shows a cache the very same text of a
+    model as it looks up and as it updates, and another call another one, which may be equal.
+    """
 
     prompt: str
     llm_string: str
     key: str
+    call: int = 0
     examples: Examples = ()
 
 
@@ -107,7 +112,7 @@ class Answers(SingleFlightAnswers):
         **rules: Any,
     ) -> None:
         self._output_version = output_version
-        self._asked: dict[str, tuple[Begun | None, float]] = {}
+        self._asked: dict[tuple[str, int], tuple[Begun | None, float]] = {}
         shown = _found if examples else None
         super().__init__(
             pool,
@@ -133,7 +138,9 @@ class Answers(SingleFlightAnswers):
         return stats
 
     def forget(self, keys: Iterable[str]) -> Flow[None]:
-        """Serve these answers no more: who was given them could not use them."""
+        """Serve these answers no more: who was given them could not use them. In a bypass, nobody was given any."""
+        if not self.pool.writes:
+            return
         try:
             for key in keys:
                 yield from self.pool._delete(None, key, None)  # noqa: SLF001 - a part of this flow
@@ -148,14 +155,15 @@ class Answers(SingleFlightAnswers):
         if turn.served:
             return cast("list[Generation]", self._served(turn))
         if turn.keeps:
-            if len(self._asked) >= _ASKED:
+            if len(self._asked) >= _ASKED - 1:
                 self._asked.clear()
-            self._asked[asked.key] = turn.begun, turn.started
+            self._asked[asked.key, asked.call] = self._asked[asked.key, 0] = turn.begun, turn.started
         return None
 
     def keep(self, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
         """Keep the model's answer. What comes of it is to be given to :meth:`score`."""
-        begun, started = self._asked.pop(asked.key, (None, math.inf))
+        latest = self._asked.pop((asked.key, 0), (None, math.inf))  # of whom shows another text as it updates
+        begun, started = self._asked.pop((asked.key, asked.call), latest)
         turn = Invocation(asked, {}, key=asked.key, counted=asked._asdict(), begun=begun, started=started)
         turn.keeps = self.pool.writes
         self._calls.note_request(turn)
@@ -218,12 +226,14 @@ class _Calls(FunctionCache):
         if self.alike is None:
             return
         try:
-            for match, experience in (yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])):
-                if own is not None and match.key == turn.key:
+            for found in (yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])):
+                key = found.match.key
+                if own is not None and key == turn.key:
                     continue  # has been looked at
-                if (yield from self._is_good(turn, experience)):
-                    yield from self._read(turn, experience, match.key)
-                if turn.served and self.alike.may_serve(turn.value, match):
+                experience = yield from self.alike.answer(found)
+                if experience is not None and (yield from self._is_good(turn, experience)):
+                    yield from self._read(turn, experience, key)
+                if turn.served and self.alike.may_serve(turn.value, found.match):
                     return
                 turn.served, turn.kept = False, None
         except LangmemError as error:
@@ -249,9 +259,10 @@ class _Calls(FunctionCache):
             self._degrade(error, "semantic_errors")
         return kept
 
-    @unseen()
     def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
-        super().score_later(turn, on_loop=on_loop)
+        if self._rules.scorer is not None:
+            with unseen():
+                super().score_later(turn, on_loop=on_loop)
 
     @staticmethod
     def _may_be_shown(tools: Tools, turn: Invocation, value: Any) -> bool:

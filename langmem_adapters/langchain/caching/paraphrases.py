@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from langchain_core.outputs import Generation
 
@@ -16,9 +17,16 @@ from langmem_adapters.langchain.caching.semantic import MEANINGS, Question, Sema
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 
-__all__ = ["Paraphrases"]
+__all__ = ["Found", "Paraphrases"]
 
 _log = logging.getLogger("langmem_adapters")
+
+
+class Found(NamedTuple):
+    """A request that means the same as another, and the key of all that is equal in both."""
+
+    partition: str
+    match: Match
 
 
 class Paraphrases:
@@ -52,19 +60,22 @@ class Paraphrases:
         guards = sorted(name for name in self._counts if name.startswith("rejected_"))
         return {name: self._counts[name] for name in (*named, *guards)}
 
-    def find(self, prompt: str, llm_string: str) -> Flow[list[tuple[Match, Experience]]]:
-        """The answers to what means the same, the surest first, with what was asked for each as its request."""
+    def find(self, prompt: str, llm_string: str) -> Flow[list[Found]]:
+        """What was asked before and means the same, the surest first."""
         question = self._mode.question(prompt, llm_string)
         if question is None:
             return []
-        found = []
-        for match in (yield from self.asked.find_flow(question.partition, question.text)):
-            experience = yield from self._pool.read_flow(match.key)
-            if experience is None:
-                yield from self.asked.drop_flow(question.partition, match.key)
-            else:
-                found.append((match, experience.model_copy(update={"req": match.text})))
-        return found
+        matches = yield from self.asked.find_flow(question.partition, question.text)
+        return [Found(question.partition, match) for match in matches]
+
+    def answer(self, found: Found) -> Flow[Experience | None]:
+        """The answer to it, with what was asked as its request; None, where that has gone."""
+        match = found.match
+        experience = yield from self._pool.read_flow(match.key)
+        if experience is None:
+            yield from self.asked.drop_flow(found.partition, match.key)
+            return None
+        return experience.model_copy(update={"req": match.text})
 
     def may_serve(self, answer: Sequence[Generation], match: Match) -> bool:
         """Whether an answer may be served for other words, and is; it says then why."""
