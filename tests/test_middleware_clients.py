@@ -318,6 +318,17 @@ def test_what_others_asked_is_shown_though_the_answer_is_one_that_the_client_has
     assert texts(model.seen[-1]) == ["elsewhere", "Yes.", "three", "Yes.", "four"]
 
 
+def test_what_was_deleted_takes_nothing_else_of_the_same_words_with_it() -> None:
+    ours = memory()
+    agent, model = agent_of(ours, agrees)
+    thread: list[BaseMessage] = []
+    for question in ["hello", "go on", "go on"]:
+        thread = agent.invoke({"messages": [*thread, HumanMessage(question)]}, **of("ada", "s"))["messages"]
+    ours.brain("s", user="ada").delete([str(thread[-2].id)])
+    agent.invoke({"messages": [*thread[:2], *thread[4:], HumanMessage("bye")]}, **of("ada", "s"))
+    assert texts(model.seen[-1]) == ["hello", "Yes.", "go on", "Yes.", "Yes.", "bye"]
+
+
 def test_a_question_with_which_the_client_sent_more_than_it_keeps_is_kept_once() -> None:
     ours = memory()
     agent, model = agent_of(ours, uses_a_tool)

@@ -175,6 +175,7 @@ def joined(
     *,
     own: Collection[int] = (),
     knew: Collection[str] = (),
+    left: Collection[int] = (),
     words: Words = words_of,
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
@@ -188,11 +189,12 @@ def joined(
         start: How many of them are known.
         own: The places of the history that are left out, where the thread does not have them any more.
         knew: The ids of what is left out of it then, with what follows it there and the thread never showed.
+        left: The places of what is not left out for that: the thread had it, with what is deleted from it.
         words: As in :func:`known`.
     """
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread[:start], words), "questions")
     places = {n: place for old, new in pairs for n, place in _both(old, new)}
-    own = {*own, *_without(history, places, set(knew))}
+    own = {*own, *_without(history, {*places, *left}, set(knew))}
     replaced = {n for old, new in pairs if _stands_for(old, new) for n in old.keys}
     taken_back = 0 < len(own) == len(history)  # all that the session has, and then it is the thread that counts
     begin = _begin(*pairs[0]) if pairs else 0 if taken_back else start
