@@ -68,9 +68,10 @@ def words(messages: list[Message]) -> str:
         ("A", "A a B", "answers", 1),  # who was not answered has heard nothing else
         ("A a", "A ! B", "questions", 1),  # nor does a call stand for an answer
         ("A ! a", "A ! a' B", "questions", 3),  # after the same call, another answer is new
-        ("A a", "X a B", "questions", 2),  # whose question was changed before it was recorded
-        ("A !", "X ! B", "questions", 0),
-        ("A a", "X a B", "answers", 0),
+        ("AX a", "X a B", "questions", 2),  # whose client sent more with the question than it keeps
+        ("AX !", "X ! B", "questions", 0),
+        ("AX a", "X a B", "answers", 0),
+        ("A yes", "X yes B", "questions", 0),  # many a question has the same short answer
         ("A a", "A a'", "questions", 1),  # as is the last one, which may have come since
         ("g", "h B", "questions", 0),  # without a question, nothing says that two greetings are one
     ],

@@ -305,6 +305,30 @@ def test_what_a_filter_takes_out_of_a_question_does_not_come_back_with_what_the_
     assert [message.text for message in model.seen[-1] if isinstance(message, HumanMessage)] == questions
 
 
+def agrees(_: list[BaseMessage]) -> AIMessage:
+    return AIMessage("Yes.")
+
+
+@pytest.mark.parametrize("ids", ["", "user assistant"])
+def test_what_others_asked_is_shown_though_the_answer_is_one_that_the_client_has_too(ids: str) -> None:
+    agent, model = agent_of(memory(memory_k=5), agrees)
+    client, other = Client(agent, plainly, ids=ids), Client(agent, plainly, ids=ids)
+    for one, question in [(client, "one"), (client, "two"), (other, "elsewhere"), (client, "three"), (client, "four")]:
+        one.ask(question)
+    assert texts(model.seen[-1]) == ["elsewhere", "Yes.", "three", "Yes.", "four"]
+
+
+def test_what_was_deleted_takes_nothing_else_of_the_same_words_with_it() -> None:
+    ours = memory()
+    agent, model = agent_of(ours, agrees)
+    thread: list[BaseMessage] = []
+    for question in ["hello", "go on", "go on"]:
+        thread = agent.invoke({"messages": [*thread, HumanMessage(question)]}, **of("ada", "s"))["messages"]
+    ours.brain("s", user="ada").delete([str(thread[-2].id)])
+    agent.invoke({"messages": [*thread[:2], *thread[4:], HumanMessage("bye")]}, **of("ada", "s"))
+    assert texts(model.seen[-1]) == ["hello", "Yes.", "go on", "Yes.", "Yes.", "bye"]
+
+
 def test_a_question_with_which_the_client_sent_more_than_it_keeps_is_kept_once() -> None:
     ours = memory()
     agent, model = agent_of(ours, uses_a_tool)

@@ -13,7 +13,7 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.overlap import Words, is_said, joined
+from langmem_adapters.langchain.threads.overlap import Words, is_said, joined, shared
 from langmem_adapters.langchain.threads.recording import OLDER, first_said, replaced, undeleted, written_by
 from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.langchain.threads.taken_out import KNEW
@@ -48,11 +48,14 @@ def conversation_of(
     start = first_said(thread, start, state)
     relevant, known = thread.since(history, start)
     heard = yield from undeleted(brain, relevant[:known], history)
+    knew = state.get(KNEW) or ()
+    # Without a deleted question, others of the same words may take its place.
+    left = shared(history, relevant[:known], words) if knew and len(heard) < known else ()
     relevant = heard + relevant[known:]
     if not history and not covers(context.summary):
         return relevant
     own = written_by(state, history) | replaced(history)
-    conversation = joined(history, relevant, len(heard), own=own, knew=state.get(KNEW) or (), words=words)
+    conversation = joined(history, relevant, len(heard), own=own, knew=knew, left=left, words=words)
     older = yield from _older(brain, thread.until(state.get(OLDER) or "", most - len(history)), conversation)
     lead = len(list(takewhile(lambda message: not is_said(message), conversation)))
     return conversation[:lead] + older + conversation[lead:]

@@ -36,7 +36,7 @@ Words: TypeAlias = Callable[[Message], str]
 
 Proof: TypeAlias = Literal["answers", "questions", "ids"]
 """What an exchange is known by: its question and answer. Of a client's own: its question, whatever was answered, or the
-last answer, whatever was asked; and where it keeps ids, question and answer, or the last answer."""
+last answer and what of the question the client keeps; and where it keeps ids, both, or the latter."""
 
 
 CHANGED: Final = "brain_changed"
@@ -175,6 +175,7 @@ def joined(
     *,
     own: Collection[int] = (),
     knew: Collection[str] = (),
+    left: Collection[int] = (),
     words: Words = words_of,
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
@@ -188,11 +189,12 @@ def joined(
         start: How many of them are known.
         own: The places of the history that are left out, where the thread does not have them any more.
         knew: The ids of what is left out of it then, with what follows it there and the thread never showed.
+        left: The places of what is not left out for that: the thread had it, with what is deleted from it.
         words: As in :func:`known`.
     """
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread[:start], words), "questions")
     places = {n: place for old, new in pairs for n, place in _both(old, new)}
-    own = {*own, *_without(history, places, set(knew))}
+    own = {*own, *_without(history, {*places, *left}, set(knew))}
     replaced = {n for old, new in pairs if _stands_for(old, new) for n in old.keys}
     taken_back = 0 < len(own) == len(history)  # all that the session has, and then it is the thread that counts
     begin = _begin(*pairs[0]) if pairs else 0 if taken_back else start
@@ -269,6 +271,11 @@ def _asks_the_same(old: _Exchange, new: _Exchange) -> bool:
     return old.changed or ids.isdisjoint(keys.id for keys in new.keys.values())
 
 
+def _asks_less(old: _Exchange, new: _Exchange) -> bool:
+    """Whether a client may know a question in these other words: many a question has a short answer such as "Yes."."""
+    return old.changed or bool(new.question and old.question and new.question in old.question)
+
+
 def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[tuple[_Exchange, _Exchange]]:
     """The exchanges that both have; rising. Those that share an id, and between them what says the same."""
     ids = {keys.id: n for n, old in enumerate(history) for keys in old.keys.values() if keys.id}
@@ -326,7 +333,7 @@ def _likeness(old: _Exchange, new: _Exchange, by: Proof) -> int:
     if None in {old.question, new.question}:
         return _SURE if answers else 0
     if old.question != new.question:
-        return int(by != "answers" and bool(old.answer) and old.answer == new.answer)
+        return int(by != "answers" and bool(old.answer) and old.answer == new.answer and _asks_less(old, new))
     if answers or not (old.answered or new.answered):
         return _SURE
     if not new.answered:
