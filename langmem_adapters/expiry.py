@@ -28,6 +28,9 @@ LINGER: Final = 60.0
 _warn = WarnOnce()
 NOTICEABLE: Final = 0.1
 """Of a ttl: reads within so much of it after the last start cost no write."""
+_SOON = 5.0
+"""Seconds to a deadline in which it is read again before a write: of a session begun anew meanwhile, which the write
+would end with it, nothing may be left when the write is told of that."""
 
 
 class Expiring:
@@ -38,7 +41,8 @@ class Expiring:
         ttl: Seconds; None: it never expires.
         refresh: See :data:`Refresh`. Beside the default, "write", the session keeps its deadline as a value. With
             "read", a read is followed by a write once a tenth of the ttl is gone; where that fails, as on a replica,
-            what was read is given all the same. With "never", an object reads the deadline before its first write.
+            what was read is given all the same. With "never", an object reads the deadline before its first write, and
+            before those that come close to it.
         clock: Gives Unix seconds.
         along: A namespace that expires with the session, if there is anything in it.
     """
@@ -131,7 +135,7 @@ class Expiring:
         """Seconds that the session has from a write on."""
         if self._ttl is None or self._refresh != "never":
             return self._ttl
-        deadline = self._deadline
+        deadline = self._deadline if (self._until(self._deadline) or 0.0) > _SOON else None
         while (left := self._until(deadline)) is None:
             found = yield from step(self._store.get, self._namespace, self._keys)
             deadline = _read(found.get(EXPIRES))

@@ -123,7 +123,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_environment(cls, given: Any) -> Any:
-        return _environment() | given if isinstance(given, dict) else given
+        return {**_environment(), **given} if isinstance(given, Mapping) else given
 
     @field_serializer("url", "vectors_url", when_used="json")
     def _without_password(self, url: str | None) -> str | None:

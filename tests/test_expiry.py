@@ -31,7 +31,7 @@ from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
-from langmem_adapters.protocols import Page, Store
+from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -297,6 +297,24 @@ def test_never_an_object_that_knows_the_session_of_before_does_not_end_the_next_
         brain.add_talk(text)
         assert kept.deadlines() == {OWN: start + TTL}
     assert other.count() == 3
+
+
+def test_never_a_slow_append_as_a_session_ends_does_not_end_the_next_one_with_it() -> None:
+    class Slow(MemoryStore):
+        def append(self, *args: Any, **kwargs: Any) -> Appended:
+            appended = super().append(*args, **kwargs)
+            clock.advance(1)
+            return appended
+
+    clock = FakeClock()
+    store = Slow(clock=clock)
+    brain, other = (brain_of(store, "never", clock) for _ in range(2))
+    brain.add_talk("a")
+    clock.advance(TTL - 3)
+    other.clear()
+    other.add_talk("b")
+    brain.add_talk("c")
+    assert [message.text for message in other.messages()] == ["b", "c"]
 
 
 def test_never_memories_that_outlast_a_session_live_as_long_as_the_next_one(kept: Kept) -> None:

@@ -18,6 +18,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from redis import Connection, ConnectionPool
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from langmem_adapters import cached
 from langmem_adapters.concurrency import background, forks
@@ -26,6 +28,7 @@ from langmem_adapters.files.database import Database
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_connections import OwnConnections
 from langmem_adapters.stores.sqlite import SQLiteStore
 from tests.servers import RedisServer
 
@@ -310,3 +313,47 @@ def test_j1_an_interrupt_leaves_a_server_s_answers_to_whom_they_are_for(
 
     assert cells(prepare, lambda: look_at(store)) > 15
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "at_hand"), [("release", False), ("release", True), ("can_read", True), ("should_reconnect", True)]
+)
+def test_j1_an_interrupt_beside_the_talk_leaves_the_connection_to_others(
+    redis_server: RedisServer, method: str, at_hand: bool
+) -> None:
+    interrupts: list[str] = []
+
+    def interrupt(name: str) -> None:
+        if name in interrupts:
+            interrupts.remove(name)
+            raise KeyboardInterrupt
+
+    class Interruptible(Connection):
+        def can_read(self, *args: Any, **kwargs: Any) -> bool:
+            interrupt("can_read")
+            return bool(super().can_read(*args, **kwargs))
+
+        def should_reconnect(self) -> bool:
+            interrupt("should_reconnect")
+            return bool(super().should_reconnect())  # type: ignore[no-untyped-call]
+
+    class Pool(ConnectionPool):
+        def release(self, connection: Any) -> None:
+            super().release(connection)
+            interrupt("release")
+
+    pool = Pool.from_url(redis_server.url(), connection_class=Interruptible, max_connections=1, socket_timeout=0.1)
+    own = OwnConnections(pool, at_hand=at_hand)
+
+    def ping(connection: Any) -> Any:
+        connection.send_command("PING")
+        if method == "release" and at_hand and interrupts:
+            raise RedisConnectionError  # what is at hand is given back to its pool where it is lost
+        return connection.read_response()
+
+    own.on(ping)
+    interrupts.append(method)
+    with pytest.raises(KeyboardInterrupt):
+        own.on(ping)
+    assert (own.on(ping), interrupts) == (b"PONG", [])
+    own.close()

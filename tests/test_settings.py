@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -71,6 +72,7 @@ def test_the_environment_is_read_when_settings_are_made(monkeypatch: pytest.Monk
     assert (settings.similarity_top_k, settings.ttl) == (3, 1.5)
     assert isinstance(settings.store, SQLiteStore)
     assert Settings(memory_k=9, url="memory:").memory_k == 9
+    assert Settings.model_validate(MappingProxyType({"url": "memory:"})).memory_k == 7
 
 
 @pytest.mark.parametrize(

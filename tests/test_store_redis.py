@@ -1099,6 +1099,15 @@ def test_seconds_in_a_url_are_above_0(url: str, seconds: str) -> None:
         RedisStore(f"{url}={seconds}")
 
 
+@pytest.mark.parametrize("scheme", ["redis://h", "unix:///s", "redis+cluster://h", "redis+sentinel://h/service"])
+def test_a_store_wants_one_connection_at_least(scheme: str) -> None:
+    wanted = "max_connections is a whole number of at least 1, not 0"
+    with pytest.raises(ConfigurationError, match=wanted):
+        RedisStore(f"{scheme}?max_connections=0")
+    with pytest.raises(ConfigurationError, match=f"^{wanted}"):
+        RedisStore(scheme, max_connections=0)
+
+
 def test_a_prefix_has_no_braces() -> None:
     with pytest.raises(ConfigurationError, match="braces"):
         RedisStore("redis://h", prefix="{app}:")

@@ -28,6 +28,9 @@ class _Content:
     updated_at: float = 0.0
     expires_at: float | None = None
 
+    def has_expired(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
 
 class MemoryStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` with dictionaries. ``clock`` gives Unix seconds."""
@@ -174,15 +177,13 @@ class MemoryStore(Shared):
     def _below(self, prefix: Namespace) -> list[tuple[Namespace, _Content]]:
         encode_namespace(prefix)  # refuses what the other stores would refuse
         self._expire()
-        return [row for row in self._namespaces.items() if row[0][: len(prefix)] == prefix]
+        depth = len(prefix)
+        return [(name, content) for name, content in self._namespaces.items() if name[:depth] == prefix]
 
     def _found(self, namespace: Namespace) -> _Content | None:
         encode_namespace(namespace)
         content = self._namespaces.get(namespace)
-        return content if content is not None and self._is_there(content) else None
-
-    def _is_there(self, content: _Content) -> bool:
-        return content.expires_at is None or content.expires_at > self._clock()
+        return None if content is None or content.has_expired(self._clock()) else content
 
     def _touch(self, namespace: Namespace, content: _Content, ttl: float | None) -> None:
         """Make this the content of a namespace that is written now."""
@@ -206,7 +207,9 @@ class MemoryStore(Shared):
         return new, items
 
     def _expire(self) -> None:
-        self._namespaces = {name: content for name, content in self._namespaces.items() if self._is_there(content)}
+        now = self._clock()
+        for name in [name for name, content in self._namespaces.items() if content.has_expired(now)]:
+            del self._namespaces[name]
 
 
 def _chosen(values: dict[str, bytes], keys: Sequence[str]) -> dict[str, bytes]:

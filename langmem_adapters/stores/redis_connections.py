@@ -153,13 +153,14 @@ class OwnConnections:
         connection = self._take()
         try:
             answer = talk(connection)
+            stays = self._at_hand and not connection.should_reconnect()  # else all were closed meanwhile
         except BaseException as error:
             _leave(connection, error)
             self._release(connection)
             if isinstance(error, _OLD):
                 self._let_go()
             raise
-        if self._at_hand and not connection.should_reconnect():  # else all were closed meanwhile
+        if stays:
             self._fifo.give_back(connection)
         else:
             self._release(connection)
@@ -185,6 +186,9 @@ class OwnConnections:
                     return connection
             except _UNUSABLE:
                 pass
+            except BaseException:  # an interrupt
+                self._fifo.give_back(connection)
+                raise
             connection.disconnect()
             self._pool.release(connection)
         try:
@@ -194,5 +198,7 @@ class OwnConnections:
             raise
 
     def _release(self, connection: Any) -> None:
-        self._pool.release(connection)
-        self._fifo.give_back(None)
+        try:
+            self._pool.release(connection)
+        finally:  # also where that is interrupted: else nobody would ever have this one's place again
+            self._fifo.give_back(None)

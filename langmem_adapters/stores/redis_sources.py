@@ -12,7 +12,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from langmem_adapters.stores.redis_packing import Packer
-from langmem_adapters.validation import check_seconds
+from langmem_adapters.validation import check_count, check_seconds
 
 __all__ = ["Address", "Source", "cluster", "defaults", "primary", "server"]
 
@@ -42,6 +42,7 @@ def server(options: dict[str, Any], given: dict[str, Any]) -> ConnectionPool:
     if "path" in given:
         options = {name: value for name, value in options.items() if name not in _OF_TCP}
     options = {**options, **given, **_PACKER}
+    _check(options)
     pool: Any = ConnectionPool(**{name: value for name, value in options.items() if name != "timeout"})
     pool.timeout = options.get("timeout", options["socket_timeout"])  # for those who wait until a connection is free
     _try_options(pool)
@@ -51,7 +52,7 @@ def server(options: dict[str, Any], given: dict[str, Any]) -> ConnectionPool:
 def cluster(nodes: Iterable[Address], options: dict[str, Any]) -> Callable[[], RedisCluster]:
     """Of a cluster, some of whose nodes these are."""
     options = {"require_full_coverage": False, **options}  # the servers say themselves what they do not serve
-    _check_patience(options)
+    _check(options)
     startup = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
     return lambda: RedisCluster(startup_nodes=startup, **options)
 
@@ -60,6 +61,7 @@ def primary(
     service: str, sentinels: Iterable[Address], sentinel_options: dict[str, Any], options: dict[str, Any]
 ) -> ConnectionPool:
     """Of the primary that sentinels name for a service."""
+    _check(options)
     of_both = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
     own = _DRIVER | {name: options[name] for name in of_both} | sentinel_options
     manager = Sentinel(list(sentinels), sentinel_kwargs=own, **options | _PACKER)  # type: ignore[no-untyped-call]
@@ -72,11 +74,11 @@ def _try_options(pool: ConnectionPool) -> None:
     """Make a connection object, which connects nowhere, to meet an option that redis-py does not know."""
     if pool.connection_kwargs.get("decode_responses"):
         raise ValueError("decode_responses cannot be set, as a store holds bytes")
-    _check_patience(pool.connection_kwargs)
     pool.connection_class(**_DRIVER | pool.connection_kwargs)
 
 
-def _check_patience(options: Mapping[str, Any]) -> None:
-    """Meet seconds that a socket would refuse at the first use."""
+def _check(options: Mapping[str, Any]) -> None:
+    """Meet seconds that a socket would refuse at the first use, and a number that redis-py takes for any number."""
+    check_count("max_connections", options["max_connections"])
     for name in ("socket_timeout", "socket_connect_timeout"):
         check_seconds(name, options.get(name))
