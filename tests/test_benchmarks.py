@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.benchmarks import report
+from tests.benchmarks import report, verifier
 from tests.benchmarks.__main__ import ROWS, main
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.goals import SECONDS, at_least, at_most, faster, flat, over, within
@@ -261,3 +261,10 @@ def test_the_command_measures_keeps_and_reads(tmp_path: Path, capsys: pytest.Cap
 def test_every_row_has_a_name_a_limit_and_a_place() -> None:
     assert len(ROWS) >= 20
     assert all(row.title and row.limit and key == row.key for key, row in ROWS.items())
+
+
+def test_the_verifier_is_timed_at_each_length(capsys: pytest.CaptureFixture[str]) -> None:
+    verifier.main(rounds=3)
+    _, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert [int(size) for size, _ in rows] == list(verifier.SIZES)
+    assert float(rows[0][1]) < float(rows[-1][1])
