@@ -61,7 +61,9 @@ OTHERS: dict[str, Others] = {
     "todo list": lambda: [TodoListMiddleware()],
     "model calls": lambda: [ModelCallLimitMiddleware(run_limit=1)],
     "tool calls": lambda: [ToolCallLimitMiddleware(run_limit=1)],
-    "tool calls, end": lambda: [ToolCallLimitMiddleware(thread_limit=1, exit_behavior="end")],
+    "tool calls, end": lambda: [
+        ToolCallLimitMiddleware(thread_limit=3, exit_behavior="end")
+    ],  # LangChain 1.3 can end at one call only
     "retries": lambda: [ModelRetryMiddleware(), ToolRetryMiddleware()],
     "emulator": lambda: [LLMToolEmulator(model=EMULATED)],
 }
@@ -112,13 +114,18 @@ def said(messages: list[BaseMessage]) -> list[str]:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["ours first", "ours last"])
-@pytest.mark.parametrize("client", [SAVER, WHOLE, WITHOUT_IDS], ids=["saver", "whole", "without ids"])
-@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize(
+    ("others", "client"),
+    [
+        (others, client)
+        for others in OTHERS
+        for client in (SAVER, WHOLE, WITHOUT_IDS)
+        if client.saver or others != "approval"  # LangGraph resumes only what was saved
+    ],
+)
 async def test_a_model_is_shown_what_it_is_shown_without_the_memory(
     others: str, client: Client, *, first: bool
 ) -> None:
-    if others == "approval" and not client.saver:
-        return  # LangGraph resumes only what was saved
     ours = BrainMemoryMiddleware(store=MemoryStore(), on_error="raise")
     beside = OTHERS[others]()
     chat, without = Chat([ours, *beside] if first else [*beside, ours], client), Chat(OTHERS[others](), client)
