@@ -1147,6 +1147,11 @@ def test_words_that_turn_round_are_told_only_where_all_have_partners() -> None:
     assert _swapped(f"{one} somehow", other) is None
 
 
+def test_what_denies_is_told_as_it_is_written() -> None:
+    verdict = Verifier()("Why does it never not work?", "Why does it never work?", cosine=0.97)
+    assert verdict.reason == "negation differs: never, not"
+
+
 def test_two_words_for_one_way_oppose_nothing() -> None:
     assert refused_by("How do I move my money into Rome?", "How do I move my money to Rome today?") == ""
 

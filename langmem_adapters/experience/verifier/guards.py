@@ -54,17 +54,17 @@ def language(left: Reading, right: Reading, _: Alignment) -> str:
 def negation(left: Reading, right: Reading, _: Alignment) -> str:
     """One must not deny what the other says."""
     one, other = _denied(left), _denied(right)
-    return f"negation differs: {', '.join(sorted(one | other))}" if len(one) % 2 != len(other) % 2 else ""
+    return f"negation differs: {', '.join(sorted({*one, *other}))}" if len(one) % 2 != len(other) % 2 else ""
 
 
 _WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
 
 
-def _denied(reading: Reading) -> set[str]:
-    """What denies, each numbered, as two of them say what none says; "or not" and the like deny nothing."""
+def _denied(reading: Reading) -> list[str]:
+    """What denies, of which two say what none says; "or not" and the like deny nothing."""
     found = [word for word in reading.words if word in NEGATIONS]
     hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
-    return {f"{word}{n or ''}" for n, word in enumerate(found[hidden:])}
+    return found[hidden:]
 
 
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
