@@ -272,9 +272,9 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         context, start = known or (lost, (yield from recorded(None, thread, state, lost, self._words)))
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
-            said = yield from self._attempt(
-                said_by_now(brain if known else None, whole, state, context, self._words), said
-            )
+            counted = recorded(brain if known else None, whole, state, context, self._words)
+            place = start if thread is whole else (yield from self._attempt(counted, None))
+            said = said if place is None else said_by_now(whole, place, state)
         conversation = None
         if context is not lost:
             both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)

@@ -231,11 +231,8 @@ def said_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Messa
     return [message for message in found + thread[start:] if is_said(message)]
 
 
-def said_by_now(
-    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
-) -> Flow[list[BaseMessage]]:
+def said_by_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[BaseMessage]:
     """What a run has said as its state has it; what others add to a call of the model alone nobody has said."""
-    start = yield from recorded(brain, thread, state, context, words)
     new = [own for message in said_now(thread, start, state) if (own := thread.original(message))]
     return with_said(state.get(SAID) or [], new)
 
