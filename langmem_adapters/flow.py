@@ -8,11 +8,13 @@ loop, in threads, after ``fork``, in successive ``asyncio.run`` calls and under 
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import functools
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from langmem_adapters.concurrency.background import submit
@@ -27,6 +29,7 @@ __all__ = [
     "answered",
     "arun",
     "blocking",
+    "has_loop",
     "is_coroutine",
     "run",
     "settled",
@@ -84,6 +87,14 @@ def _is_plain(call: Callable[..., Any]) -> bool:
     return type(function) is types.FunctionType and not (
         function.__dict__ or function.__code__.co_flags & inspect.CO_COROUTINE
     )
+
+
+def has_loop() -> bool:
+    """Whether an event loop of asyncio runs on this thread."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
+    return False
 
 
 def is_coroutine(value: object) -> bool:

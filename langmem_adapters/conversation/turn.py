@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
@@ -14,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError, LangmemError
+from langmem_adapters.flow import has_loop
 from langmem_adapters.model import Message
 from langmem_adapters.providers.content import THOUGHTS
 from langmem_adapters.text import tool_calls_of, without_calls
@@ -120,7 +120,7 @@ class Turn(Generic[P]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not _has_loop():
+        if not has_loop():  # that of a generator which is collected was closed before
             self.__exit__(kind, error, trace)
             return
         try:
@@ -210,14 +210,6 @@ def _is_mute(block: Any) -> bool:
 def _says_something(message: Message) -> bool:
     other = any(isinstance(block, dict) and block.get("type") not in _UNSAID for block in message.content)
     return bool(tool_calls_of(message) or message.text.strip() or other)
-
-
-def _has_loop() -> bool:
-    """Whether there is a loop to wait on: none is, where a generator is collected whose loop was closed before."""
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
-        return True
-    return False
 
 
 async def _finished(write: Callable[[], Awaitable[None]]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import Conflict, SerializationError
-from langmem_adapters.flow import Flow, Step, step
+from langmem_adapters.flow import Flow, Step, has_loop, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
@@ -106,11 +105,10 @@ def waiting(block: Callable[[], object], later: Callable[[], Awaitable[object]] 
     """
 
     def blocked() -> bool:
-        with suppress(RuntimeError):  # no loop runs here
-            asyncio.get_running_loop()
-            return False
-        block()
-        return True
+        may_block = not has_loop()
+        if may_block:
+            block()
+        return may_block
 
     async def awaited(later: Callable[[], Awaitable[object]]) -> bool:
         await later()
