@@ -34,6 +34,7 @@ __all__ = [
     "UNORDERED",
     "decode",
     "encode",
+    "is_for_others",
     "is_newer",
     "is_number",
     "is_sealed",
@@ -97,8 +98,13 @@ def is_newer(data: bytes) -> bool:
     return found is not None and int(found[1]) > FORMAT
 
 
+def is_for_others(data: bytes) -> bool:
+    """Whether this only cannot be read here, being encrypted or of a later version: nothing must take its place."""
+    return is_sealed(data) or is_newer(data)
+
+
 def refuse_undamaged(data: bytes, what: str) -> None:
-    """Raise SerializationError for what only cannot be read here: nothing must take its place."""
+    """Raise SerializationError for what :func:`is_for_others`."""
     if is_sealed(data):
         raise SerializationError(
             f"{what} is encrypted, and there is no codec: use Settings(codec=…); commands have none"

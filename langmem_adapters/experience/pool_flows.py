@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
-from langmem_adapters.codec import is_newer, is_sealed, refuse_undamaged
+from langmem_adapters.codec import is_for_others, refuse_undamaged
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
@@ -163,7 +163,7 @@ class PoolFlows:
         """
         if self.writes and not may_read():
             data = yield from step(self._shelf.get, key)
-            if data is None or not (is_sealed(data) or is_newer(data)):
+            if data is None or not is_for_others(data):
                 yield from step(self._shelf.delete, [key])
 
     def heal_flow(self, key: str) -> Flow[None]:
@@ -218,7 +218,7 @@ class PoolFlows:
         return added
 
     def _worth(self, data: bytes) -> float | None:
-        if _lasts_until(data) > self._clock() or is_sealed(data) or is_newer(data):
+        if _lasts_until(data) > self._clock() or is_for_others(data):
             return _UNSCORED
         experience = self._read(data)
         if experience is None:
