@@ -13,7 +13,7 @@ from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, to_bytes, to_text
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_count, check_seconds, check_text
+from langmem_adapters.validation import check_seconds, check_text
 
 try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
@@ -67,8 +67,6 @@ class RedisStore(Shared):
         retry_for: float = 1.0,
     ) -> None:
         check_text("prefix", prefix)
-        check_count("max_connections", max_connections)
-        check_seconds("socket_timeout", socket_timeout)
         if not isinstance(retry_for, int | float) or not 0 <= retry_for < math.inf:
             raise ConfigurationError(f"retry_for is a number of seconds, 0 or more, not {retry_for!r}")
         self._keys = Keys(prefix)

@@ -27,7 +27,7 @@ _PACKER = {"command_packer": Packer()}
 
 def defaults(max_connections: int, socket_timeout: float | None) -> dict[str, Any]:
     """The options of redis-py that a store sets, unless it is told otherwise."""
-    return {
+    options = {
         "socket_timeout": socket_timeout,
         "socket_connect_timeout": socket_timeout,
         "socket_keepalive": True,
@@ -35,6 +35,8 @@ def defaults(max_connections: int, socket_timeout: float | None) -> dict[str, An
         "retry": Retry(NoBackoff(), 0),  # whole exchanges are tried again, by redis_servers
         "protocol": 2,  # a handshake of fewer trips, and nothing here needs the third version
     }
+    _check(options)
+    return options
 
 
 def server(options: dict[str, Any], given: dict[str, Any]) -> ConnectionPool:
