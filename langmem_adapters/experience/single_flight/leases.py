@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, is_number
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.flow import Flow, Step, has_loop, step
@@ -124,4 +124,4 @@ def _until(data: bytes) -> float:
         until = decode(data)["until"]
     except (SerializationError, TypeError, KeyError):
         return 0.0
-    return float(until) if isinstance(until, int | float) else 0.0
+    return float(until) if is_number(until) else 0.0
