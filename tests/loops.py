@@ -1,4 +1,4 @@
-"""Whether an event loop goes on while something else is at work."""
+"""Whether an event loop goes on while something else is at work, and what is cancelled on one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
 from langmem_adapters.concurrency import workers
 from langmem_adapters.flow import Flow, arun
 
-__all__ = ["cancel_before_the_next_step", "ticking"]
+__all__ = ["cancel_as_the_loop_ends", "cancel_before_the_next_step", "ticking"]
 
 _EVERY = 0.01  # seconds
 _THREADS = Path("/proc/self/task")  # of this process, where the system is Linux
@@ -56,6 +56,15 @@ def _waited() -> dict[str, float]:
 def _without_processor(before: dict[str, float], after: dict[str, float]) -> float:
     waits = {thread: seconds - before.get(thread, 0.0) for thread, seconds in after.items()}
     return waits.pop(str(threading.get_native_id()), 0.0) + max(waits.values(), default=0.0)
+
+
+async def cancel_as_the_loop_ends(work: Coroutine[Any, Any, None], rounds: int) -> None:
+    """Cancel a request as a server does that ends; so many rounds later, asyncio cancels all that is left."""
+    request = asyncio.create_task(work)
+    await asyncio.sleep(0)
+    request.cancel()
+    for _ in range(rounds):
+        await asyncio.sleep(0)
 
 
 async def cancel_before_the_next_step(task: asyncio.Task[Any]) -> list[asyncio.Task[None]]:

@@ -33,7 +33,7 @@ from langmem_adapters import BrainMemory, ConfigurationError
 from langmem_adapters.langchain import BrainChatMessageHistory, refine_with
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from tests.loops import ticking
+from tests.loops import cancel_as_the_loop_ends, ticking
 
 PROMPT = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
 
@@ -227,14 +227,7 @@ def test_a9_a_loop_that_ends_and_cancels_all_tasks_leaves_each_turn_there_once(
             turn.add("In the")
             await asyncio.Event().wait()
 
-    async def serve() -> None:
-        request = asyncio.create_task(turn())
-        await asyncio.sleep(0)
-        request.cancel()
-        for _ in range(rounds):
-            await asyncio.sleep(0)
-
-    asyncio.run(serve())
+    asyncio.run(cancel_as_the_loop_ends(turn(), rounds))
     assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the", True)]
     assert [message.id for message in history.messages] == [None, None]
 

@@ -18,6 +18,7 @@ from langmem_adapters import BrainMemory, ConfigurationError, Message, StoreUnav
 from langmem_adapters.model import ToolCall
 from langmem_adapters.protocols import Appended, Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.loops import cancel_as_the_loop_ends
 from tests.waiting import until
 
 Told = list[tuple[str, str, bool]]
@@ -257,14 +258,7 @@ def test_a9_a_loop_that_ends_and_cancels_all_tasks_leaves_no_turn_out(any_store:
             turn.add("Well")
             await asyncio.Event().wait()
 
-    async def serve() -> None:
-        request = asyncio.create_task(turn())
-        await asyncio.sleep(0)
-        request.cancel()
-        for _ in range(rounds):
-            await asyncio.sleep(0)
-
-    asyncio.run(serve())
+    asyncio.run(cancel_as_the_loop_ends(turn(), rounds))
     assert told(brain) == [("user", "Go on?", False), ("assistant", "Well", True)]
 
 
