@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from langmem_adapters import StoreUnavailable
-from langmem_adapters.protocols import Page, Store
+from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 
 __all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Slow", "Unplugged", "again_and_again", "on_threads"]
@@ -33,10 +33,17 @@ class Refusing(MemoryStore):
 
     reason = ""
 
+    def append(self, *args: Any, **kwargs: Any) -> Appended:
+        self._refuse()
+        return super().append(*args, **kwargs)
+
     def write(self, *args: Any, **kwargs: Any) -> None:
+        self._refuse()
+        super().write(*args, **kwargs)
+
+    def _refuse(self) -> None:
         if self.reason:
             raise StoreUnavailable(self.reason)
-        super().write(*args, **kwargs)
 
 
 class Slow(MemoryStore):

@@ -30,7 +30,7 @@ from langmem_adapters.langchain import experience as module
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
-from tests.faults import CROWD, Down, on_threads
+from tests.faults import CROWD, Down, Refusing, on_threads
 from tests.openai_server import OpenAIServer
 from tests.test_cached_chat_model import AsyncScripted, Scripted, weather_man
 from tests.waiting import until
@@ -209,21 +209,13 @@ def test_what_a_model_says_in_a_bypass_takes_no_kept_answer_away(way: int) -> No
 
 @pytest.mark.parametrize("on_error", ["degrade", "raise"])
 def test_an_answer_that_cannot_be_forgotten_is_told_as_any_outage(on_error: Any) -> None:
-    class Away(MemoryStore):
-        away = False
-
-        def write(self, *args: Any, **kwargs: Any) -> Any:
-            if self.away:
-                raise StoreUnavailable("the store is away")
-            return super().write(*args, **kwargs)
-
-    store, inner = Away(), Scripted(script=[WRONG[0]])
+    store, inner = Refusing(), Scripted(script=[WRONG[0]])
     cache = memory(store=store, on_error=on_error)
     agent: Any = create_agent(inner, middleware=[cache], response_format=ProviderStrategy(Place))
     turn: Any = {"input": {"messages": [HumanMessage("Where?")]}, "context": {"user_id": "ada"}}
     with pytest.raises(StructuredOutputValidationError):
         agent.invoke(**turn)
-    store.away = True
+    store.reason = "the store is away"
     with pytest.raises(StructuredOutputValidationError if on_error == "degrade" else StoreUnavailable):
         agent.invoke(**turn)
     assert (cache.stats()["errors"] > 0) == (on_error == "degrade")

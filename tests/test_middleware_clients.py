@@ -15,12 +15,13 @@ from langchain.agents.middleware import PIIMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langmem_adapters import BrainMemory, Message, StoreUnavailable
+from langmem_adapters import BrainMemory, Message
 from langmem_adapters.langchain import BrainMemoryMiddleware, thread_to_history
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Answer, Scripted, ask, invalid, look, of, ok, texts
+from tests.faults import Refusing
 
 Shown = Callable[[BaseMessage], dict[str, Any]]
 
@@ -209,21 +210,13 @@ def test_a_question_after_an_answer_that_shows_nothing() -> None:
 
 
 def test_a_turn_that_the_store_has_missed_is_made_up_for_though_it_says_what_was_said() -> None:
-    class Away(MemoryStore):
-        away = False
-
-        def append(self, *args: Any, **kwargs: Any) -> Any:
-            if self.away:
-                raise StoreUnavailable("the store is away")
-            return super().append(*args, **kwargs)
-
-    store, count = Away(), iter(range(9))
+    store, count = Refusing(), iter(range(9))
     ours = memory(store)
     client = Client(agent_of(ours, lambda _: AIMessage(f"answer {next(count)}"))[0], plainly)
     client.ask("yes")
-    store.away = True
+    store.reason = "the store is away"
     client.ask("yes")
-    store.away = False
+    store.reason = ""
     client.ask("no")
     assert stored(ours) == ["yes", "answer 0", "yes", "answer 1", "no", "answer 2"]
 

@@ -25,7 +25,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
 
-from langmem_adapters import BrainMemory, Message, SerializationError, StoreUnavailable
+from langmem_adapters import BrainMemory, Message, SerializationError
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.flow import run
@@ -36,6 +36,7 @@ from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts
+from tests.faults import Refusing
 
 
 class Colour(Enum):
@@ -354,22 +355,14 @@ def test_what_was_heard_of_a_run_that_was_broken_off_is_shown_and_recorded(any_s
 
 
 def test_what_an_outage_kept_from_being_recorded_is_made_up_for_though_it_was_taken_out() -> None:
-    class Away(MemoryStore):
-        away = False
-
-        def append(self, *args: Any, **kwargs: Any) -> Any:
-            if self.away:
-                raise StoreUnavailable("the store is away")
-            return super().append(*args, **kwargs)
-
-    store = Away()
+    store = Refusing()
     ours = memory(store)
     agent = create_agent(
         Scripted(answer=six_calls()), [look], middleware=[ours, summarization()], checkpointer=InMemorySaver()
     )
-    store.away = True
+    store.reason = "the store is away"
     ask(agent, "one")
-    store.away = False
+    store.reason = ""
     ask(agent, "two")
     assert [m.text for m in stored(ours) if m.role == "user"] == ["one", "two"]
 
