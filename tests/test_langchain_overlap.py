@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TypeAlias
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from langmem_adapters.langchain.threads.alignment import heaviest
 from langmem_adapters.langchain.threads.overlap import Proof, is_said, joined, known, known_by_id
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary, ToolCall
+
+Conversation: TypeAlias = Callable[[int], tuple[list[Message], list[Message]]]
 
 
 def said(lines: str, ids: str = "") -> list[Message]:
@@ -172,3 +179,51 @@ def test_long_conversations_are_compared_soon() -> None:
     begin = time.perf_counter()
     assert known(history, [*thread, *said("New")], by="questions") == 1000
     assert time.perf_counter() - begin < 1
+
+
+def edited_at_its_end(size: int) -> tuple[list[Message], list[Message]]:
+    both = " ".join(f"Q{n} a{n}" for n in range(size))
+    return said(f"{both} X x"), said(f"{both} Z z")
+
+
+def of_one_exchange(size: int) -> tuple[list[Message], list[Message]]:
+    both = "Q " + " ".join(f"a{n}" for n in range(2 * size))
+    return said(both), said(both)
+
+
+@pytest.mark.parametrize("conversation", [edited_at_its_end, of_one_exchange])
+def test_what_takes_eight_times_the_messages_takes_no_square_of_that(conversation: Conversation) -> None:
+    short, long = conversation(250), conversation(2000)
+
+    def seconds(history: list[Message], thread: list[Message]) -> float:
+        begin = time.perf_counter()
+        assert joined(history, thread, len(thread))[: len(thread) - 2] == thread[:-2]
+        return time.perf_counter() - begin
+
+    taken = [(seconds(*short), seconds(*long)) for _ in range(3)]
+    assert min(much for _, much in taken) < 8 * 3 * min(little for little, _ in taken)
+
+
+def in_a_table(weights: list[dict[int, int]], columns: int) -> list[tuple[int, int]]:
+    """What :func:`heaviest` finds, by each row beside each column."""
+    best = [[0] * (columns + 1) for _ in range(len(weights) + 1)]
+    for n, row in enumerate(weights):
+        for m in range(columns):
+            best[n + 1][m + 1] = max(best[n][m + 1], best[n + 1][m], best[n][m] + row.get(m, 0))
+    pairs, n, m = [], len(weights), columns
+    while n and m:
+        like = weights[n - 1].get(m - 1, 0)
+        if like and best[n][m] == best[n - 1][m - 1] + like:
+            n, m = n - 1, m - 1
+            pairs.append((n, m))
+        elif best[n][m] == best[n - 1][m]:
+            n -= 1
+        else:
+            m -= 1
+    return pairs[::-1]
+
+
+@given(st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 2)), max_size=10))
+@settings(max_examples=300, deadline=None)
+def test_the_pairs_are_those_of_a_table_of_all(weights: list[dict[int, int]]) -> None:
+    assert heaviest(weights, 10) == in_a_table(weights, 10)

@@ -8,11 +8,14 @@ answered to it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langmem_adapters.conversation.log import entry_id
 from langmem_adapters.conversation.stored_summary import said_in, words_of
+from langmem_adapters.langchain.threads.alignment import heaviest
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary
 
@@ -250,11 +253,15 @@ def _stands_for(old: _Exchange, new: _Exchange) -> bool:
 def _both(old: _Exchange, new: _Exchange) -> list[tuple[int, int]]:
     """The places of the messages that both forms of an exchange have; rising."""
     found = [(min(old.keys), min(new.keys))] if _asks_the_same(old, new) else []
+    places: dict[tuple[int, object], list[int]] = {}  # by the id and by the content, which are no keys of each other
+    for n, keys in old.keys.items():
+        for key in enumerate(keys[:2]):
+            places.setdefault(key, []).append(n)
     for place, keys in list(new.keys.items())[len(found) :]:
-        behind = [n for n in old.keys if not found or n > found[-1][0]]
-        by_id = (n for n in behind if keys.id and keys.id == old.keys[n].id)
-        by_content = (n for n in behind if keys.content and keys.content == old.keys[n].content)
-        if (n := next(by_id, next(by_content, None))) is not None:
+        last = found[-1][0] if found else -1
+        alike = (places.get(key, []) for key in enumerate(keys[:2]) if key[1])
+        behind = (there[bisect_right(there, last)] for there in alike if there[-1:] > [last])
+        if (n := next(behind, None)) is not None:
             found.append((n, place))
     return found
 
@@ -305,26 +312,28 @@ def _answered(history: list[_Exchange], thread: list[_Exchange]) -> list[_Exchan
 
 def _longest(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[tuple[_Exchange, _Exchange]]:
     """The longest sequence of exchanges that both have; of several, the one that reaches farthest in the thread."""
-    last: list[tuple[_Exchange, _Exchange]] = []
-    while history and thread and _likeness(history[-1], thread[-1], by) == _SURE:
-        last.append((history[-1], thread[-1]))
-        history, thread = history[:-1], thread[:-1]
-    likeness = [[_likeness(old, new, by) for new in thread] for old in history]
-    best = [[0] * (len(thread) + 1) for _ in range(len(history) + 1)]
-    for n, row in enumerate(likeness):
-        for m, like in enumerate(row):
-            best[n + 1][m + 1] = max(best[n][m + 1], best[n + 1][m], best[n][m] + like)
-    n, m = len(history), len(thread)
-    while n and m:
-        like = likeness[n - 1][m - 1]
-        if like and best[n][m] == best[n - 1][m - 1] + like:
-            n, m = n - 1, m - 1
-            last.append((history[n], thread[m]))
-        elif best[n][m] == best[n - 1][m]:
-            n -= 1
-        else:
-            m -= 1
-    return last[::-1]
+    both = zip(reversed(history), reversed(thread), strict=False)
+    end = len(list(takewhile(lambda pair: _likeness(*pair, by) == _SURE, both)))
+    last = zip(history[len(history) - end :], thread[len(thread) - end :], strict=True)
+    history, thread = history[: len(history) - end], thread[: len(thread) - end]
+    pairs = heaviest(_weights(history, thread, by), len(thread))
+    return [*((history[n], thread[m]) for n, m in pairs), *last]
+
+
+def _weights(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[dict[int, int]]:
+    """For each exchange of a history those of a thread that may be it, by their places, and how sure that is."""
+    questions: dict[str | None, list[int]] = {}
+    answers: dict[str, list[int]] = {}
+    for m, new in enumerate(thread):
+        questions.setdefault(new.question, []).append(m)
+        if by != "answers" and new.answer:
+            answers.setdefault(new.answer, []).append(m)
+    weights = []
+    for old in history:
+        alike = {*questions.get(old.question, ()), *questions.get(None, ()), *answers.get(old.answer, ())}
+        places = range(len(thread)) if old.question is None else alike
+        weights.append({m: sure for m in places if (sure := _likeness(old, thread[m], by))})
+    return weights
 
 
 def _likeness(old: _Exchange, new: _Exchange, by: Proof) -> int:
