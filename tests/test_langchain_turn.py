@@ -309,6 +309,43 @@ def test_chunks_of_several_messages_with_tools_in_between(history: BrainChatMess
     assert_valid(history.messages)
 
 
+def costs(**reported: Any) -> dict[str, Any]:
+    return {"usage_metadata": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, **reported}}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lost"),
+    [
+        (costs(cost=0.5), costs(cost=0.25), ["usage_metadata"]),
+        ({"response_metadata": {"seen": True}}, {"response_metadata": {"seen": False}}, ["response_metadata"]),
+        ({"additional_kwargs": {"x": "1"}}, {"additional_kwargs": {"x": 1}}, ["additional_kwargs"]),
+        ({"content": [{"index": 0, "text": "It ", "score": 0.5, "type": "text"}]},
+         {"content": [{"index": 0, "text": "is", "score": 0.1, "type": "text"}]}, ["content"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a9_chunks_that_cannot_be_added_up_are_kept_without_what_does_not(
+    history: BrainChatMessageHistory, first: Any, second: Any, lost: list[str], *, leaves: bool
+) -> None:
+    pieces = [AIMessageChunk(**{"content": "It "} | first), AIMessageChunk(**{"content": "is"} | second)]
+    pieces.append(call_chunk("{}", name="look", id_="c1"))
+    with history.record_turn("What is it?") as turn, suppress(GeneratorExit):
+        for n, _ in enumerate(turn.watch([*pieces, ToolMessage("a cat", tool_call_id="c1")]), start=1):
+            if leaves and n == len(pieces):
+                raise GeneratorExit
+    question, answer, *result = history.brain.messages()
+    assert (question.text, answer.text, answer.metadata["unstored"]) == ("What is it?", "It is", lost)
+    assert [call.name for call in answer.tool_calls] == ([] if leaves else ["look"])
+    assert [message.text for message in result] == ([] if leaves else ["a cat"])
+    assert answer.metadata.get("interrupted", False) is leaves
+
+
+def test_an_answer_of_a_form_that_langchain_has_not_takes_no_question_with_it(history: BrainChatMessageHistory) -> None:
+    with history.record_turn("What is it?") as turn:
+        turn.add(AIMessage.model_construct(content=5))
+    assert [message.text for message in history.brain.messages()] == ["What is it?", ""]
+
+
 def test_chunks_of_messages_that_stream_at_once(history: BrainChatMessageHistory) -> None:
     """Agents in parallel branches of a graph take turns; a cache that replays an id begins another message."""
     pieces: list[BaseMessage] = [

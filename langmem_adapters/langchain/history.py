@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -149,7 +150,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         that was interrupted: see :meth:`record_turn`.
         """
         own = _own(messages)
-        self._write(interrupted(gather(own), mark) if is_cut_off() else _writable(own))
+        self._write(interrupted(gather(own, _warn), mark) if is_cut_off() else _writable(own))
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """:meth:`add_user_message`, without blocking the event loop."""
@@ -187,7 +188,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         return Turn(
             to_message(asked),
             pieces=(str, BaseMessage),
-            gather=gather,
+            gather=partial(gather, warn=_warn),
             write=self._write,
             awrite=self._awrite,
             mark=mark,

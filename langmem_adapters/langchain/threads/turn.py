@@ -9,11 +9,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from langmem_adapters.conversation.turn import INTERRUPTED, mark_interrupted
-from langmem_adapters.langchain.convert import to_message
+from langmem_adapters.langchain.threads.storable import UNSTORED, legible
 from langmem_adapters.model import Message
 from langmem_adapters.providers.item_ids import without_item_ids
 from langmem_adapters.providers.tool_calls import are_complete
 from langmem_adapters.text import without_calls
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Piece", "gather", "mark"]
 
@@ -21,22 +22,25 @@ Piece: TypeAlias = str | BaseMessage
 """What a chain streams: texts, chunks of messages, messages."""
 
 _COMPLETED, _RESPONSE = "completed", "resp_"  # what OpenAI says, and how its ids of whole answers begin
+_REPORTED = ("additional_kwargs", "response_metadata", "usage_metadata")
 _RUN_ID = "lc_"  # what LangChain's own ids begin with; a stream may mix them with one of the provider's
 
 
-def gather(pieces: Sequence[Piece]) -> list[Message]:
-    """Make whole messages of an answer's pieces: texts are joined, the chunks of each message are added up."""
+def gather(pieces: Sequence[Piece], warn: WarnOnce) -> list[Message]:
+    """Make whole messages of an answer's pieces: texts are joined, the chunks of each message are added up.
+
+    What a model reports in each chunk may not add up, such as costs; then it is left out, with a warning.
+    """
     messages = []
     for run in _runs(pieces):
         first, *rest = run
         if isinstance(first, str):
             if said := "".join(map(str, run)):
-                messages.append(to_message(AIMessage(said)))
+                messages.append(legible(AIMessage(said)))
         elif isinstance(first, AIMessageChunk):
-            chunks = [chunk for chunk in rest if isinstance(chunk, AIMessageChunk)]
-            messages.append(_whole(add_ai_message_chunks(first, *chunks)))
+            messages.append(_whole([first, *(chunk for chunk in rest if isinstance(chunk, AIMessageChunk))], warn))
         else:
-            messages.append(to_message(first))
+            messages.append(legible(first))
     return messages
 
 
@@ -85,7 +89,26 @@ def _goes_on(last: Piece, piece: Piece, known: str | None) -> bool:
     return last.chunk_position != "last" and piece.id.startswith(_RUN_ID) != known.startswith(_RUN_ID)
 
 
-def _whole(chunk: AIMessageChunk) -> Message:
+def _whole(chunks: Sequence[AIMessageChunk], warn: WarnOnce) -> Message:
     """The message that chunks amount to, without calls whose arguments are not complete."""
-    broken = {call["id"] for call in chunk.tool_call_chunks if not are_complete(call["args"])}
-    return without_calls(to_message(chunk), broken) if broken else to_message(chunk)
+    try:
+        whole, lost = add_ai_message_chunks(*chunks), []
+    except (TypeError, ValueError) as error:
+        warn("an answer is stored without what of its chunks cannot be added up", error)
+        whole, lost = _bare(chunks)
+    message = legible(whole)
+    if lost:
+        message = message.model_copy(update={"metadata": {**message.metadata, UNSTORED: lost}})
+    broken = {call["id"] for call in whole.tool_call_chunks if not are_complete(call["args"])}
+    return without_calls(message, broken) if broken else message
+
+
+def _bare(chunks: Sequence[AIMessageChunk]) -> tuple[AIMessageChunk, list[str]]:
+    """What chunks say and call, or else their words and calls, and the names of what is left out."""
+    lost = [name for name in _REPORTED if any(getattr(chunk, name) for chunk in chunks)]
+    bare = [AIMessageChunk(chunk.content, id=chunk.id, tool_call_chunks=chunk.tool_call_chunks) for chunk in chunks]
+    try:
+        return add_ai_message_chunks(*bare), lost
+    except (TypeError, ValueError):
+        words = [chunk.model_copy(update={"content": str(chunk.text)}) for chunk in bare]
+        return add_ai_message_chunks(*words), sorted([*lost, "content"])
