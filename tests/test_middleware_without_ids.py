@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from operator import add
 from typing import Annotated, Any
 
+import pytest
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, wrap_model_call
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, convert_to_messages
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters import Message
@@ -75,6 +77,22 @@ def test_what_another_middleware_cut_out_of_a_request_stays_out_without_ids_too(
         agent.invoke({"messages": [("user", question)]}, **of("ada", "s"))
     assert texts(model.seen[-1]) == ["three"]
     assert texts(stored(ours)) == ["one", "ok: one", "two", "ok: two", "three", "ok: three"]
+
+
+class Unconverted(AgentState[Any]):
+    messages: Annotated[list[AnyMessage], add]  # as LangGraph's own guide to reducers has it
+
+
+@pytest.mark.parametrize("saver", [False, True])
+def test_messages_that_the_reducer_leaves_as_the_client_sent_them(*, saver: bool) -> None:
+    ours, model = BrainMemoryMiddleware(store=MemoryStore()), Scripted()
+    saved = InMemorySaver() if saver else None
+    agent = create_agent(model, middleware=[ours], state_schema=Unconverted, checkpointer=saved)
+    for question in (("user", "one"), {"role": "user", "content": "two"}, "three", HumanMessage("four")):
+        agent.invoke({"messages": [question]}, **of("ada", "s"))
+    said = [text for number in ("one", "two", "three", "four") for text in (number, f"ok: {number}")]
+    assert texts(model.seen[-1]) == said[:-1]
+    assert texts(stored(ours)) == said
 
 
 def numbered_later(before: list[BaseMessage] | None, new: Any) -> list[BaseMessage]:

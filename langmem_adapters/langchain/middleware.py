@@ -253,7 +253,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         context = yield from self._attempt(step(brain.context), None)
         if context is None:
             return None
-        first = next((message.id for message in state["messages"][:1]), None)
+        first = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
         mark = str(state.get(THREAD) or first or self._times["new_id"]())
         thread = Thread(state["messages"], mark)
         found = yield from self._attempt(begun(brain, thread, state, context, self._words), None)
@@ -266,7 +266,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         brain, state = self._brain(self._scope(request.runtime)), request.state
         whole = thread = Thread(state["messages"], mark := str(state.get(THREAD) or ""))
         if not (len(request.messages) == len(whole) and all(map(is_, request.messages, state["messages"]))):
-            thread = Thread(convert_to_messages(request.messages), mark)
+            thread = Thread(request.messages, mark)
         lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         known = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
         context, start = known or (lost, (yield from recorded(None, thread, state, lost, self._words)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import role_of
@@ -23,12 +23,12 @@ class Thread(Sequence[Message]):
     """The messages of a thread.
 
     Args:
-        messages: As the host has them.
+        messages: As the host has them; as a client sent them, where the host's reducer leaves them so.
         mark: What the thread is known by. A message without an id, as a host's reducer may leave it, has one by that.
     """
 
-    def __init__(self, messages: Sequence[BaseMessage], mark: str = "") -> None:
-        self._messages = messages
+    def __init__(self, messages: Sequence[Any], mark: str = "") -> None:
+        self._messages: Sequence[BaseMessage] = convert_to_messages(messages)
         self._mark = mark
         self._made: dict[int, Message] = {}
         self._originals: dict[int, BaseMessage] = {}  # by id(), as these live as long as the thread
