@@ -25,6 +25,11 @@ def asks_twice(messages: list[BaseMessage]) -> AIMessage:
     return AIMessage("", tool_calls=calls)
 
 
+def asks_once(messages: list[BaseMessage]) -> AIMessage:
+    both = asks_twice(messages)
+    return both.model_copy(update={"tool_calls": both.tool_calls[:1]})
+
+
 def agents(saver: Any, **of_the_inner: Any) -> tuple[BrainMemoryMiddleware, Any, Scripted, Scripted]:
     """An agent with memory, whose tool asks another with the same."""
     ours = BrainMemoryMiddleware(store=MemoryStore())
@@ -59,6 +64,23 @@ def test_an_agent_that_a_tool_calls_has_a_session_of_its_own(session: str | None
     aside = said(ours, f"{session or 's'}|tools")
     assert sorted(aside) == sorted(f"{begin}{n}: q{m}" for n in (1, 2) for m in (1, 2) for begin in ("", "found "))
     assert "1: q1" in texts(inner.seen[-1])
+
+
+def test_so_has_one_that_keeps_a_thread_of_its_own() -> None:
+    ours, outer, inner = BrainMemoryMiddleware(store=MemoryStore()), Scripted(answer=asks_once), Scripted()
+    researcher: Any = create_agent(inner, middleware=[ours], checkpointer=True)
+
+    @tool
+    def research(q: str) -> str:
+        """Research."""
+        return str(researcher.invoke({"messages": [HumanMessage(q)]})["messages"][-1].text)
+
+    agent: Any = create_agent(outer, [research], middleware=[ours], checkpointer=InMemorySaver())
+    for question in ("q1", "q2"):
+        agent.invoke({"messages": [HumanMessage(question)]}, **of("ada", "s"))
+    assert said(ours, "s") == ["q1", "", "ok: 1: q1", "done", "q2", "", "ok: 1: q2", "done"]
+    assert texts(inner.seen[-1]) == ["1: q1", "ok: 1: q1", "1: q2"]
+    assert said(ours, "s|tools") == [*texts(inner.seen[-1]), "ok: 1: q2"]
 
 
 def test_agents_in_a_graph_speak_in_one_conversation_and_their_subagents_aside() -> None:

@@ -72,7 +72,7 @@ def _tools_above(runtime: Runtime[Any]) -> str:
 
     It is given the other's context and thread, but what a model says to it is not said in the other's conversation.
     """
-    return SUBAGENT * sum(node == _TOOLS for node, _ in _tasks_above(runtime))
+    return SUBAGENT * sum(node == _TOOLS for node, _ in _nodes_above(runtime))
 
 
 def task_of(runtime: Runtime[Any]) -> str:
@@ -80,16 +80,19 @@ def task_of(runtime: Runtime[Any]) -> str:
 
     A graph in that graph, in a node of which the agent runs, gives its own tasks other ids each time.
     """
-    above = _tasks_above(runtime)
+    above = [(node, task) for node, task in _nodes_above(runtime) if task]
     return "/".join([*(task for _, task in above[:1]), *(node for node, _ in above)])
 
 
-def _tasks_above(runtime: Runtime[Any]) -> list[tuple[str, str]]:
-    """The nodes in which an agent runs, from the outermost, and the ids of their tasks."""
+def _nodes_above(runtime: Runtime[Any]) -> list[tuple[str, str]]:
+    """The nodes in which an agent runs, from the outermost, and the ids of their tasks.
+
+    There are no ids above an agent that keeps a thread of its own (``checkpointer=True``). What numbers the calls that
+    a task makes has none either, and is no node.
+    """
     info = runtime.execution_info
     parts = info.checkpoint_ns.split("|")[:-1] if info else []  # the last one is the agent's own node
-    tasks = (part.partition(":") for part in parts)
-    return [(node, task) for node, _, task in tasks if task]  # the others number what a task calls
+    return [(node, task) for node, _, task in (part.partition(":") for part in parts)]
 
 
 def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:
