@@ -148,6 +148,31 @@ def test_what_the_client_does_not_show_is_still_shown_to_the_model(any_store: St
     assert [message.type for message in model.seen[2]] == ["human", "ai", "tool", "ai", "human"]
 
 
+def announces(messages: list[BaseMessage]) -> AIMessage:
+    called = uses_a_tool(messages)
+    return called.model_copy(update={"content": "Let me look."}) if called.tool_calls else called
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_what_was_said_beside_a_call_that_the_client_does_not_show_is_shown_once(
+    any_store: Store, *, ids: bool
+) -> None:
+    ours = memory(any_store)
+    agent, model = agent_of(ours, announces)
+    conversation: list[Any] = []
+    for question in ("q1", "q2", "q3"):
+        asked = {"messages": [*conversation, ("user", question)]}
+        found = agent.invoke(asked, context={"user_id": "ada", "session_id": "s"})["messages"]
+        conversation = [
+            {"role": message.type, "content": message.text} | ({"id": message.id} if ids else {})
+            for message in found
+            if message.text and message.type != "tool"
+        ]
+    assert texts(model.seen[-1]) == stored(ours)[:-1]
+    assert [message.type for message in model.seen[-1]] == [*["human", "ai", "tool", "ai"] * 2, "human", "ai", "tool"]
+    assert [invalid(shown) for shown in model.seen if invalid(shown)] == []
+
+
 def test_an_answer_that_the_client_has_changed_is_shown_as_it_has_it_and_once() -> None:
     ours = memory()
     agent, model = agent_of(ours)

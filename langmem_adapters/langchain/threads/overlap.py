@@ -41,7 +41,6 @@ Proof: TypeAlias = Literal["answers", "questions", "ids"]
 """What an exchange is known by: its question and answer. Of a client's own: its question, whatever was answered, or the
 last answer and what of the question the client keeps; and where it keeps ids, both, or the latter."""
 
-
 CHANGED: Final = "brain_changed"
 """The key in the metadata of questions that tells that a client knows them in other words."""
 
@@ -183,7 +182,7 @@ def joined(
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
 
-    What both have is there once, in the thread's form, and in its order where several agents wrote at the same time.
+    What both have is there once, in the thread's order and form, but with the calls of tools that it does not show.
     What the thread has from before the history is left out: a summary stands for it, or it is behind the window.
 
     Args:
@@ -207,7 +206,8 @@ def joined(
     to_come = {_by_id(message, words(message)) for message in thread[begin:] if message.id}
     for n, old_message in enumerate(history):
         if n in places:
-            conversation += thread[begin : places[n] + 1]
+            lacks = old_message.tool_calls and not thread[places[n]].tool_calls and n not in own
+            conversation += [*thread[begin : places[n]], old_message if lacks else thread[places[n]]]
             begin = places[n] + 1
         elif n not in own and n not in replaced and _by_id(old_message, words_of(old_message)) not in to_come:
             conversation.append(old_message)
@@ -253,13 +253,13 @@ def _stands_for(old: _Exchange, new: _Exchange) -> bool:
 def _both(old: _Exchange, new: _Exchange) -> list[tuple[int, int]]:
     """The places of the messages that both forms of an exchange have; rising."""
     found = [(min(old.keys), min(new.keys))] if _asks_the_same(old, new) else []
-    places: dict[tuple[int, object], list[int]] = {}  # by the id and by the content, which are no keys of each other
+    places: dict[tuple[int, object], list[int]] = {}  # by ids; contents; contents without the calls that end them
     for n, keys in old.keys.items():
-        for key in enumerate(keys[:2]):
+        for key in enumerate((keys.id, keys.content, keys.content and keys.content[:3])):
             places.setdefault(key, []).append(n)
     for place, keys in list(new.keys.items())[len(found) :]:
         last = found[-1][0] if found else -1
-        alike = (places.get(key, []) for key in enumerate(keys[:2]) if key[1])
+        alike = (places.get(key, []) for key in enumerate((keys.id, keys.content, keys.content)) if key[1])
         behind = (there[bisect_right(there, last)] for there in alike if there[-1:] > [last])
         if (n := next(behind, None)) is not None:
             found.append((n, place))
