@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
@@ -342,7 +342,7 @@ def test_a9_chunks_that_cannot_be_added_up_are_kept_without_what_does_not(
 
 def test_an_answer_of_a_form_that_langchain_has_not_takes_no_question_with_it(history: BrainChatMessageHistory) -> None:
     with history.record_turn("What is it?") as turn:
-        turn.add(AIMessage.model_construct(content=5))
+        turn.add(AIMessage.model_construct(content=cast("str", 5)))
     assert [message.text for message in history.brain.messages()] == ["What is it?", ""]
 
 

@@ -91,8 +91,9 @@ def _goes_on(last: Piece, piece: Piece, known: str | None) -> bool:
 
 def _whole(chunks: Sequence[AIMessageChunk], warn: WarnOnce) -> Message:
     """The message that chunks amount to, without calls whose arguments are not complete."""
+    lost: list[str] = []
     try:
-        whole, lost = add_ai_message_chunks(*chunks), []
+        whole = add_ai_message_chunks(*chunks)
     except (TypeError, ValueError) as error:
         warn("an answer is stored without what of its chunks cannot be added up", error)
         whole, lost = _bare(chunks)
@@ -106,7 +107,9 @@ def _whole(chunks: Sequence[AIMessageChunk], warn: WarnOnce) -> Message:
 def _bare(chunks: Sequence[AIMessageChunk]) -> tuple[AIMessageChunk, list[str]]:
     """What chunks say and call, or else their words and calls, and the names of what is left out."""
     lost = [name for name in _REPORTED if any(getattr(chunk, name) for chunk in chunks)]
-    bare = [AIMessageChunk(chunk.content, id=chunk.id, tool_call_chunks=chunk.tool_call_chunks) for chunk in chunks]
+    bare = [
+        AIMessageChunk(content=chunk.content, id=chunk.id, tool_call_chunks=chunk.tool_call_chunks) for chunk in chunks
+    ]
     try:
         return add_ai_message_chunks(*bare), lost
     except (TypeError, ValueError):
