@@ -12,10 +12,12 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
+from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.langchain.threads import view
 from langmem_adapters.langchain.threads.overlap import joined
 from langmem_adapters.langchain.threads.storable import legible
+from langmem_adapters.langchain.threads.taken_out import FIRST, KNEW, known_of
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 from tests.agents import Scripted
@@ -52,6 +54,24 @@ def test_what_comes_before_the_session_changes_nothing(session: tuple[list[BaseM
     messages, history, start = session
     whole = [legible(message) for message in messages]
     assert joined(history, *Thread(messages).since(history, start)) == joined(history, whole, start)
+
+
+@settings(max_examples=500)
+@given(_sessions())
+def test_nor_where_the_thread_has_ids_of_its_own(session: tuple[list[BaseMessage], list[Message], int]) -> None:
+    messages, history, start = session
+    thread = Thread([message.model_copy(update={"id": f"own {message.id}"}) for message in messages])
+    first = known_of(history, thread, start, (), words_of)[FIRST]
+    assert joined(history, *thread.since(history, start, first)) == joined(history, thread[:], start)
+
+
+def test_what_comes_before_the_session_is_not_looked_at_again_though_the_ids_are_others() -> None:
+    thread = Thread([_message(n, ("user", "assistant")[n % 2], f"{n}") for n in range(100)])
+    history = [message.model_copy(update={"id": f"x{n}"}) for n, message in enumerate(thread[90:])]
+    known = known_of(history, thread, 100, (), words_of)
+    assert known == {KNEW: [message.id for message in history], FIRST: {"x0": "m90"}}
+    assert thread.since(history, 100, known[FIRST]) == (thread[90:], 10)
+    assert thread.since(history[2:], 100, known[FIRST]) == (thread[:], 100)  # another first: it may begin elsewhere
 
 
 def test_a_thread_is_its_messages() -> None:

@@ -79,6 +79,7 @@ class BrainState(AgentState[Any]):
     brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_knew: NotRequired[Annotated[list[str], PrivateStateAttr]]
+    brain_first: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
     brain_sent: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
 
 

@@ -16,7 +16,7 @@ from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import Words, is_said, joined, shared
 from langmem_adapters.langchain.threads.recording import OLDER, first_said, replaced, undeleted, written_by
 from langmem_adapters.langchain.threads.storable import legible
-from langmem_adapters.langchain.threads.taken_out import KNEW
+from langmem_adapters.langchain.threads.taken_out import FIRST, KNEW
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
@@ -46,7 +46,7 @@ def conversation_of(
     """
     history = context.messages
     start = first_said(thread, start, state)
-    relevant, known = thread.since(history, start)
+    relevant, known = thread.since(history, start, state.get(FIRST))
     heard = yield from undeleted(brain, relevant[:known], history)
     knew = state.get(KNEW) or ()
     # Without a deleted question, others of the same words may take its place.

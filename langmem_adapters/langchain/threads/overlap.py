@@ -156,10 +156,10 @@ def renumbered(history: Sequence[Message], thread: Sequence[Message], words: Wor
     return max((m + 1 for n, m in both if thread[m].role == "user" and thread[m].id != history[n].id), default=0)
 
 
-def shared(history: Sequence[Message], thread: Sequence[Message], words: Words = words_of) -> set[int]:
-    """The places in a history of what a thread has too."""
+def shared(history: Sequence[Message], thread: Sequence[Message], words: Words = words_of) -> dict[int, int]:
+    """The places in a history of what a thread has too, and where the thread has it."""
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread, words), "questions")
-    return {n for old, new in pairs for n, _ in _both(old, new)}
+    return {n: place for old, new in pairs for n, place in _both(old, new)}
 
 
 def _covered(thread: Sequence[Message], summary: Summary | None, words: Words) -> int:
@@ -261,8 +261,8 @@ def _both(old: _Exchange, new: _Exchange) -> list[tuple[int, int]]:
         last = found[-1][0] if found else -1
         alike = (places.get(key, []) for key in enumerate((keys.id, keys.content, keys.content)) if key[1])
         behind = (there[bisect_right(there, last)] for there in alike if there[-1:] > [last])
-        if (n := next(behind, None)) is not None:
-            found.append((n, place))
+        if (known_at := next(behind, None)) is not None:
+            found.append((known_at, place))
     return found
 
 

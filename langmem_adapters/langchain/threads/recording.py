@@ -18,7 +18,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.changed import SENT, sent_as, with_changes
 from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, renumbered, same
 from langmem_adapters.langchain.threads.storable import added, legible
-from langmem_adapters.langchain.threads.taken_out import KNEW, STANDS_FOR, known_of, stood_for
+from langmem_adapters.langchain.threads.taken_out import STANDS_FOR, known_of, stood_for
 from langmem_adapters.langchain.threads.view import Thread, is_made
 from langmem_adapters.model import Message
 from langmem_adapters.recall.keeping import as_kept
@@ -83,8 +83,7 @@ def begun(
         BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
         OLDER: state.get(OLDER, "") if messages or context.summary else last_known,
         SENT: sent_as(thread[start:], words),
-        KNEW: known_of(messages, thread, start, written_by(state, messages), words),
-    }
+    } | known_of(messages, thread, start, written_by(state, messages), words)
     if BEGAN in state:  # a saved thread, which knows what was recorded
         return found
     missed = yield from _passed_over(brain, thread, start, context, words)
@@ -206,7 +205,7 @@ def record(
     marks = {TASK: task, REPLACES: _tried(said, context.messages, thread, task)} if task else {}
     new = with_changes(to_record(said, context.messages, state, marks, words), said, state, words)
     gone = (message.id for message, own in zip(new, said, strict=True) if thread.after(own.id) is None)
-    if stands_for := stood_for(context.messages, thread, start, gone, knew=state.get(KNEW) or (), words=words):
+    if stands_for := stood_for(context.messages, thread, start, gone, state=state, words=words):
         new[-1:] = [m.model_copy(update={"metadata": {**m.metadata, STANDS_FOR: stands_for}}) for m in new[-1:]]
     yield from added(brain, new, warn)
     return len(new)

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.overlap import Words, is_said, shared
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
-__all__ = ["KNEW", "STANDS_FOR", "known_of", "stood_for"]
+__all__ = ["FIRST", "KNEW", "STANDS_FOR", "known_of", "stood_for"]
 
 KNEW: Final = "brain_knew"
 """Where a thread's state holds the ids of what it had of its session as a run began, but for what it recorded."""
+
+FIRST: Final = "brain_first"
+"""Where it holds the id of the first message that it had of its session, by the id of the first that the session shows,
+if the ids of what it has are others than those of its session."""
 
 STANDS_FOR: Final = "brain_stands_for"
 """The key in the metadata of messages that tells which ids the summaries of a thread stand for, by their words: who has
 no saved thread gives back a summary, and not what it was made of."""
 
 
-def known_of(history: Sequence[Message], thread: Thread, start: int, own: Collection[int], words: Words) -> list[str]:
-    """The ids of what a thread has of a history, or its summaries stand for, but for the places of its ``own``.
+def known_of(
+    history: Sequence[Message], thread: Thread, start: int, own: Collection[int], words: Words
+) -> dict[str, Any]:
+    """What a thread has of a history, or its summaries stand for, but for the places of its ``own``.
 
     Args:
         history: The newest messages of the session.
@@ -31,25 +37,42 @@ def known_of(history: Sequence[Message], thread: Thread, start: int, own: Collec
         words: What of a message is compared.
     """
     if len(own) == len(history):
-        return []
+        return {KNEW: [], FIRST: {}}
     messages, known = thread.since(history, start)
     stands = _stands_for(history, _summaries(messages, words))
     both = shared(history, messages[:known], words)
-    return [m.id for n, m in enumerate(history) if n not in own and (n in both or m.id in stands)]
+    ids = [m.id for n, m in enumerate(history) if n not in own and (n in both or m.id in stands)]
+    return {KNEW: ids, FIRST: {} if own else _first(history, messages, both)}
+
+
+def _first(history: Sequence[Message], messages: Sequence[Message], both: Mapping[int, int]) -> dict[str, str]:
+    """The first question that both have, where the ids of the thread's are its own: it is not looked for again then."""
+    begins = next((message for message in messages if is_said(message)), None)
+    if not both or history[0].role != "user" or begins is None or begins.role != "user":
+        return {}
+    if not {message.id for message in messages}.isdisjoint(message.id for message in history):
+        return {}
+    return {history[0].id: messages[min(both.values())].id}
 
 
 def stood_for(
-    history: Sequence[Message], thread: Thread, start: int, gone: Iterable[str], *, knew: Collection[str], words: Words
+    history: Sequence[Message],
+    thread: Thread,
+    start: int,
+    gone: Iterable[str],
+    *,
+    state: Mapping[str, Any],
+    words: Words,
 ) -> Mapping[str, list[str]]:
     """The ids of what each summary in a thread stands for at the end of a run; empty, where its session tells it.
 
     That is what the run has said and is ``gone`` from the thread, and what this :data:`KNEW` and has no more.
     """
-    messages, known = thread.since(history, start)
+    messages, known = thread.since(history, start, state.get(FIRST))
     summaries = _summaries(messages, words)
     if not summaries:
         return {}
-    both = shared(history, messages[:known], words)
+    both, knew = shared(history, messages[:known], words), state.get(KNEW) or ()
     ids = [*gone, *(m.id for n, m in enumerate(history) if m.id in knew and n not in both)]
     return {} if _stands_for(history, summaries).issuperset(ids) else dict.fromkeys(summaries, ids)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from langchain_core.messages import BaseMessage, convert_to_messages
@@ -61,13 +61,16 @@ class Thread(Sequence[Message]):
         """What a message of this thread was made of; None for one that is not of this thread."""
         return self._originals.get(id(message))
 
-    def since(self, history: Sequence[Message], start: int) -> tuple[list[Message], int]:
+    def since(
+        self, history: Sequence[Message], start: int, first: Mapping[str, str] | None = None
+    ) -> tuple[list[Message], int]:
         """What of the thread counts beside a history, and how many of the first ``start`` messages that has.
 
         Where the thread has the history's first exchange under its ids, nothing before that can be in the history, and
-        only instructions count.
+        only instructions count. Where it has other ids, ``first`` tells which is the first message that both have, by
+        the id of the first one of the history.
         """
-        begin = self._first_shared(history[:1], start)
+        begin = self._first_shared([(first or {}).get(message.id, message.id) for message in history[:1]], start)
         front = [self[n] for n in range(begin) if not self._is_said(n)]
         return front + self[begin:], len(front) + start - begin
 
@@ -76,8 +79,8 @@ class Thread(Sequence[Message]):
         place = self.after(message_id) or 0 if message_id else 0
         return [self[n] for n in range(max(place - most, 0), place) if self._is_said(n)]
 
-    def _first_shared(self, first: Sequence[Message], start: int) -> int:
-        place = self.after(first[0].id) if first and first[0].id else None
+    def _first_shared(self, first: Sequence[str], start: int) -> int:
+        place = self.after(first[0]) if first and first[0] else None
         if place is None or place > start or self._role(place - 1) != "user" or not self._is_said(place - 1):
             return 0
         return place - 1
