@@ -1176,6 +1176,31 @@ def test_c5_a_prompt_that_reads_like_data_without_an_end_is_a_text_like_any_othe
     assert cache.lookup(prompt, "model") is not None
 
 
+class Completing(LLM):
+    """Says with which parameters it is called; LangChain tells a cache nothing of these."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "completing"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"Model": "small"}
+
+    def _call(self, prompt: str, *_: Any, temperature: float | None = None, **__: Any) -> str:
+        return f"{prompt} {temperature}"
+
+
+async def test_c4_parameters_of_a_call_of_a_completion_model_change_the_request(any_store: Store) -> None:
+    model = Completing(cache=ExperienceCache(store=any_store))
+    assert model.invoke("Hi") == "Hi None"
+    for n in range(2):
+        assert model.invoke("Hi", temperature=1) == await model.ainvoke("Hi", temperature=1, timeout=n) == "Hi 1"
+        assert model.bind(temperature=2).batch(["Hi", "Ho"]) == ["Hi 2", "Ho 2"]
+        assert (await model.agenerate(["Hi"], temperature=3)).generations[0][0].text == "Hi 3"
+    assert model.cache.stats()["stored"] == 5  # type: ignore[union-attr]
+
+
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:
     cache = ExperienceCache(store=any_store, prices={"small": (1.0, 2.0)})
     used = {"input_tokens": 1000, "output_tokens": 500, "total_tokens": 1500}
