@@ -26,7 +26,7 @@ ModelT = TypeVar("ModelT", bound=BaseChatModel)
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
 _telling = ForkSafeLock()
-_UNTOLD = "[('"  # how LangChain begins what it tells of a model that is not serializable
+_UNTOLD = "[('"  # how LangChain begins what it tells where it does not dump the whole model
 _SELDOM = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _SELDOM |= {"default_headers", "default_query", "output_version"}  # nor these, by those who tell their name
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
@@ -77,9 +77,10 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
 def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bool = False) -> str:
     """What LangChain tells a cache of a call, and with it where and how a model is asked; of who tells nothing, all.
 
-    A model that is not serializable tells what its author thought of: ``ChatOllama`` not even its name.
+    A model that is not serializable, and each of completions, tells what its author thought of: ``ChatOllama`` not even
+    its name.
     """
-    if model.is_lc_serializable() or not llm_string.endswith("]"):
+    if not llm_string.startswith(_UNTOLD) or not llm_string.endswith("]"):
         return llm_string
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
