@@ -24,10 +24,10 @@ from langchain_core.language_models import LLM, FakeListChatModel, FakeListLLM, 
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.content import create_image_block, create_text_block
-from langchain_core.outputs import ChatGeneration, ChatResult, Generation
+from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAI
 from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCacheTestSuite
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, PrivateAttr, SecretStr
@@ -1174,6 +1174,45 @@ def test_c5_a_prompt_that_reads_like_data_without_an_end_is_a_text_like_any_othe
     prompt = said + ("]" * depth if level == "[" else "1" + "}" * depth) + "}}}]"
     cache.update(prompt, "model", [answer("fine")])
     assert cache.lookup(prompt, "model") is not None
+
+
+class Completing(LLM):
+    """Says with which parameters it is called; LangChain tells a cache nothing of these."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "completing"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"Model": "small"}
+
+    def _call(self, prompt: str, *_: Any, temperature: float | None = None, **__: Any) -> str:
+        return f"{prompt} {temperature}"
+
+
+async def test_c4_parameters_of_a_call_of_a_completion_model_change_the_request(any_store: Store) -> None:
+    model = Completing(cache=ExperienceCache(store=any_store))
+    assert model.invoke("Hi") == "Hi None"
+    for n in range(2):
+        assert model.invoke("Hi", temperature=1) == await model.ainvoke("Hi", temperature=1, timeout=n) == "Hi 1"
+        assert model.bind(temperature=2).batch(["Hi", "Ho"]) == ["Hi 2", "Ho 2"]
+        assert (await model.agenerate(["Hi"], temperature=3)).generations[0][0].text == "Hi 3"
+    assert model.cache.stats()["stored"] == 5  # type: ignore[union-attr]
+
+
+class _Placed(OpenAI):
+    """Says where it is; it tells its name and its parameters, and is serializable."""
+
+    def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
+        return LLMResult(generations=[[Generation(text=f"from {self.openai_api_base}")] for _ in prompts])
+
+
+def test_c4_a_completion_model_at_another_address_is_another(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    for url in ("http://a", "http://b") * 2:
+        assert _Placed(api_key=SecretStr("k"), base_url=url, cache=cache).invoke("Hi") == f"from {url}"
+    assert cache.stats()["hits"] == 2
 
 
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:

@@ -158,6 +158,16 @@ def test_it_answers_as_langgraphs_own_store(any_store: Store, batches: list[list
     assert [item for page in pages for item in page] == whole
 
 
+def test_pages_of_a_query_are_those_of_the_whole_where_items_are_equal(any_store: Store) -> None:
+    store = make(any_store)
+    places = [ADA, (*ADA, "notes")]
+    store.batch([PutOp(place, str(n), {"text": "the bike"}) for n in range(12) for place in places])  # all at once
+    whole = [(item.namespace, item.key) for item in store.search(ADA, query="bike", limit=24)]
+    pages = [store.search(ADA, query="bike", limit=5, offset=offset) for offset in range(0, 24, 5)]
+    assert [(item.namespace, item.key) for page in pages for item in page] == whole
+    assert len({*whole}) == 24
+
+
 @pytest.mark.parametrize("operator", ["$gt", "$gte", "$lt", "$lte"])
 def test_orders_compare_as_langgraphs_own_store_does(operator: str) -> None:
     ours, theirs = make(MemoryStore()), InMemoryStore()

@@ -335,6 +335,25 @@ def test_a_wrapped_model_finds_it_too(store: Any, clock: FakeClock) -> None:
     assert first.id != again.id
 
 
+class Placed(FakeListChatModel):
+    """Says where it is, and tells LangChain no more than what it was given to say."""
+
+    base_url: str | None = None
+
+    def _call(self, *_: Any, **__: Any) -> str:
+        return f"from {self.base_url}"
+
+
+async def test_a_model_that_is_elsewhere_has_answers_of_its_own(store: Any, clock: FakeClock) -> None:
+    cache = ExperienceCache(store=store, keep=KEEP, clock=clock)
+    for url in (None, None, "http://b", "http://c"):
+        model = Placed(responses=["a"], base_url=url, cache=cache)
+        assert model.invoke("Hi").content == (await model.ainvoke("Hi")).content == f"from {url}"
+    store.looks = 0
+    assert Placed(responses=["a"], base_url="http://b", cache=cache).invoke("Hi").content == "from http://b"
+    assert store.looks == 0
+
+
 def test_the_stored_entry_is_as_it_was(cache: ExperienceCache, any_store: Store) -> None:
     before = any_store.get(PLACE)
     for _ in range(10):

@@ -27,7 +27,7 @@ from langmem_adapters.langchain.caching.current import completed
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.removal import Removal
-from langmem_adapters.langchain.caching.request import check_whole, known_key, request_key
+from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.progress import Progress
@@ -129,17 +129,19 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
-        if (found := self._recently(prompt, llm_string)) is not None:
+        asked = self._request(prompt, llm_string)
+        if (found := self._recently(asked)) is not None:
             return found
         with unseen():
-            return run(self._look_up(self._request(prompt, llm_string)))
+            return run(self._look_up(asked))
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        if (found := self._recently(prompt, llm_string)) is not None:
+        asked = self._request(prompt, llm_string)
+        if (found := self._recently(asked)) is not None:
             return found
         with unseen():
-            return await arun(self._look_up(self._request(prompt, llm_string)))
+            return await arun(self._look_up(asked))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
@@ -192,10 +194,9 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
         """The same answers, by the same rules, around the calls of a CachedChatModel."""
         return Answers(self.pool, wait=wait, output_version=output_version, **self._around)
 
-    def _recently(self, prompt: str, llm_string: str) -> list[Generation] | None:
+    def _recently(self, asked: Request) -> list[Generation] | None:
         """The answer, if it was read a moment ago."""
-        key = known_key(prompt, llm_string) if self._keeps else None
-        return None if key is None else self._answers.recent(key)
+        return self._answers.recent(asked.key) if self._keeps and asked.key else None
 
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
         """The request, with what only its caller knows of it; without a key, where it cannot be told from another."""

@@ -210,7 +210,10 @@ class LongTermStore(Shared, BaseStore):
                 found += [(None, namespace, key, item) for key, item in kept.items() if wanted(item.value)]
                 if not kept:
                     self._removed_if_empty(namespace)
-        found.sort(key=lambda hit: (-(hit[0] or 0.0), -hit[3].updated_at, *hit[1:3]))
+        if op.query:  # of equal ones, those of a namespace stay as it finds them, however many are wanted
+            found.sort(key=lambda hit: (-(hit[0] or 0.0), hit[1]))
+        else:
+            found.sort(key=lambda hit: (-hit[3].updated_at, *hit[1:3]))
         page = found[op.offset : stop]
         if op.refresh_ttl:
             self._refresh(page)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from langchain_core.language_models import BaseChatModel, BaseLanguageModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from pydantic import SecretStr
 
 from langmem_adapters.concurrency.forks import no_fork
@@ -26,7 +26,7 @@ ModelT = TypeVar("ModelT", bound=BaseChatModel)
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
 _telling = ForkSafeLock()
-_UNTOLD = "[('_type', "  # how LangChain begins what it tells of a model that is not serializable
+_UNTOLD = "[('"  # how LangChain begins what it tells where it does not dump the whole model
 _SELDOM = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _SELDOM |= {"default_headers", "default_query", "output_version"}  # nor these, by those who tell their name
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
@@ -56,14 +56,20 @@ def asking(model: BaseLanguageModel[Any]) -> Iterator[None]:
 
 
 def completed(llm_string: str, *, was_asked: bool = False) -> str:
-    """:func:`with_untold` of the model that asks. LangChain shows a cache no more than this text: it is a caller's."""
+    """:func:`with_untold` of the model that asks. LangChain shows a cache no more than this text: it is a caller's.
+
+    Of a completion model it does not even tell a cache with which parameters it is called, or which are bound to it.
+    """
     if not llm_string.startswith(_UNTOLD):
         return llm_string
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way
     while frame is not None:
         model = frame.f_locals.get("self")
         if isinstance(model, BaseLanguageModel):
-            return with_untold(model, llm_string, was_asked=was_asked)
+            told = with_untold(model, llm_string, was_asked=was_asked)
+            given = frame.f_locals.get("kwargs", {}) if isinstance(model, BaseLLM) else {}
+            given = {name: value for name, value in given.items() if name not in OF_THE_CALL}
+            return f"{told[:-1]}, ('given', {given!r})]" if given else told
         frame = frame.f_back  # type: ignore[assignment] # None above the first
     return llm_string
 
@@ -71,9 +77,10 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
 def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bool = False) -> str:
     """What LangChain tells a cache of a call, and with it where and how a model is asked; of who tells nothing, all.
 
-    A model that is not serializable tells what its author thought of: ``ChatOllama`` not even its name.
+    A model that is not serializable, and each of completions, tells what its author thought of: ``ChatOllama`` not even
+    its name.
     """
-    if model.is_lc_serializable() or not llm_string.endswith("]"):
+    if not llm_string.startswith(_UNTOLD) or not llm_string.endswith("]"):
         return llm_string
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:

@@ -16,7 +16,7 @@ from langmem_adapters.langchain.caching.prompt import messages_in
 from langmem_adapters.providers.item_ids import without_item_ids
 from langmem_adapters.providers.tool_calls import numbered
 
-__all__ = ["OF_THE_CALL", "check_whole", "known_key", "request_key"]
+__all__ = ["OF_THE_CALL", "check_whole", "request_key"]
 
 # How a call is made or watched, not what is asked.
 OF_THE_CALL = frozenset(
@@ -65,7 +65,7 @@ def request_key(prompt: str, llm_string: str) -> str:
     model with ``use_previous_response_id``, the ids of responses, by which the provider knows what was said; with
     ``reuse_last_container``, its containers.
     """
-    asked = _digest(prompt, llm_string)
+    asked = hashlib.sha256(to_bytes(f"{len(prompt)} {prompt}{llm_string}")).digest()
     key = _known.get(asked)
     if key is None:
         try:
@@ -94,15 +94,6 @@ def _is_kept(llm_string: str) -> bool:
     given += [more for one in given for name in _MORE if isinstance(more := one.get(name), dict)]
     unread = isinstance(parameters, str) and any(named in parameters for named in _NAMED)
     return unread or any(one.get(_KEPT) for one in given)
-
-
-def known_key(prompt: str, llm_string: str) -> str | None:
-    """The key, if it was asked for a while ago."""
-    return _known.get(_digest(prompt, llm_string))
-
-
-def _digest(prompt: str, llm_string: str) -> bytes:
-    return hashlib.sha256(to_bytes(f"{len(prompt)} {prompt}{llm_string}")).digest()
 
 
 def _prompt(prompt: str) -> Any:
