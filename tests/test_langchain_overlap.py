@@ -196,12 +196,12 @@ def test_what_takes_eight_times_the_messages_takes_no_square_of_that(conversatio
     short, long = conversation(250), conversation(2000)
 
     def seconds(history: list[Message], thread: list[Message]) -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         assert joined(history, thread, len(thread))[: len(thread) - 2] == thread[:-2]
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     taken = [(seconds(*short), seconds(*long)) for _ in range(3)]
-    assert min(much for _, much in taken) < 8 * 3 * min(little for little, _ in taken)
+    assert min(much for _, much in taken) < 8 * 4 * min(little for little, _ in taken)
 
 
 def in_a_table(weights: list[dict[int, int]], columns: int) -> list[tuple[int, int]]:
