@@ -407,6 +407,16 @@ def test_another_message_of_the_same_id_is_imported_in_its_place_and_once(any_st
     assert everything(any_store) == before
 
 
+def test_a_message_is_imported_beside_another_of_its_id_that_comes_in_the_same_moment(any_store: Store) -> None:
+    lines = list(Sessions(numbered(MemoryStore(), "uno", "due", "tre").store).export())
+    theirs = Message(id="2", role="user", content="two")
+    first = lambda: BrainMemory(any_store, "s").add_messages([theirs])  # noqa: E731
+    overtaken = Overtaken(any_store, first, where=lambda _, **changes: changes.get("append"))
+    assert Sessions(overtaken).import_(lines) == 3
+    assert said(BrainMemory(any_store, "s")) == ["two", "uno", "tre", "due"]
+    assert Sessions(any_store).import_(lines) == 0
+
+
 def test_two_messages_of_one_id_in_one_file_are_both_imported_in_their_order(any_store: Store) -> None:
     lines = [json.dumps(message_line(content=text)) for text in ("one", "two", "one", "three")]
     assert Sessions(any_store).import_(lines) == 3

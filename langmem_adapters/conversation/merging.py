@@ -51,6 +51,7 @@ class Merge:
         self._values: dict[str, bytes] = {}
         self._messages: list[dict[str, Any]] = []
         self._known: set[str] = set()  # the ids of the session's own messages
+        self._seen = 0  # the log's last entry that was looked at
         self._archive: tuple[bytes | None, set[str]] = None, set()  # the ids in its archive, and when they were read
         self.deleted = set[str]()
         """The ids of the lines' messages that were left out, as they had been deleted from the session."""
@@ -108,7 +109,7 @@ class Merge:
                     held[item.id] = item.data
                 hides = hides or not (behind or (item.id in told and self._is_same(item.data, offered[item.id])))
                 behind = behind or item.id == end
-            after = items[-1].seq
+            self._seen = after = items[-1].seq
         return held, hides
 
     def _append(
@@ -134,9 +135,24 @@ class Merge:
             # What is deleted, archived or summarised at this moment must not come back.
             guard = {key: values.get(key) for key in _LEFT}
             if (yield from self._session.try_write(append=append, guard=guard)):
-                new = {id_ for id_, _ in append} - self._known
-                self._known |= new
-                return len(new)
+                added = {id_ for id_, _ in append}
+                new = added - self._known
+                written = {id_: message for message, (id_, _) in zip(messages, entries, strict=True) if id_ in added}
+                if not (missing := (yield from self._missing(written, held))):
+                    return len(new)
+                new.difference_update(entry_id(message["id"]) for message in missing)
+                return len(new) + (yield from self._append(missing, held, brought))
+
+    def _missing(self, written: Mapping[str, dict[str, Any]], held: dict[str, bytes]) -> Flow[list[dict[str, Any]]]:
+        """Of messages that were written, those in whose place somebody else's of the same id has come meanwhile."""
+        own = {id_: message for id_, message in written.items() if id_ == entry_id(message["id"])}
+        others: dict[str, bytes] = {}
+        while items := (yield from step(self._store.scan, self._namespace, after=self._seen, limit=_PAGE)).items:
+            self._known.update(item.id for item in items)
+            others.update((item.id, item.data) for item in items if item.id in own and item.data != held[item.id])
+            self._seen = items[-1].seq
+        held |= others
+        return [own[id_] for id_, data in others.items() if not self._is_same(data, own[id_])]
 
     def _entry(self, message: dict[str, Any], held: dict[str, bytes]) -> tuple[str, bytes]:
         id_, data = entry_id(message["id"]), dump(message)
