@@ -197,7 +197,7 @@ def _repaired(
                 message = without(message, unanswered)  # noqa: PLW2901 - what goes on from here
             if not (calls_of(message) or message.text):
                 continue
-        repaired += [message, *(messages[at] for at in answers.get(n, ()))]
+        repaired += [message, *[messages[at] for at in answers.get(n, ())]]
     return repaired
 
 
@@ -206,7 +206,8 @@ def _answers(messages: Sequence[MessageLike], calls: Sequence[Sequence[_Call]]) 
     open_calls: dict[str | None, int] = {}
     answers: dict[int, list[int]] = {}
     for n, message in enumerate(messages):
-        open_calls.update((call.id, n) for call in calls[n])
+        for call in calls[n]:
+            open_calls[call.id] = n
         if message.role == "tool" and message.tool_call_id in open_calls:
             answers.setdefault(open_calls.pop(message.tool_call_id), []).append(n)
     return answers

@@ -137,7 +137,8 @@ class PoolFlows:
         """Count a hit, and what it saved; or a miss, where a look-up was wanted."""
         if served is not None:
             self._own.add("hits")
-            cost(served.metric, self._prices).add_to(self._own)
+            if served.metric is not None:
+                cost(served.metric, self._prices).add_to(self._own)
         elif self.reads:
             self._own.add("misses")
 

@@ -54,7 +54,7 @@ class Saved(NamedTuple):
         return self + Saved(-other.seconds, -other.tokens, -other.money)
 
 
-def cost(metric: Metric | None, prices: Prices) -> Saved:
+def cost(metric: Metric, prices: Prices) -> Saved:
     """What an answer had cost, by its metric.
 
     Money is the metric's own ``money_cost``, where it has one; else its ``input_tokens`` and ``output_tokens`` at
@@ -64,8 +64,6 @@ def cost(metric: Metric | None, prices: Prices) -> Saved:
     >>> cost(Metric(time_cost=2.0, model="small", input_tokens=1000, output_tokens=500), {"small": (1.0, 2.0)})
     Saved(seconds=2.0, tokens=1500, money=0.002)
     """
-    if metric is None:
-        return Saved()
     tokens_in, tokens_out = metric.input_tokens, metric.output_tokens
     name = metric.model if metric.model in prices else _VERSION.sub("", metric.model)
     price_in, price_out = prices.get(name, (0.0, 0.0))

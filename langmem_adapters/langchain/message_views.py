@@ -6,7 +6,7 @@ import gc
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
@@ -40,12 +40,13 @@ def _read(item: Item) -> Sequence[BaseMessage]:
 class MessageView:
     """A message as :func:`langmem_adapters.text.newest` looks at it (a ``MessageLike``)."""
 
-    __slots__ = ("message", "role", "tool_calls")
+    __slots__ = ("message", "role", "tool_call_id", "tool_calls")
 
     def __init__(self, message: BaseMessage) -> None:
         self.message = message
         self.role = role_of(message)
         fields = message.__dict__
+        self.tool_call_id: str | None = fields.get("tool_call_id")  # of which this is the result
         calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
         self.tool_calls = [CallView(call["id"]) for call in calls] if calls else []
         if type(fields["content"]) is list:
@@ -57,11 +58,6 @@ class MessageView:
     def text(self) -> str:
         """The readable part."""
         return str(self.message.text)
-
-    @property
-    def tool_call_id(self) -> str | None:
-        """The call that this is the result of."""
-        return cast("str | None", self.message.__dict__.get("tool_call_id"))
 
     def without(self, ids: set[str | None]) -> MessageView:
         """A copy without these tool calls, as :func:`without_calls` makes it, mostly without a Message in between."""
