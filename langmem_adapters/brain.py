@@ -153,14 +153,14 @@ class BrainMemory(Shared, Remembering, Reflection):
     def from_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> Self:
         """A session with what MetaGPT's ``BrainMemory.dumps`` left in Redis; again, it adds nothing twice."""
         brain = cls(store, session, **arguments)
-        run(import_flow(brain._flows.session, blob))
+        run(import_flow(brain.store, brain._flows.session, blob))
         return brain
 
     @classmethod
     async def afrom_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> Self:
         """:meth:`from_metagpt`, without blocking the event loop."""
         brain = cls(store, session, **arguments)
-        await arun(import_flow(brain._flows.session, blob))
+        await arun(import_flow(brain.store, brain._flows.session, blob))
         return brain
 
     # --- history

@@ -6,6 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +23,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Scope, Summary, salvage
 from langmem_adapters.protocols import Item, Store
+from langmem_adapters.recall.keeping import as_kept
 
 __all__ = ["METAGPT", "ato_metagpt", "import_flow", "read_message", "to_metagpt"]
 
@@ -67,6 +69,10 @@ class _Imported(BaseModel):
     last_talk: str = ""
     last_history_id: str = ""
 
+    def without(self, lost: AbstractSet[str]) -> _Imported:
+        """The same, but for messages that have not got into the log."""
+        return self.model_copy(update={"history": {key: id_ for key, id_ in self.history.items() if key not in lost}})
+
     def with_(self, memory: _Memory, new: Mapping[str, str], *, summarized: bool) -> _Imported:
         """What is to be remembered after another import."""
         return _Imported(
@@ -78,7 +84,7 @@ class _Imported(BaseModel):
         )
 
 
-def import_flow(session: Expiring, blob: str | bytes) -> Flow[int]:
+def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]:
     """Add what MetaGPT's ``BrainMemory.dumps`` (or ``Assistant.get_memory``) wrote; gives how many messages are new.
 
     All is written at once, or nothing. Importing the same again adds nothing; importing a later state of the same
@@ -88,18 +94,24 @@ def import_flow(session: Expiring, blob: str | bytes) -> Flow[int]:
     Raises SerializationError, which quotes nothing, where this is not a memory of MetaGPT.
     """
     memory = _parse(blob)
+    added, lost = 0, set[str]()
     while True:
         values = yield from session.get(None)
         log = (yield from session.scan()).items
-        before = _imported(values)
+        before = _imported(values).without(lost)
         new, entries = _new_messages(memory, before, log)
         put = {**_new_knowledge(memory, before, values), **_new_summary(memory, before, values, log)}
         after = before.with_(memory, new, summarized=SUMMARY in put)
         if after == before:
-            return 0
+            return added
         put[METAGPT] = encode(after.model_dump())
-        if (yield from session.try_write(put=put, append=entries, guard={key: values.get(key) for key in put})):
-            return len(entries)  # else somebody else imports, or summarises, at this moment
+        if not (yield from session.try_write(put=put, append=entries, guard={key: values.get(key) for key in put})):
+            continue  # somebody else imports, or summarises, at this moment
+        added += len(entries) - len(lost)
+        came = (yield from session.scan(after=log[-1].seq if log else 0)).items
+        displaced = _displaced(dict(entries), came, store)
+        if not (lost := {identity for identity, id_ in new.items() if id_ in displaced}):
+            return added
 
 
 def _parse(blob: str | bytes) -> _Memory:
@@ -198,6 +210,12 @@ def _new_messages(
         if id_ not in stored:
             entries.append((id_, message.model_copy(update=update).to_bytes()))
     return ids, entries
+
+
+def _displaced(written: Mapping[str, bytes], came: Sequence[Item], store: Store) -> set[str]:
+    """The ids of what was written in whose place another message has come, by somebody else, a moment before."""
+    ours = {id_: message for id_, data in written.items() for message in as_kept(store, [Message.from_bytes(data)])}
+    return {item.id for item in came if item.id in ours and not _says_the_same(item.data, ours[item.id])}
 
 
 def _says_the_same(data: bytes, message: Message) -> bool:

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, Field, field_validator
@@ -18,7 +18,9 @@ from langmem_adapters.errors import SerializationError, StoreError
 from langmem_adapters.metagpt import METAGPT, ato_metagpt, to_metagpt
 from langmem_adapters.model import Message, Summary
 from langmem_adapters.protocols import Page, Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Overtaken
 
 SECRETS = ["sk-live-4711", "redis-pass-0815", "bearer-0042"]
 ROUTES = {"cause_by": "metagpt.actions.add_requirement.UserRequirement", "sent_from": "", "send_to": ["<all>"]}
@@ -216,6 +218,22 @@ def test_into_a_session_that_is_in_use(any_store: Store) -> None:
     before = state(any_store)
     BrainMemory.from_metagpt(TALK, any_store, "s")
     assert state(any_store) == before
+
+
+def test_beside_a_message_of_the_same_id_that_comes_in_the_same_moment(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    overtaken = Overtaken(any_store, lambda: brain.add_talk("Something else.", id="1"))
+    BrainMemory.from_metagpt(TALK, cast("Store", overtaken), "s")
+    assert texts(brain) == ["Something else.", "In the shed.", "Where is my bike?"]
+    assert brain.messages()[2].metadata[METAGPT]["id"] == "1"
+    before = state(any_store)
+    BrainMemory.from_metagpt(TALK, any_store, "s")
+    assert state(any_store) == before
+
+
+def test_a_redactor_makes_no_message_another_one(any_store: Store) -> None:
+    redacting = SealedStore(any_store, redactor=lambda text: text.replace("bike", "[it]"))
+    assert texts(BrainMemory.from_metagpt(TALK, redacting, "s")) == ["Where is my [it]?", "In the shed."]
 
 
 def test_another_import_at_the_same_time(any_store: Store) -> None:
