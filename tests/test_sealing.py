@@ -819,16 +819,20 @@ def test_who_meets_an_unknown_data_key_or_begins_another_does_not_forget_those_t
         assert list(map(each.decode, values)) == [b"1", b"2", b"3"]
 
 
-def test_where_another_process_has_begun_anew_its_data_key_is_taken(any_store: Store) -> None:
-    keys, clock = AESGCMCodec({"k": OLD}), FakeClock()
-    codec = EnvelopeCodec(any_store, keys, clock=clock)
+@pytest.mark.parametrize("when", ["before", "in the last moment"])
+def test_where_another_process_has_begun_anew_its_data_key_is_taken(any_store: Store, when: str) -> None:
+    keys, clock, stored = AESGCMCodec({"k": OLD}), FakeClock(), list[bytes]()
+    store: Any = Overtaken(any_store)
+    codec, other = EnvelopeCodec(store, keys, clock=clock), EnvelopeCodec(any_store, keys)
     codec.encode(b"1")
     any_store.clear(DATA_KEYS)
-    other = EnvelopeCodec(any_store, keys)
-    stored = other.encode(b"2")
+    store.first.append(lambda: stored.append(other.encode(b"2")))
+    if when == "before":
+        store.first.pop()()
     clock.advance(60)
     assert other.decode(codec.encode(b"3")) == b"3"
-    assert codec.decode(stored) == b"2"
+    assert [codec.decode(data) for data in stored] == [b"2"]
+    assert [EnvelopeCodec(any_store, keys).decode(data) for data in stored] == [b"2"]
 
 
 def test_whoever_has_the_old_key_alone_goes_on_after_a_rewrap_and_in_an_outage() -> None:
