@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -527,6 +528,15 @@ def older(data: bytes, place: bytes = b"", *, key: bytes = OLD) -> bytes:
 
     header = b"\x01\x01k"
     return header + bytes(12) + AESGCM(key).encrypt(bytes(12), data, header + place)
+
+
+def test_a_codec_may_know_only_how_to_bind(any_store: Store) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    codec: Any = SimpleNamespace(encode_at=keys.encode_at, decode_at=keys.decode_at)
+    store = SealedStore(any_store, codec=codec)
+    store.write(NS, put={"a": b"1"})
+    assert (store.get(NS), SealedStore(any_store, codec=keys).get(NS)) == ({"a": b"1"}, {"a": b"1"})
+    assert any_store.get(NS) != {"a": b"1"}
 
 
 def test_another_key_is_told_from_damage_and_both_from_what_was_never_encrypted() -> None:
