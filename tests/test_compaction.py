@@ -30,6 +30,7 @@ from langmem_adapters.indexes import open_index
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
@@ -347,6 +348,16 @@ def test_b3_the_summary_stays_within_its_length_whatever_the_model_answers() -> 
         assert approximate_tokens(summary.text if summary else "") <= 50
     assert brain.stats()["summaries"] > 2
     assert brain.stats()["calls"] == 2 * brain.stats()["summaries"]
+
+
+def test_a_summary_is_made_as_its_memory_and_its_call_say() -> None:
+    asked: list[str] = []
+    brain = memory(MemoryStore(), prompts=Prompts(summary="Sum up.", keep_language="As they speak."), counter=len)
+    brain.add_messages(turn(0))
+    said = brain.summarize(lambda prompt: asked.append(prompt) or "word " * 9, max_tokens=12, keep_language=False)
+    assert "Sum up." in asked[0]
+    assert "As they speak." not in asked[0]
+    assert len(said) <= 12
 
 
 def test_b3_a_window_of_few_messages_does_not_cost_a_call_each_turn() -> None:

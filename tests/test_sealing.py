@@ -782,6 +782,14 @@ def test_a_new_data_key_is_learnt_by_those_who_meet_it(any_store: Store) -> None
     assert key_name(EnvelopeCodec(any_store, keys).encode(b"")) == "11"
 
 
+def test_who_begins_a_data_key_does_so_behind_those_of_others(any_store: Store) -> None:
+    one, other = (EnvelopeCodec(any_store, AESGCMCodec({"k": OLD})) for _ in range(2))
+    one.encode(b"1")
+    other.renew()
+    one.renew()
+    assert [key_name(codec.encode(b"2")) for codec in (other, one)] == ["2", "3"]
+
+
 def test_words_are_indexed_with_the_first_data_key_that_is_left(any_store: Store) -> None:
     keys = AESGCMCodec({"k": OLD})
     codec = EnvelopeCodec(any_store, keys)
