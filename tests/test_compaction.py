@@ -351,12 +351,12 @@ def test_b3_the_summary_stays_within_its_length_whatever_the_model_answers() -> 
 
 
 def test_a_summary_is_made_as_its_memory_and_its_call_say() -> None:
-    asked: list[str] = []
+    model = Accountant()
     brain = memory(MemoryStore(), prompts=Prompts(summary="Sum up.", keep_language="As they speak."), counter=len)
     brain.add_messages(turn(0))
-    said = brain.summarize(lambda prompt: asked.append(prompt) or "word " * 9, max_tokens=12, keep_language=False)
-    assert "Sum up." in asked[0]
-    assert "As they speak." not in asked[0]
+    said = brain.summarize(model, max_tokens=12, keep_language=False)
+    assert "Sum up." in model.prompts[0]
+    assert "As they speak." not in model.prompts[0]
     assert len(said) <= 12
 
 
