@@ -365,14 +365,12 @@ def test_wrong_calls_are_one_sentence() -> None:
 # --- sync and async
 
 
-def test_every_method_has_an_async_twin_with_the_same_arguments() -> None:
+def test_every_method_has_an_async_twin() -> None:
     methods = {name: m for name, m in inspect.getmembers(BrainMemory, inspect.isfunction) if not name.startswith("_")}
     for both_at_once in ("record_turn", "stats"):  # a context manager of either kind; and what does not wait
         del methods[both_at_once]
     sync = {name for name, method in methods.items() if not inspect.iscoroutinefunction(method)}
     assert methods.keys() == sync | {f"a{name}" for name in sync}
-    for name in sync:
-        assert inspect.signature(methods[name]) == inspect.signature(methods[f"a{name}"])
 
 
 CALLS: list[tuple[str, tuple[Any, ...]]] = [

@@ -30,6 +30,7 @@ from langmem_adapters.indexes import open_index
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
@@ -302,7 +303,10 @@ def test_b3_two_hundred_turns_cost_what_they_must(any_store: Store, kind: str) -
     assert stats["tokens_out"] == sum(approximate_tokens(f"Summary number {n + 1}") for n in range(len(prompts)))
 
 
-@pytest.mark.parametrize("budget", [{"summarize_at": 60}, {"summarize_at": 100_000, "memory_k": 6}])
+@pytest.mark.parametrize(
+    "budget",
+    [{"summarize_at": 60}, {"summarize_at": 100_000, "memory_k": 6}, {"summarize_at": 60, "memory_k": 6}],
+)
 def test_b3_what_fits_the_budget_stays_and_of_what_does_not_half_of_the_budget(budget: dict[str, Any]) -> None:
     brain = memory(MemoryStore(), "behind", Accountant(), counter=lambda _: 6, **budget)  # and 4 for its borders
     brain.add_messages([message(n) for n in range(6)])
@@ -324,6 +328,18 @@ def test_b3_a_question_and_an_answer_stay_however_large() -> None:
     assert (shown(brain), model.prompts) == (([], [0, 1]), [])
 
 
+def test_b3_a_question_and_the_results_of_its_first_calls_stay_however_large() -> None:
+    model = Accountant()
+    brain = memory(MemoryStore(), "behind", model, summarize_at=100, memory_k=2)
+    brain.add_messages(turn(0))
+    brain.summarize(keep=0)
+    asking, *results = tools(3, 2)
+    brain.add_messages([message(2), asking, *(m.model_copy(update={"content": m.text * 10_000}) for m in results)])
+    assert len(model.prompts) == 1
+    brain.add_messages([message(6, "assistant"), message(7)])
+    assert shown(brain) == ([0, 1, 2, 3, 4, 5, 6], [7])
+
+
 def test_b3_the_summary_stays_within_its_length_whatever_the_model_answers() -> None:
     brain = memory(MemoryStore(), "behind", lambda _: "far too much " * 500, summarize_at=400, max_summary_tokens=50)
     for n in range(30):
@@ -332,6 +348,16 @@ def test_b3_the_summary_stays_within_its_length_whatever_the_model_answers() -> 
         assert approximate_tokens(summary.text if summary else "") <= 50
     assert brain.stats()["summaries"] > 2
     assert brain.stats()["calls"] == 2 * brain.stats()["summaries"]
+
+
+def test_a_summary_is_made_as_its_memory_and_its_call_say() -> None:
+    model = Accountant()
+    brain = memory(MemoryStore(), prompts=Prompts(summary="Sum up.", keep_language="As they speak."), counter=len)
+    brain.add_messages(turn(0))
+    said = brain.summarize(model, max_tokens=12, keep_language=False)
+    assert "Sum up." in model.prompts[0]
+    assert "As they speak." not in model.prompts[0]
+    assert len(said) <= 12
 
 
 def test_b3_a_window_of_few_messages_does_not_cost_a_call_each_turn() -> None:

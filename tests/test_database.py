@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from langmem_adapters.concurrency import forks
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.places import Connection, Place, clearing
@@ -121,6 +122,7 @@ def test_a_file_that_cannot_be_opened_holds_nobody_up(tmp_path: Path, monkeypatc
     absent = Database(tmp_path / "none" / "t.db", schema=_SCHEMA, name="t")
     with pytest.raises(StoreUnavailable, match="no folder"):
         absent.look("SELECT 1", ())
+    assert threading.get_ident() not in forks._under_way
 
 
 def test_as_many_connections_as_are_busy_at_once(tmp_path: Path) -> None:

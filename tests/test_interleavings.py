@@ -171,6 +171,15 @@ def shown(brain: BrainMemory) -> set[str]:
     return {message.text for message in brain.context(100).messages}
 
 
+def fits_as_told(kind: str, *deeds: Deed, switches: int = 2) -> None:
+    def view(store: Any) -> Any:
+        brain = conversation(store, kind)
+        return kept(brain), hidden(brain), shown(brain) & in_summary(brain)
+
+    processes = [on(kind, deed) for deed in deeds]
+    fits_an_order(lambda: begun(kind, "m1", "m2", "m3"), processes, view, switches=switches)
+
+
 DEEDS: dict[str, tuple[Deed, Deed]] = {  # as the one process and as the other does it
     "adds": (add("x1", "x2"), add("y1")),
     "adds again": (add("m1", "m2"), add("m2", "y3")),
@@ -187,13 +196,13 @@ PAIRS = [*{*itertools.combinations_with_replacement(DEEDS, 2)} - {("adds again",
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pair", sorted(PAIRS), ids=" and ".join)
 def test_nothing_is_lost_hidden_shown_twice_or_comes_back(kind: str, pair: tuple[str, str]) -> None:
-    one, other = DEEDS[pair[0]][0], DEEDS[pair[1]][1]
+    fits_as_told(kind, DEEDS[pair[0]][0], DEEDS[pair[1]][1])
 
-    def view(store: Any) -> Any:
-        brain = conversation(store, kind)
-        return kept(brain), hidden(brain), shown(brain) & in_summary(brain)
 
-    fits_an_order(lambda: begun(kind, "m1", "m2", "m3"), [on(kind, one), on(kind, other)], view)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_put_behind_another_of_a_known_id_leaves_once(kind: str) -> None:
+    another = said("m1").model_copy(update={"content": "z1"})
+    fits_as_told(kind, lambda brain: brain.add_messages([another, said("x1"), said("x2")]), summarize, switches=3)
 
 
 def test_an_archive_does_not_bring_back_a_session_that_was_deleted() -> None:

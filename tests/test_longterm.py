@@ -735,9 +735,6 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store) -> None:
     methods = {n for n, _ in inspect.getmembers(LongTermMemory, inspect.isfunction) if not n.startswith("_")}
     public = {name for name in methods if not name.endswith("_flow")} - {"stats"}
     assert public == {name for call, _ in CALLS for name in (call, f"a{call}")}
-    for name in {call for call, _ in CALLS}:
-        one, twin = getattr(LongTermMemory, name), getattr(LongTermMemory, f"a{name}")
-        assert inspect.signature(one) == inspect.signature(twin)
     memories = []
     for name in ("one", "other"):
         ids = itertools.count()
@@ -750,6 +747,23 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store) -> None:
         arguments = [[first] if a == ["<first>"] else first if a == "<first>" else a for a in given_]
         assert getattr(one, name)(*arguments) == await getattr(other, f"a{name}")(*arguments), name
         first = first or one.all()[0].id
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [
+        {"shown": [user("My bike is red.")]},
+        {"where": lambda memory: "hat" in memory.message.text},
+        {"scope": Scope(user="ada", session="s")},
+        {"explain": True},
+    ],
+    ids=lambda narrowed: next(iter(narrowed)),
+)
+async def test_a5_the_async_search_is_told_as_much(narrowed: dict[str, Any]) -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    memory.add([user("My bike is red.")], session="s")
+    memory.add([user("My hat is red.")])
+    assert memory.search("red") != memory.search("red", **narrowed) == await memory.asearch("red", **narrowed)
 
 
 def test_memories_are_counted_without_being_held() -> None:

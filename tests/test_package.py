@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import json
 import pickle
 import subprocess
@@ -116,6 +117,18 @@ def test_every_export_exists_and_is_listed() -> None:
         assert name in dir(langmem_adapters)
     with pytest.raises(AttributeError, match="no_such_name"):
         getattr(langmem_adapters, "no_such_name")  # noqa: B009 - mypy knows that it does not exist
+
+
+def test_async_twins_take_the_same_arguments() -> None:
+    twins = [
+        (one, twin)
+        for exported in (getattr(langmem_adapters, name) for name in langmem_adapters.__all__)
+        for name, one in inspect.getmembers(exported, inspect.isfunction)
+        if not name.startswith("_") and inspect.isfunction(twin := getattr(exported, f"a{name.rstrip('_')}", None))
+    ]
+    assert len(twins) > 50
+    for one, twin in twins:
+        assert inspect.signature(one).parameters == inspect.signature(twin).parameters, one.__qualname__
 
 
 @pytest.mark.parametrize("adapter", ["langchain", "langgraph", "llamaindex", "stores", "indexes", "experience"])

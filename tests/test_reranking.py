@@ -47,6 +47,11 @@ def test_what_the_model_names_comes_first_and_the_rest_keeps_its_order(answer: s
     assert (stats["calls"], stats["unparsed"], stats["failures"]) == (1, 0, 0)
 
 
+def test_what_was_first_may_be_named_between_others() -> None:
+    ranked = run(reranker(lambda _: "3, 1, 4")[0].flow("Where is the bike?", found(TEXTS)))
+    assert texts(ranked) == [TEXTS[2], TEXTS[0], TEXTS[3], TEXTS[1]]
+
+
 def test_the_model_reads_the_question_and_every_candidate_as_one_line() -> None:
     asked = []
 

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -529,6 +530,15 @@ def older(data: bytes, place: bytes = b"", *, key: bytes = OLD) -> bytes:
     return header + bytes(12) + AESGCM(key).encrypt(bytes(12), data, header + place)
 
 
+def test_a_codec_may_know_only_how_to_bind(any_store: Store) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    codec: Any = SimpleNamespace(encode_at=keys.encode_at, decode_at=keys.decode_at)
+    store = SealedStore(any_store, codec=codec)
+    store.write(NS, put={"a": b"1"})
+    assert (store.get(NS), SealedStore(any_store, codec=keys).get(NS)) == ({"a": b"1"}, {"a": b"1"})
+    assert any_store.get(NS) != {"a": b"1"}
+
+
 def test_another_key_is_told_from_damage_and_both_from_what_was_never_encrypted() -> None:
     codec = AESGCMCodec({"k": OLD})
     sealed = codec.encode(b"Noted.")
@@ -772,6 +782,14 @@ def test_a_new_data_key_is_learnt_by_those_who_meet_it(any_store: Store) -> None
     assert key_name(EnvelopeCodec(any_store, keys).encode(b"")) == "11"
 
 
+def test_who_begins_a_data_key_does_so_behind_those_of_others(any_store: Store) -> None:
+    one, other = (EnvelopeCodec(any_store, AESGCMCodec({"k": OLD})) for _ in range(2))
+    one.encode(b"1")
+    other.renew()
+    one.renew()
+    assert [key_name(codec.encode(b"2")) for codec in (other, one)] == ["2", "3"]
+
+
 def test_words_are_indexed_with_the_first_data_key_that_is_left(any_store: Store) -> None:
     keys = AESGCMCodec({"k": OLD})
     codec = EnvelopeCodec(any_store, keys)
@@ -819,16 +837,20 @@ def test_who_meets_an_unknown_data_key_or_begins_another_does_not_forget_those_t
         assert list(map(each.decode, values)) == [b"1", b"2", b"3"]
 
 
-def test_where_another_process_has_begun_anew_its_data_key_is_taken(any_store: Store) -> None:
-    keys, clock = AESGCMCodec({"k": OLD}), FakeClock()
-    codec = EnvelopeCodec(any_store, keys, clock=clock)
+@pytest.mark.parametrize("when", ["before", "in the last moment"])
+def test_where_another_process_has_begun_anew_its_data_key_is_taken(any_store: Store, when: str) -> None:
+    keys, clock, stored = AESGCMCodec({"k": OLD}), FakeClock(), list[bytes]()
+    store: Any = Overtaken(any_store)
+    codec, other = EnvelopeCodec(store, keys, clock=clock), EnvelopeCodec(any_store, keys)
     codec.encode(b"1")
     any_store.clear(DATA_KEYS)
-    other = EnvelopeCodec(any_store, keys)
-    stored = other.encode(b"2")
+    store.first.append(lambda: stored.append(other.encode(b"2")))
+    if when == "before":
+        store.first.pop()()
     clock.advance(60)
     assert other.decode(codec.encode(b"3")) == b"3"
-    assert codec.decode(stored) == b"2"
+    assert [codec.decode(data) for data in stored] == [b"2"]
+    assert [EnvelopeCodec(any_store, keys).decode(data) for data in stored] == [b"2"]
 
 
 def test_whoever_has_the_old_key_alone_goes_on_after_a_rewrap_and_in_an_outage() -> None:

@@ -293,6 +293,19 @@ def test_a8_what_has_left_for_the_long_term_memory_is_not_imported_again(any_sto
     assert brain.messages()[-1].text == "new"
 
 
+def test_a8_what_had_left_before_an_export_is_known_where_it_is_imported(any_store: Store, other_store: Store) -> None:
+    def session(store: Store) -> BrainMemory:
+        long_term = LongTermMemory(store, open_index("memory:"), session="s")
+        return BrainMemory(store, "s", memory_k=2, long_term=long_term)
+
+    said = [Message(role="user", content=f"q{n}", id=f"q{n}") for n in range(4)]
+    session(any_store).add_messages(said)
+    assert Sessions(other_store).import_(Sessions(any_store).export("s")) == 2
+    brain = session(other_store)
+    brain.add_messages(said[:1])
+    assert [message.text for message in brain.messages()] == ["q2", "q3"]
+
+
 def test_a8_what_was_deleted_since_an_export_is_not_imported_again(
     any_store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -301,8 +314,9 @@ def test_a8_what_was_deleted_since_an_export_is_not_imported_again(
     sessions = Sessions(any_store)
     lines = list(sessions.export())
     brain.delete(["m1"])
-    assert (sessions.import_(lines), [message.text for message in brain.messages()]) == (0, ["m0", "m2", "m3"])
-    assert "1 imported messages are left out: they were deleted" in caplog.text
+    brain.delete(["m2"])
+    assert (sessions.import_(lines), [message.text for message in brain.messages()]) == (0, ["m0", "m3"])
+    assert "2 imported messages are left out: they were deleted" in caplog.text
     brain.clear()
     assert (sessions.import_(lines), len(brain.messages())) == (4, 4), "a session that was deleted whole is restored"
 

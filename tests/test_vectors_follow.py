@@ -18,6 +18,7 @@ import pytest
 from langmem_adapters.concurrency import background
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import Conflict, ModelError
+from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_refused import RefusedDocuments
@@ -128,6 +129,25 @@ def test_what_was_cleared_elsewhere_leaves_the_vectors_too() -> None:
     LongTermMemory(store, open_index("memory:"), user="ada").clear()
     memory.search("car")
     assert vectors.search(ADA, "car", 9) == []
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda memory, id_: memory.update(id_, "A puppy sleeps."),
+        lambda memory, id_: memory.delete([id_]),
+        lambda memory, _: run(memory.forget_flow("monday", None)),
+    ],
+    ids=["corrected", "deleted", "taken back"],
+)
+def test_what_is_not_said_any_more_leaves_the_vectors_before_anybody_searches(change: Callable[..., Any]) -> None:
+    vectors = Watched(Model())
+    memory = memory_of(vectors)
+    memory.add([say("The automobile is parked.")], session="monday")
+    assert vectors.search(ADA, "car", 9)[0].score > 0.5
+    change(memory, memory.all()[0].id)
+    assert not [hit for hit in vectors.search(ADA, "car", 9) if hit.score > 0.5]
 
 
 @pytest.mark.usefixtures("at_once")

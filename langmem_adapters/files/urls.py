@@ -30,10 +30,10 @@ def default_url() -> str:
 
 def file_of(url: str) -> tuple[Path, dict[str, str]]:
     """The file and the options of a ``sqlite:///`` URL. Raises ConfigurationError for any other."""
-    start, mark, rest = url.strip().partition(":///")
+    start, _, rest = url.strip().partition(":///")
     name, _, query = rest.partition("?")
     path = unquote(name)
-    if start != "sqlite" or not mark or not path or path == IN_MEMORY or "\0" in path:
+    if start != "sqlite" or not path or path == IN_MEMORY or "\0" in path:
         raise ConfigurationError(
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
         )
