@@ -14,7 +14,7 @@ from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.validation import check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["EXPIRES", "LINGER", "Expiring", "Refresh"]
+__all__ = ["EXPIRES", "LINGER", "Expiring", "Refresh", "check_expiry"]
 
 Refresh: TypeAlias = Literal["write", "read", "never"]
 """What starts a session's time anew: each write; reads too; nothing, it is counted from the first write."""
@@ -31,6 +31,13 @@ NOTICEABLE: Final = 0.1
 _SOON = 5.0
 """Seconds to a deadline in which it is read again before a write: of a session begun anew meanwhile, which the write
 would end with it, nothing may be left when the write is told of that."""
+
+
+def check_expiry(ttl: float | None, refresh: Refresh) -> None:
+    """Raise ConfigurationError for what is no time to live, or no rule for when it starts anew."""
+    check_seconds("ttl", ttl)
+    if refresh not in get_args(Refresh):
+        raise ConfigurationError(f'refresh is "write", "read" or "never", not {refresh!r}')
 
 
 class Expiring:
@@ -57,9 +64,7 @@ class Expiring:
         clock: Callable[[], float],
         along: Namespace | None = None,
     ) -> None:
-        check_seconds("ttl", ttl)
-        if refresh not in get_args(Refresh):
-            raise ConfigurationError(f'refresh is "write", "read" or "never", not {refresh!r}')
+        check_expiry(ttl, refresh)
         self._store = store
         self._namespace = namespace
         self._ttl = ttl

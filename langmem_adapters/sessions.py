@@ -15,7 +15,7 @@ from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, put_title, read_title
 from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
-from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
+from langmem_adapters.expiry import EXPIRES, Expiring, Refresh, check_expiry
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.longterm import longterm_namespace
@@ -68,6 +68,7 @@ class Sessions(Shared):
         clock: Callable[[], float] = time.time,
     ) -> None:
         check_store(store)
+        check_expiry(ttl, refresh)
         self.store = store
         self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
