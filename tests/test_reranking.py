@@ -38,7 +38,13 @@ def texts(recalled: list[Recalled]) -> list[str]:
     return [one.text for one in recalled]
 
 
-@pytest.mark.parametrize("answer", ["2, 4", "[2] > [4]", "2\n4", "(2), (4).", "2, 4, 2, 9, 0"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("2, 4", "[2] > [4]", "2\n4", "(2), (4).", "2, 4, 2, 9, 0"),
+        *("```json\n[2, 4]\n```", "**2, 4**", "1. [2]\n2. [4]\n", "1) **[2]**\n2) **[4]**"),
+    ],
+)
 def test_what_the_model_names_comes_first_and_the_rest_keeps_its_order(answer: str) -> None:
     ranker, stats = reranker(lambda _: answer)
     ranked = run(ranker.flow("Where is the bike?", found(TEXTS)))

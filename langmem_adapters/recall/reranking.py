@@ -20,6 +20,8 @@ _CANDIDATES = 4  # for each that is wanted
 _MOST = 40
 _LONGEST = 600  # characters of a memory that the model reads
 _NUMBER = re.compile(r"\d{1,9}")
+# How a list is set, and no part of it: in "1. [3]" the 1 numbers the line.
+_MARKUP = re.compile(r"```\w*|\*\*|^[ \t]*\d{1,9}[.)][ \t]*(?=\**\[)", re.MULTILINE)
 _ANSWER = re.compile(r"[\s\[(]*\d{1,9}([\s,;.>\[\]()]+\d{1,9})*[\s\]).]*")
 
 
@@ -64,6 +66,7 @@ class Reranker:
         return [n - 1 for n in dict.fromkeys(numbers) if 1 <= n <= len(found)]
 
     def _numbers(self, answer: str) -> list[int]:
+        answer = _MARKUP.sub(" ", answer)
         if not _ANSWER.fullmatch(answer):
             self._completer.stats.add("unparsed")
             raise ModelError("the model's answer is not a list of numbers")
