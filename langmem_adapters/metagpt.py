@@ -94,6 +94,8 @@ def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]
     Raises SerializationError, which quotes nothing, where this is not a memory of MetaGPT.
     """
     memory = _parse(blob)
+    kept = as_kept(store, [message for _, message in memory.history])
+    memory = memory._replace(history=list(map(_Identified, (identity for identity, _ in memory.history), kept)))
     added, lost = 0, set[str]()
     while True:
         values = yield from session.get(None)
@@ -109,7 +111,7 @@ def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]
             continue  # somebody else imports, or summarises, at this moment
         added += len(entries) - len(lost)
         came = (yield from session.scan(after=log[-1].seq if log else 0)).items
-        displaced = _displaced(dict(entries), came, store)
+        displaced = _displaced(dict(entries), came)
         if not (lost := {identity for identity, id_ in new.items() if id_ in displaced}):
             return added
 
@@ -212,9 +214,9 @@ def _new_messages(
     return ids, entries
 
 
-def _displaced(written: Mapping[str, bytes], came: Sequence[Item], store: Store) -> set[str]:
+def _displaced(written: Mapping[str, bytes], came: Sequence[Item]) -> set[str]:
     """The ids of what was written in whose place another message has come, by somebody else, a moment before."""
-    ours = {id_: message for id_, data in written.items() for message in as_kept(store, [Message.from_bytes(data)])}
+    ours = {id_: Message.from_bytes(data) for id_, data in written.items()}
     return {item.id for item in came if item.id in ours and not _says_the_same(item.data, ours[item.id])}
 
 

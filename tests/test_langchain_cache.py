@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -1199,6 +1200,17 @@ async def test_c4_parameters_of_a_call_of_a_completion_model_change_the_request(
         assert model.bind(temperature=2).batch(["Hi", "Ho"]) == ["Hi 2", "Ho 2"]
         assert (await model.agenerate(["Hi"], temperature=3)).generations[0][0].text == "Hi 3"
     assert model.cache.stats()["stored"] == 5  # type: ignore[union-attr]
+
+
+def test_c4_parameters_of_a_completion_model_count_by_what_they_hold(any_store: Store) -> None:
+    model = Completing(cache=(cache := ExperienceCache(store=any_store)))
+    first, second = np.zeros(2000), np.eye(1, 2000, 1000)[0]
+    assert repr(first) == repr(second)  # without the middle
+    for more in (first, second, second.copy()):
+        model.invoke("Hi", more=more)
+    assert cache.stats() | {"stored": 2, "hits": 1} == cache.stats()
+    model.invoke("Hi", more=object())  # of which only the address is told: another's, as soon as it is gone
+    assert cache.stats() | {"stored": 2, "unkeyed": 1} == cache.stats()
 
 
 class _Placed(OpenAI):

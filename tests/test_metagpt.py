@@ -234,6 +234,8 @@ def test_beside_a_message_of_the_same_id_that_comes_in_the_same_moment(any_store
 def test_a_redactor_makes_no_message_another_one(any_store: Store) -> None:
     redacting = SealedStore(any_store, redactor=lambda text: text.replace("bike", "[it]"))
     assert texts(BrainMemory.from_metagpt(TALK, redacting, "s")) == ["Where is my [it]?", "In the shed."]
+    BrainMemory(redacting, "t").add_talk("Where is my bike?", id="1")
+    assert texts(BrainMemory.from_metagpt(TALK, redacting, "t")) == ["Where is my [it]?", "In the shed."]
 
 
 def test_another_import_at_the_same_time(any_store: Store) -> None:

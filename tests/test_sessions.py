@@ -431,6 +431,18 @@ def test_a_message_is_imported_beside_another_of_its_id_that_comes_in_the_same_m
     assert Sessions(any_store).import_(lines) == 0
 
 
+def test_a_message_is_imported_beside_another_of_its_id_that_comes_while_those_before_it_are_written(
+    any_store: Store,
+) -> None:
+    lines = list(Sessions(numbered(MemoryStore(), *map(str, range(501))).store).export())
+    theirs = Message(id="501", role="user", content="theirs")
+    first = lambda: BrainMemory(any_store, "s").add_messages([theirs])  # noqa: E731
+    overtaken = Overtaken(any_store, first, where=lambda _, **changes: changes.get("append"))
+    assert Sessions(overtaken).import_(lines) == 501
+    assert said(BrainMemory(any_store, "s")) == ["theirs", *map(str, range(501))]
+    assert Sessions(any_store).import_(lines) == 0
+
+
 def test_two_messages_of_one_id_in_one_file_are_both_imported_in_their_order(any_store: Store) -> None:
     lines = [json.dumps(message_line(content=text)) for text in ("one", "two", "one", "three")]
     assert Sessions(any_store).import_(lines) == 3

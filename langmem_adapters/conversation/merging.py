@@ -145,14 +145,15 @@ class Merge:
 
     def _missing(self, written: Mapping[str, dict[str, Any]], held: dict[str, bytes]) -> Flow[list[dict[str, Any]]]:
         """Of messages that were written, those in whose place somebody else's of the same id has come meanwhile."""
-        own = {id_: message for id_, message in written.items() if id_ == entry_id(message["id"])}
-        others: dict[str, bytes] = {}
+        missing: list[dict[str, Any]] = []
         while items := (yield from step(self._store.scan, self._namespace, after=self._seen, limit=_PAGE)).items:
             self._known.update(item.id for item in items)
-            others.update((item.id, item.data) for item in items if item.id in own and item.data != held[item.id])
+            others = {item.id: item.data for item in items if item.data != held.get(item.id)}
+            held |= others  # what comes in the place of a message that is still to be written is not looked at again
+            own = {id_: message for id_ in others if (message := written.get(id_)) and entry_id(message["id"]) == id_}
+            missing += [message for id_, message in own.items() if not self._is_same(others[id_], message)]
             self._seen = items[-1].seq
-        held |= others
-        return [own[id_] for id_, data in others.items() if not self._is_same(data, own[id_])]
+        return missing
 
     def _entry(self, message: dict[str, Any], held: dict[str, bytes]) -> tuple[str, bytes]:
         id_, data = entry_id(message["id"]), dump(message)

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.functions.values import name_of
+from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
 from langmem_adapters.sharing import apart
@@ -59,6 +59,7 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
     """:func:`with_untold` of the model that asks. LangChain shows a cache no more than this text: it is a caller's.
 
     Of a completion model it does not even tell a cache with which parameters it is called, or which are bound to it.
+    Raises SerializationError where one of these is no data: what it says of itself may be said of another.
     """
     if not llm_string.startswith(_UNTOLD):
         return llm_string
@@ -69,7 +70,7 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
             told = with_untold(model, llm_string, was_asked=was_asked)
             given = frame.f_locals.get("kwargs", {}) if isinstance(model, BaseLLM) else {}
             given = {name: value for name, value in given.items() if name not in OF_THE_CALL}
-            return f"{told[:-1]}, ('given', {given!r})]" if given else told
+            return f"{told[:-1]}, ('given', {fingerprint(identity(given))!r})]" if given else told
         frame = frame.f_back  # type: ignore[assignment] # None above the first
     return llm_string
 
