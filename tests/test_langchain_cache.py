@@ -1215,6 +1215,45 @@ def test_c4_a_completion_model_at_another_address_is_another(any_store: Store) -
     assert cache.stats()["hits"] == 2
 
 
+class _PlacedByItsClient(ChatOpenAI):
+    """Says where its client asks."""
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(f"from {self.root_client.base_url}"))])
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+def test_c4_a_model_that_the_environment_sends_to_another_address_is_another(
+    wraps: bool, any_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ExperienceCache(store=any_store)
+    for url in ("http://a/", "https://api.openai.com/v1/", "http://b/") * 2:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        model = _PlacedByItsClient(api_key=SecretStr("k"), cache=None if wraps else cache)
+        asked = CachedChatModel(model, cache) if wraps else model
+        assert asked.invoke("Hi").content == f"from {url}"
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    model = _PlacedByItsClient(api_key=SecretStr("k"), cache=cache)
+    told = model._get_llm_string()
+    cache.update(dumps([HumanMessage("Ho")]), told, [ChatGeneration(message=AIMessage("from before"))])
+    assert model.invoke("Ho").content == "from before"  # as no address was told where it is the provider's own
+    assert cache.stats()["hits"] == 4
+
+
+def test_c4_a_completion_model_that_the_environment_sends_to_another_address_is_another(
+    any_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Placed(OpenAI):
+        def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
+            return LLMResult(generations=[[Generation(text=f"from {self.client._client.base_url}")] for _ in prompts])
+
+    cache = ExperienceCache(store=any_store)
+    for url in ("http://a/", "http://b/") * 2:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        assert Placed(api_key=SecretStr("k"), cache=cache).invoke("Hi") == f"from {url}"
+    assert cache.stats()["hits"] == 2
+
+
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:
     cache = ExperienceCache(store=any_store, prices={"small": (1.0, 2.0)})
     used = {"input_tokens": 1000, "output_tokens": 500, "total_tokens": 1500}

@@ -17,6 +17,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
+from langmem_adapters.providers.addresses import unsaid_address
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import numbered
 
@@ -126,6 +127,8 @@ def _parameters(model: BaseModel) -> list[Any]:
         fields["additional_kwargs"] = _lasting(given)
     private = getattr(model, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
+    if address := unsaid_address(model):
+        fields["address"] = address
     return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
 
 

@@ -17,6 +17,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
+from langmem_adapters.providers.addresses import unsaid_address
 from langmem_adapters.sharing import apart
 
 __all__ = ["as_it_is_now", "asking", "completed", "with_untold"]
@@ -60,8 +61,6 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
 
     Of a completion model it does not even tell a cache with which parameters it is called, or which are bound to it.
     """
-    if not llm_string.startswith(_UNTOLD):
-        return llm_string
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way
     while frame is not None:
         model = frame.f_locals.get("self")
@@ -80,7 +79,11 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
     A model that is not serializable, and each of completions, tells what its author thought of: ``ChatOllama`` not even
     its name.
     """
-    if not llm_string.startswith(_UNTOLD) or not llm_string.endswith("]"):
+    if not llm_string.endswith("]"):
+        return llm_string
+    if address := unsaid_address(model):
+        llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
+    if not llm_string.startswith(_UNTOLD):
         return llm_string
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
