@@ -30,7 +30,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAI
 from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCacheTestSuite
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, PrivateAttr, SecretStr
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, StoreUnavailable
 from langmem_adapters.keys import fingerprint
@@ -1252,6 +1252,33 @@ def test_c4_a_completion_model_that_the_environment_sends_to_another_address_is_
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         assert Placed(api_key=SecretStr("k"), cache=cache).invoke("Hi") == f"from {url}"
     assert cache.stats()["hits"] == 2
+
+
+def test_c4_what_a_completion_model_leaves_out_of_what_it_tells_is_part_of_the_key(any_store: Store) -> None:
+    class Thinking(LLM):
+        """Tells its name alone, as GoogleGenerativeAI does of most."""
+
+        model: str = "m"
+        budget: int | None = None
+        safety: dict[str, str] = Field(default_factory=dict)
+        required: str
+
+        @property
+        def _llm_type(self) -> str:
+            return "thinking"
+
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return {"model": self.model}
+
+        def _call(self, *_: Any, **__: Any) -> str:
+            return f"{self.budget} {self.safety} {self.required}"
+
+    cache, none = ExperienceCache(store=any_store), dict[str, str]()
+    for budget, safety, required in ((None, none, "a"), (7, none, "a"), (7, {"all": "off"}, "a"), (7, none, "b")) * 2:
+        model = Thinking(budget=budget, safety=safety, required=required, cache=cache)
+        assert model.invoke("Hi") == f"{budget} {safety} {required}"
+    assert cache.stats()["hits"] == 4
 
 
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:
