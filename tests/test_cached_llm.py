@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -914,6 +915,25 @@ def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own(m
     for path in ("v2", "v3"):
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:9/{path}")
         assert [asks(), asks()] == [1, 0]
+
+
+class OfAClient(Scripted):
+    """Has its headers in its client alone, as Anthropic has."""
+
+    _client: Any = PrivateAttr()
+
+
+def test_c4_headers_that_only_the_client_has_are_part_of_the_key() -> None:
+    store = MemoryStore()
+
+    def asks(**headers: str) -> int:
+        inner = OfAClient()
+        inner._client = openai.OpenAI(api_key="k", default_headers=headers)
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    assert [asks(), asks(beta="a"), asks(beta="b")] == [1, 1, 1]
+    assert [asks(**{"User-Agent": "mine"}), asks(beta="a"), asks(beta="b")] == [0, 0, 0]
 
 
 class Style(Enum):
