@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -899,7 +900,7 @@ class OfLangChain(Scripted):
     _llm: Any = PrivateAttr()
 
 
-def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own() -> None:
+def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
 
     def asks(key: str = "secret", **settings: Any) -> int:
@@ -911,6 +912,28 @@ def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own()
     assert [asks(), asks(), asks("another"), asks(timeout=1), asks(max_retries=9)] == [1, 0, 0, 0, 0]
     other: list[dict[str, Any]] = [{"model": "gpt-4o-mini"}, {"temperature": 0.5}, {"base_url": "http://127.0.0.1:9"}]
     assert [asks(**change) for change in other * 2] == [1, 1, 1, 0, 0, 0]
+    for path in ("v2", "v3"):
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:9/{path}")
+        assert [asks(), asks()] == [1, 0]
+
+
+class OfAClient(Scripted):
+    """Has its headers in its client alone, as Anthropic has."""
+
+    _client: Any = PrivateAttr()
+
+
+def test_c4_headers_that_only_the_client_has_are_part_of_the_key() -> None:
+    store = MemoryStore()
+
+    def asks(**headers: str) -> int:
+        inner = OfAClient()
+        inner._client = openai.OpenAI(api_key="k", default_headers=headers)
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    assert [asks(), asks(beta="a"), asks(beta="b")] == [1, 1, 1]
+    assert [asks(**{"User-Agent": "mine"}), asks(beta="a"), asks(beta="b")] == [0, 0, 0]
 
 
 class Style(Enum):

@@ -31,7 +31,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAI
 from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCacheTestSuite
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, PrivateAttr, SecretStr
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, StoreUnavailable
 from langmem_adapters.keys import fingerprint
@@ -1225,6 +1225,72 @@ def test_c4_a_completion_model_at_another_address_is_another(any_store: Store) -
     for url in ("http://a", "http://b") * 2:
         assert _Placed(api_key=SecretStr("k"), base_url=url, cache=cache).invoke("Hi") == f"from {url}"
     assert cache.stats()["hits"] == 2
+
+
+class _PlacedByItsClient(ChatOpenAI):
+    """Says where its client asks."""
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(f"from {self.root_client.base_url}"))])
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+def test_c4_a_model_that_the_environment_sends_to_another_address_is_another(
+    wraps: bool, any_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ExperienceCache(store=any_store)
+    for url in ("http://a/", "https://api.openai.com/v1/", "http://b/") * 2:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        model = _PlacedByItsClient(api_key=SecretStr("k"), cache=None if wraps else cache)
+        asked = CachedChatModel(model, cache) if wraps else model
+        assert asked.invoke("Hi").content == f"from {url}"
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    model = _PlacedByItsClient(api_key=SecretStr("k"), cache=cache)
+    told = model._get_llm_string()
+    cache.update(dumps([HumanMessage("Ho")]), told, [ChatGeneration(message=AIMessage("from before"))])
+    assert model.invoke("Ho").content == "from before"  # as no address was told where it is the provider's own
+    assert cache.stats()["hits"] == 4
+
+
+def test_c4_a_completion_model_that_the_environment_sends_to_another_address_is_another(
+    any_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Placed(OpenAI):
+        def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
+            return LLMResult(generations=[[Generation(text=f"from {self.client._client.base_url}")] for _ in prompts])
+
+    cache = ExperienceCache(store=any_store)
+    for url in ("http://a/", "http://b/") * 2:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        assert Placed(api_key=SecretStr("k"), cache=cache).invoke("Hi") == f"from {url}"
+    assert cache.stats()["hits"] == 2
+
+
+def test_c4_what_a_completion_model_leaves_out_of_what_it_tells_is_part_of_the_key(any_store: Store) -> None:
+    class Thinking(LLM):
+        """Tells its name alone, as GoogleGenerativeAI does of most."""
+
+        model: str = "m"
+        budget: int | None = None
+        safety: dict[str, str] = Field(default_factory=dict)
+        required: str
+
+        @property
+        def _llm_type(self) -> str:
+            return "thinking"
+
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return {"model": self.model}
+
+        def _call(self, *_: Any, **__: Any) -> str:
+            return f"{self.budget} {self.safety} {self.required}"
+
+    cache, none = ExperienceCache(store=any_store), dict[str, str]()
+    for budget, safety, required in ((None, none, "a"), (7, none, "a"), (7, {"all": "off"}, "a"), (7, none, "b")) * 2:
+        model = Thinking(budget=budget, safety=safety, required=required, cache=cache)
+        assert model.invoke("Hi") == f"{budget} {safety} {required}"
+    assert cache.stats()["hits"] == 4
 
 
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:

@@ -17,6 +17,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
+from langmem_adapters.providers.addresses import unsaid_address
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import numbered
 
@@ -126,6 +127,11 @@ def _parameters(model: BaseModel) -> list[Any]:
         fields["additional_kwargs"] = _lasting(given)
     private = getattr(model, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
+    if address := unsaid_address(model):
+        fields["address"] = address
+    headers = getattr(private.get("_client"), "_custom_headers", None)
+    if isinstance(headers, Mapping) and "default_headers" not in type(model).model_fields:  # as of Anthropic
+        fields |= {f"header {name}": value for name, value in headers.items() if name != "User-Agent"}
     return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
 
 

@@ -17,6 +17,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
+from langmem_adapters.providers.addresses import unsaid_address
 from langmem_adapters.sharing import apart
 
 __all__ = ["as_it_is_now", "asking", "completed", "with_untold"]
@@ -28,7 +29,7 @@ _SEEN = "_langmem_seen"
 _telling = ForkSafeLock()
 _UNTOLD = "[('"  # how LangChain begins what it tells where it does not dump the whole model
 _SELDOM = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
-_SELDOM |= {"default_headers", "default_query", "output_version"}  # nor these, by those who tell their name
+_SELDOM |= {"anthropic_api_url", "default_headers", "default_query", "output_version"}  # nor these, by who tells a name
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 
 
@@ -61,8 +62,6 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
     Of a completion model it does not even tell a cache with which parameters it is called, or which are bound to it.
     Raises SerializationError where one of these is no data: what it says of itself may be said of another.
     """
-    if not llm_string.startswith(_UNTOLD):
-        return llm_string
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way
     while frame is not None:
         model = frame.f_locals.get("self")
@@ -81,14 +80,19 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
     A model that is not serializable, and each of completions, tells what its author thought of: ``ChatOllama`` not even
     its name.
     """
-    if not llm_string.startswith(_UNTOLD) or not llm_string.endswith("]"):
+    if not llm_string.endswith("]"):
+        return llm_string
+    if address := unsaid_address(model):
+        llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
+    if not llm_string.startswith(_UNTOLD):
         return llm_string
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - seen.notes
-        if model._identifying_params:  # noqa: SLF001 - what it tells of itself
+        if told := model._identifying_params:  # noqa: SLF001 - what it tells of itself
             set_ = {name for name in names & _SELDOM if getattr(model, name) is not None}
-            seen.untold = list(_fields(model, set_))
+            left_out = {name for name in names - _SELDOM - told.keys() if _is_set(model, name)}
+            seen.untold = list(_fields(model, set_ | left_out))
         else:
             seen.untold = [("class", name_of(type(model))), *_fields(model, names)]
     return f"{llm_string[:-1]}, ('untold', {seen.untold!r})]" if seen.untold else llm_string
@@ -145,6 +149,14 @@ def _may_be_notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) ->
     if type(own.default) is int:
         return own.default == 0
     return is_same and (own.default_factory is list or (type(own.default) is list and not own.default))
+
+
+def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
+    """Whether a field is another than one of a model that was told nothing would have, and no count of calls."""
+    own = type(model).model_fields[name]
+    default = own.get_default(call_default_factory=True, validated_data={})
+    counts = type(default) is int and default == 0  # in a pickle, too, where nobody knows of its notes
+    return not counts and _differs(getattr(model, name), default)
 
 
 def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,52 @@
+"""Where a model asks, where no field of it says so: its client may have the address from the environment."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["unsaid_address"]
+
+_FIELDS: Final = (
+    "anthropic_api_url",
+    "api_base",
+    "azure_endpoint",
+    "base_url",
+    "endpoint",
+    "endpoint_url",
+    "groq_api_base",
+    "openai_api_base",
+)
+_CLIENTS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
+_DEPTH = 3  # a resource of a client, the client, and that of HTTP
+# Where clients ask that were told nothing.
+_HOMES: Final = frozenset(
+    {
+        "http://127.0.0.1:11434",
+        "https://api.anthropic.com",
+        "https://api.groq.com",
+        "https://api.openai.com/v1",
+    }
+)
+
+
+def unsaid_address(model: Any) -> str:
+    """The address of a model's client; "" where a field of the model says it, and for a provider's own.
+
+    ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``GROQ_BASE_URL`` and ``ANTHROPIC_BASE_URL`` are read by the clients alone.
+    """
+    held = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
+    if any(held.get(name) for name in _FIELDS):
+        return ""
+    found = next((url for name in _CLIENTS if (url := _address(held.get(name)))), "")
+    return "" if found in _HOMES else found
+
+
+def _address(client: Any) -> str:
+    for _ in range(_DEPTH):
+        if client is None:
+            break
+        url = getattr(client, "base_url", None)
+        if isinstance(url, str) or type(url).__name__ == "URL":
+            return str(url).rstrip("/")
+        client = getattr(client, "_client", None)
+    return ""
