@@ -21,7 +21,14 @@ from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.caches import BaseCache
-from langchain_core.language_models import LLM, FakeListChatModel, FakeListLLM, GenericFakeChatModel, SimpleChatModel
+from langchain_core.language_models import (
+    LLM,
+    BaseChatModel,
+    FakeListChatModel,
+    FakeListLLM,
+    GenericFakeChatModel,
+    SimpleChatModel,
+)
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.content import create_image_block, create_text_block
@@ -1291,6 +1298,37 @@ def test_c4_what_a_completion_model_leaves_out_of_what_it_tells_is_part_of_the_k
         model = Thinking(budget=budget, safety=safety, required=required, cache=cache)
         assert model.invoke("Hi") == f"{budget} {safety} {required}"
     assert cache.stats()["hits"] == 4
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_a_model_notes_in_itself_beside_what_it_tells_costs_no_hit(any_store: Store, *, wrapped: bool) -> None:
+    class Noting(BaseChatModel):
+        model: str = "m"
+        seed: int | None = None
+        used: dict[str, int] | None = None
+        seconds: float = 0.0
+
+        @property
+        def _llm_type(self) -> str:
+            return "noting"
+
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return {"model": self.model}
+
+        def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+            self.seconds += 0.5
+            self.used = {"tokens": int(2 * self.seconds)}
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(f"{messages[0].content} {self.seed}"))])
+
+    cache = ExperienceCache(store=any_store)
+    noting = Noting() if wrapped else Noting(cache=cache)
+    model = CachedChatModel(noting, cache) if wrapped else noting
+    assert [model.invoke(said).content for said in "abaab"] == ["a None", "b None", "a None", "a None", "b None"]
+    assert noting.seconds == 1.0
+    noting.seed = 7  # its owner, and no note
+    assert [model.invoke(said).content for said in "abab"] == ["a 7", "b 7", "a 7", "b 7"]
+    assert noting.seconds == 2.0
 
 
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:

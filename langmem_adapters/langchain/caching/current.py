@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -89,7 +89,7 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - seen.notes
-        if told := model._identifying_params:  # noqa: SLF001 - what it tells of itself
+        if told := _told_in_part(model):
             set_ = {name for name in names & _SELDOM if getattr(model, name) is not None}
             left_out = {name for name in names - _SELDOM - told.keys() if _is_set(model, name)}
             seen.untold = list(_fields(model, set_ | left_out))
@@ -140,15 +140,23 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
 def _may_be_notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
     """Whether a model that changed a field while it was asked may have counted its calls in it, or listed them.
 
-    That is a number that begins with 0, and the same list as before that began empty. Of other fields it was its owner
-    who set them just then.
+    That is a number that begins with 0, and the same list as before that began empty; and where its author tells some
+    fields, any of the others. Else it was its owner who set a field just then.
     """
     own = type(model).model_fields.get(name)
     if own is None:
         return False
+    if (told := _told_in_part(model)) and name not in told.keys() | _SELDOM:
+        return True
     if type(own.default) is int:
         return own.default == 0
     return is_same and (own.default_factory is list or (type(own.default) is list and not own.default))
+
+
+def _told_in_part(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
+    """What a model tells of itself, where LangChain does not dump all of it for a cache."""
+    whole = model.is_lc_serializable() and not isinstance(model, BaseLLM)
+    return {} if whole else model._identifying_params  # noqa: SLF001 - the way to ask
 
 
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
