@@ -28,6 +28,7 @@ _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers o
 _SEEN = "_langmem_seen"
 _telling = ForkSafeLock()
 _UNTOLD = "[('"  # how LangChain begins what it tells where it does not dump the whole model
+_NEAR = 8  # callers: it is the third, and no more than an address could be missing of what LangChain dumps
 _SELDOM = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _SELDOM |= {"anthropic_api_url", "default_headers", "default_query", "output_version"}  # nor these, by who tells a name
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
@@ -63,7 +64,8 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
     Raises SerializationError where one of these is no data: what it says of itself may be said of another.
     """
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way
-    while frame is not None:
+    left = sys.maxsize if llm_string.startswith(_UNTOLD) else _NEAR
+    while frame is not None and (left := left - 1):
         model = frame.f_locals.get("self")
         if isinstance(model, BaseLanguageModel):
             told = with_untold(model, llm_string, was_asked=was_asked)
