@@ -95,7 +95,8 @@ def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]
     """
     memory = _parse(blob)
     kept = as_kept(store, [message for _, message in memory.history])
-    memory = memory._replace(history=list(map(_Identified, (identity for identity, _ in memory.history), kept)))
+    same = zip(memory.history, kept, strict=True)
+    memory = memory._replace(history=[_Identified(identity, message) for (identity, _), message in same])
     added, lost = 0, set[str]()
     while True:
         values = yield from session.get(None)
@@ -216,8 +217,8 @@ def _new_messages(
 
 def _displaced(written: Mapping[str, bytes], came: Sequence[Item]) -> set[str]:
     """The ids of what was written in whose place another message has come, by somebody else, a moment before."""
-    ours = {id_: Message.from_bytes(data) for id_, data in written.items()}
-    return {item.id for item in came if item.id in ours and not _says_the_same(item.data, ours[item.id])}
+    others = [item for item in came if written.get(item.id, item.data) != item.data]
+    return {item.id for item in others if not _says_the_same(item.data, Message.from_bytes(written[item.id]))}
 
 
 def _says_the_same(data: bytes, message: Message) -> bool:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["unsaid_address"]
+__all__ = ["ADDRESSES", "unsaid_address"]
 
-_FIELDS: Final = (
-    "anthropic_api_url",
-    "api_base",
-    "azure_endpoint",
-    "base_url",
-    "endpoint",
-    "endpoint_url",
-    "groq_api_base",
-    "openai_api_base",
+ADDRESSES: Final = frozenset(
+    {
+        "anthropic_api_url",
+        "api_base",
+        "azure_endpoint",
+        "base_url",
+        "endpoint",
+        "endpoint_url",
+        "groq_api_base",
+        "openai_api_base",
+    }
 )
+"""The fields in which models say where they ask."""
 _CLIENTS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
 _DEPTH = 3  # a resource of a client, the client, and that of HTTP
 # Where clients ask that were told nothing.
@@ -35,7 +38,7 @@ def unsaid_address(model: Any) -> str:
     ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``GROQ_BASE_URL`` and ``ANTHROPIC_BASE_URL`` are read by the clients alone.
     """
     held = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
-    if any(held.get(name) for name in _FIELDS):
+    if any(held.get(name) for name in ADDRESSES):
         return ""
     found = next((url for name in _CLIENTS if (url := _address(held.get(name)))), "")
     return "" if found in _HOMES else found

@@ -17,7 +17,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
-from langmem_adapters.providers.addresses import unsaid_address
+from langmem_adapters.providers.addresses import ADDRESSES, unsaid_address
 from langmem_adapters.sharing import apart
 
 __all__ = ["as_it_is_now", "asking", "completed", "with_untold"]
@@ -29,8 +29,7 @@ _SEEN = "_langmem_seen"
 _telling = ForkSafeLock()
 _UNTOLD = "[('"  # how LangChain begins what it tells where it does not dump the whole model
 _NEAR = 8  # callers: it is the third, and no more than an address could be missing of what LangChain dumps
-_SELDOM = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
-_SELDOM |= {"anthropic_api_url", "default_headers", "default_query", "output_version"}  # nor these, by who tells a name
+_SELDOM = ADDRESSES | {"default_headers", "default_query", "output_version"}  # told by few who tell a name
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 
 
