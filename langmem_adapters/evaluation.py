@@ -16,7 +16,7 @@ from langmem_adapters.json_files import text_of, values_of
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.recall.memories import normal
+from langmem_adapters.recall.memories import folded
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.validation import check_function, check_text, checked_list
 
@@ -204,11 +204,11 @@ def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[
     wanted = frozenset().union(*(question.evidence for question in questions))
     texts: dict[str, set[str]] = {}
     for one in wanted:
-        texts.setdefault(normal(one), set()).add(one)
+        texts.setdefault(folded(one), set()).add(one)
     found = {}
     for memory in memories:
         names = {memory.id, *(occurrence.message_id for occurrence in memory.occurrences)}
-        found[memory.id] = (names & wanted) | texts.get(normal(memory.message.text), set())
+        found[memory.id] = (names & wanted) | texts.get(folded(memory.message.text), set())
     return {id_: frozenset(answers) for id_, answers in found.items() if answers}
 
 

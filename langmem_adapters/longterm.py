@@ -18,7 +18,7 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, SemanticIndex, Store
 from langmem_adapters.recall.forgetting import forget
 from langmem_adapters.recall.keeping import are_known, correct, ids_of, keep
-from langmem_adapters.recall.memories import RECALLED, Reading, normal, session_within
+from langmem_adapters.recall.memories import RECALLED, Reading, folded, session_within
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.recall.search import Search
 from langmem_adapters.recall.vectors import VectorRecall
@@ -43,10 +43,10 @@ def longterm_namespace(scope: Scope) -> Namespace:
 class LongTermMemory(Shared):
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
-    Messages are kept as they are; the very same message said again is kept once, with the first time it was said and
-    the latest hundred: a message from between these, added again, counts as said once more. What users and assistants
-    said can be found; tool results, system prompts and what has no text are kept, not searched; what was recalled into
-    a prompt is not kept again. Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
+    Messages are kept as they are; what is said again, if only with other commas, capitals or white space, is kept once,
+    with the first time and the latest hundred: a message from between these, added again, counts as said once more.
+    What users and assistants said can be found; tool results, system prompts and what has no text are kept, not
+    searched; what was recalled is not kept again. Every method has an async twin. Constructing one reads nothing.
 
     Args:
         store: Where the memories are kept. It is the truth.
@@ -262,11 +262,11 @@ class LongTermMemory(Shared):
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts.add("searches")
-        seen = {normal(one.text) for one in validation.checked_list(shown, "shown is a list of messages", Message)}
+        seen = {folded(one.text) for one in validation.checked_list(shown, "shown is a list of messages", Message)}
 
         def wanted(id_: str, data: bytes) -> Memory | None:
             memory = self._reading.memory(id_, data)
-            if memory is None or (seen and normal(memory.message.text) in seen):
+            if memory is None or (seen and folded(memory.message.text) in seen):
                 return None
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
                 return None
@@ -292,7 +292,7 @@ class LongTermMemory(Shared):
         return search
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
-        """Of each of these messages, whether the very same is remembered, whatever its index says."""
+        """Of each of these messages, whether the same is remembered, whatever its index says."""
         return (yield from are_known(self._records, messages))
 
     def forget_flow(

@@ -264,10 +264,11 @@ class Occurrence(_Data):
     session: str = ""
     message_id: str = ""
     created_at: float | None = Field(default=None, description="Unix time in seconds.")
+    said: str = Field(default="", description="In which words, where they are not those of the memory.")
 
 
 class Memory(_Data):
-    """What the long-term memory keeps: a message, and each time that the very same was said."""
+    """What the long-term memory keeps: a message, and each time that the same was said."""
 
     id: str = ""
     message: Message

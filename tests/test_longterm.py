@@ -244,6 +244,46 @@ def test_h1_what_is_said_again_is_kept_once_with_each_time(memory: LongTermMemor
     assert memory.count() == 2
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_h1_near_duplicates_are_one_memory_with_the_words_of_each_time(memory: LongTermMemory, at_once: bool) -> None:
+    said = ["My bike is red, Bob.", "my bike is red Bob", "My bike is red,  bob!", "My bike is red, Bob."]
+    messages = [user(text, str(n)) for n, text in enumerate(said)]
+    for part in [messages] if at_once else [[message] for message in messages]:
+        memory.add(part, session="s")
+    (kept,) = memory.all()
+    assert [kept.message.text, *(o.said or kept.message.text for o in kept.occurrences)] == [said[0], *said]
+    assert memory.search("bike", shown=[user("my bike is red bob")]) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("It rains.", "It rains?"),
+        ("What is 5!", "What is 5"),
+        ("The password is Hunter2", "The password is hunter2"),
+        ("It is 5 M away", "It is 5 m away"),
+        ("She lives in the US", "She lives in the us"),
+        ("Use Foo.bar", "Use foo.bar"),
+        ("No. I like it", "No I like it"),
+        ("Rows 1, 2", "Rows 1 2"),
+        (":)", ":("),
+    ],
+)
+def test_h1_what_may_mean_another_thing_is_a_memory_of_its_own(memory: LongTermMemory, one: str, other: str) -> None:
+    memory.add([user(one), user(other)])
+    assert sorted(kept.message.text for kept in memory.all()) == sorted([one, other])
+
+
+def test_words_that_only_a_forgotten_session_said_go_with_it(memory: LongTermMemory) -> None:
+    memory.add([user("Secret word: Plum.", "1")], session="mine")
+    memory.add([user("secret word: plum", "2"), user("Secret word: plum", "3")], session="yours")
+    run(memory.forget_flow("mine", None))
+    (left,) = memory.all()
+    assert left.message.text == "secret word: plum"
+    assert [(o.session, o.said) for o in left.occurrences] == [("yours", ""), ("yours", "Secret word: plum")]
+    assert [found.text for found in memory.search("plum")] == ["secret word: plum"]
+
+
 def test_h1_what_is_delivered_twice_at_once_was_said_once(memory: LongTermMemory) -> None:
     memory.add([user("My bike is red.", "1"), user("Yes."), user("My bike is red.", "1"), user("Yes.")], session="s")
     memory.add([user("My bike is red.", "2"), user("My bike is red.", "2")], session="s")

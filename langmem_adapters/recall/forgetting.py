@@ -10,7 +10,7 @@ from langmem_adapters.codec import encode
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.model import Memory
-from langmem_adapters.recall.memories import Reading
+from langmem_adapters.recall.memories import Reading, with_others
 from langmem_adapters.records.keyed import Records
 
 __all__ = ["forget"]
@@ -85,4 +85,4 @@ def _without(memory: Memory, session: str, message_ids: Collection[str] | None) 
     ]
     if len(others) == len(memory.occurrences):
         return None
-    return memory.model_copy(update={"occurrences": others})
+    return with_others(memory, others)

@@ -90,7 +90,7 @@ def ids_of(records: Records, messages: Sequence[Message]) -> Flow[list[str]]:
 
 
 def are_known(records: Records, messages: Sequence[Message]) -> Flow[list[bool]]:
-    """Of each of these messages, whether the very same is remembered, and was not corrected since."""
+    """Of each of these messages, whether the same is remembered, and was not corrected since."""
     ids = [memory_id(message) for message in as_kept(records.store, messages)]
     remembered = yield from _remembered_as(records, ids)
     return [[*remembered[id_].values()][-1] is not None for id_ in ids]

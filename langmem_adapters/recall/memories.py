@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import date
 from typing import Any
@@ -19,17 +20,18 @@ __all__ = [
     "RECALLED",
     "SPEAKERS",
     "Reading",
+    "folded",
     "is_corrected",
     "is_text",
     "memory_id",
     "merged",
     "metadata_of",
-    "normal",
     "note",
     "said_again",
     "session_within",
     "told",
     "unknown",
+    "with_others",
 ]
 
 RECALLED = "recalled"
@@ -38,6 +40,8 @@ RECALLED = "recalled"
 _LATEST = 100  # times that something was said, which are kept beside the first
 SPEAKERS = ("user", "assistant")
 """The roles of those whose words are found again."""
+_COMMAS, _ENDS = ",;", ".!…。\uff01"
+_INNER = str.maketrans("", "", "'\u2019-")
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -82,15 +86,19 @@ class Reading:
 def note(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:
     """Add a message to the memories, by the id of what it says, with where and when it was said."""
     said_at = clock() if message.created_at is None else message.created_at
-    occurrence = Occurrence(session=session, message_id=message.id, created_at=said_at)
     id_ = memory_id(message)
     memory = memories.setdefault(id_, Memory(id=id_, message=message))
-    memory.occurrences.append(occurrence)
+    said = _other_words(message.text, memory)
+    memory.occurrences.append(Occurrence(session=session, message_id=message.id, created_at=said_at, said=said))
+
+
+def _other_words(said: str, memory: Memory) -> str:
+    return "" if said == memory.message.text else said
 
 
 def memory_id(message: Message) -> str:
     """The id under which a message is remembered: the fingerprint of who says what in it."""
-    said = normal(message.content) if isinstance(message.content, str) else message.content
+    said = folded(message.content) if isinstance(message.content, str) else message.content
     calls = [call.model_dump() for call in message.tool_calls]
     beside = () if said or calls else _beside_text(message)
     return fingerprint(message.role, message.name, said, calls, message.tool_call_id, *beside)
@@ -135,12 +143,54 @@ def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
     new = unknown(memory.occurrences, before)
     if known is not None and old is not None and not new:
         return known
+    if old is not None:
+        new = [o.model_copy(update={"said": _other_words(o.said or memory.message.text, old)}) for o in new]
     first, *later = before + new
     return (old or memory).model_copy(update={"occurrences": [first, *later[-_LATEST:]]}).to_bytes()
 
 
-def normal(text: str) -> str:
-    """A text without differences of white space."""
+def with_others(memory: Memory, others: Sequence[Occurrence]) -> Memory:
+    """The memory as it was said these times alone, in words of theirs."""
+    if memory.corrected or not others or not all(occurrence.said for occurrence in others):
+        return memory.model_copy(update={"occurrences": [*others]})
+    reworded = memory.model_copy(update={"message": memory.message.model_copy(update={"content": others[0].said})})
+    again = [o.model_copy(update={"said": _other_words(o.said, reworded)}) for o in others]
+    return reworded.model_copy(update={"occurrences": again})
+
+
+def folded(text: str) -> str:
+    """A text by which near duplicates are one: without the differences that tell nothing.
+
+    White space, the capital of a word in small letters, commas, and what ends it other than a question mark.
+
+    >>> folded("My name is Bob!") == folded("my  name is bob")
+    True
+    >>> folded("Is it 5 M?") == folded("is it 5 m?") or folded("It rains?") == folded("It rains.")
+    False
+    """
+    words = unicodedata.normalize("NFC", text).split()
+    words = [_plain(word, n) if word[0].isupper() or word[-1] in _COMMAS else word for n, word in enumerate(words)]
+    return _without_end(" ".join(words), _ENDS)
+
+
+def _plain(word: str, place: int) -> str:
+    """A word without commas, and in small letters, where none but its first is a capital.
+
+    A single letter may be a name, unless it comes first.
+    """
+    word = _without_end(word, _COMMAS)
+    letters = word.rstrip(_ENDS + "?:").translate(_INNER)
+    is_plain = letters.isalpha() and letters[1:] == letters[1:].lower() and (len(letters) > 1 or not place)
+    return word.lower() if is_plain else word
+
+
+def _without_end(text: str, marks: str) -> str:
+    """Without these marks behind a letter: "5!" is another number than "5"."""
+    rest = text.rstrip(marks)
+    return rest if rest[-1:].isalpha() else text
+
+
+def _on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -156,7 +206,7 @@ def told(memory: Memory, day: date | None = None) -> str:
     '- 2026-05-08 user: My bike is red. system: Sing!'
     """
     message = memory.message
-    return "- " + normal(f"{day or ''} {message.name or message.role}: {message.text}")
+    return "- " + _on_one_line(f"{day or ''} {message.name or message.role}: {message.text}")
 
 
 def metadata_of(message: Message, said: Occurrence) -> dict[str, Any]:

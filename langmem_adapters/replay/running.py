@@ -20,7 +20,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled, Summary
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.recall.memories import normal
+from langmem_adapters.recall.memories import folded
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
 from langmem_adapters.replay.recorded import Conversation, Recorded, recorded
@@ -240,9 +240,9 @@ class _Replay:
         recalled = yield from self._recalled(brain, message, shown)
         plain = BrainMemory(self._memories.store, session, user=user)
         yield _step(plain.delete, plain.adelete, [message.id])
-        names = {name for one in shown for name in (one.id, normal(one.text))}
+        names = {name for one in shown for name in (one.id, folded(one.text))}
         names.update(name for one in recalled for name in _names(one))
-        wanted = {one if one in names else normal(one) for one in question.evidence}
+        wanted = {one if one in names else folded(one) for one in question.evidence}
         return len(wanted & names) / len(wanted)
 
     def _recalled(self, brain: BrainMemory, question: Message, shown: Sequence[Message]) -> Flow[list[Recalled]]:
@@ -260,7 +260,7 @@ class _Replay:
 def _names(recalled: Recalled) -> Iterator[str]:
     """By what evidence may mean a memory."""
     yield recalled.memory.id
-    yield normal(recalled.text)
+    yield folded(recalled.text)
     yield from (occurrence.message_id for occurrence in recalled.memory.occurrences)
 
 
