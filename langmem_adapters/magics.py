@@ -20,6 +20,7 @@ except ImportError as error:
 
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Request
+from langmem_adapters.langchain.caching.kept import Kept
 from langmem_adapters.langchain.caching.prompt import asked_in
 
 __all__ = ["Notebook", "Report", "load", "unload"]
@@ -60,17 +61,17 @@ class _TellingCache(ExperienceCache):
         super().__init__(url)
         self._tell = tell
 
-    def _look_up(self, asked: Request) -> Flow[list[Generation] | None]:
-        found = yield from super()._look_up(asked)
+    def _look_up(self, kept: Kept, asked: Request) -> Flow[list[Generation] | None]:
+        found = yield from super()._look_up(kept, asked)
         if found is not None:
             metadata = found[0].message.response_metadata if isinstance(found[0], ChatGeneration) else {}
             told = asked_in(asked.prompt), _answered(found), asked.key
             self._tell(_Answer("served", *told, metadata.get("cache_age")))
         return found
 
-    def _keep(self, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
-        turn = yield from super()._keep(asked, answer)
-        if self.pool.writes:
+    def _keep(self, kept: Kept, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
+        turn = yield from super()._keep(kept, asked, answer)
+        if kept.pool.writes:
             key = asked.key if turn is not None and turn.stored and not turn.is_outdated else None
             self._tell(_Answer("cached" if key else "not kept", asked_in(asked.prompt), _answered(answer), key))
         return turn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypedDict, TypeVar, cast
@@ -33,6 +34,7 @@ __all__ = [
     "checked_messages",
     "checked_scope",
     "has_methods_of",
+    "id_of",
     "lines_of",
     "said_by",
     "wrong_places",
@@ -146,6 +148,15 @@ def checked_scope(*, tenant: str = "", user: str = "", session: str = "") -> Sco
     for name, value in (("tenant", tenant), ("user", user), ("session", session)):
         check_text(name, value)
     return Scope(tenant=tenant, user=user, session=session)
+
+
+def id_of(name: str, value: object) -> str:
+    """An id as text, "" for None. Raises ConfigurationError for what is no id."""
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | uuid.UUID):
+        raise ConfigurationError(f"a {name} id is a text, not {type(value).__name__}")
+    return str(value)
 
 
 def check_scope(own: Scope, *, tenant: str, user: str, session: str) -> None:

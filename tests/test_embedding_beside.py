@@ -144,8 +144,9 @@ def test_what_is_kept_while_a_thread_embeds_is_embedded_without_another_search(g
 
 
 def _shelves(cache: ExperienceCache) -> list[Any]:
-    assert cache._alike is not None
-    return list(cache._alike.asked._shelves.values())
+    alike = cache._tenants.nobody.alike
+    assert alike is not None
+    return list(alike.asked._shelves.values())
 
 
 def test_a_model_call_goes_on_while_another_thread_embeds(gated: Gated) -> None:

@@ -25,10 +25,12 @@ from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.costs import metric_of
 from langmem_adapters.langchain.caching.current import completed
 from langmem_adapters.langchain.caching.generations import worth_storing
+from langmem_adapters.langchain.caching.kept import Kept
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.removal import Removal
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.langchain.caching.tenants import Tenant, Tenants
 from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
@@ -50,7 +52,9 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        tenant: Whose answers; those of others are never served.
+        tenant: Whose answers; those of others are never served. A context variable, or a function without arguments,
+            gives the id of who is being served, so that one cache serves everybody.
+        strict: Whether calls for which these give none go without the cache. Otherwise they share their answers.
         tag: Keeps these entries apart from those of other tags.
         ttl: Seconds for which an answer may be served; None: for ever.
         max_entries, max_bytes: How much is kept; see :class:`~langmem_adapters.ExperiencePool`. What has to go, goes
@@ -80,14 +84,13 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
     'Paris'
     """
 
-    _answers: Answers
-
     def __init__(
         self,
         url: str | None = None,
         *,
         store: Store | None = None,
-        tenant: str = "",
+        tenant: Tenant = "",
+        strict: bool = True,
         tag: str = "langchain",
         ttl: float | None = None,
         max_entries: int | None = None,
@@ -102,58 +105,84 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
         timer: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
-        self.pool = ExperiencePool(
-            cache_store(url, store),
-            tag=tag,
-            tenant=tenant,
-            ttl=ttl,
-            max_entries=max_entries,
-            max_bytes=max_bytes,
-            keep=keep,
-            prices=prices,
-            clock=clock,
-            new_id=new_id,
-        )
+        opened = cache_store(url, store)
         mode = None if semantic is None else SemanticMode.of(semantic)
+        index = None if mode is None else _index(url, store, mode)
         judge = None if mode is None else mode.judge
         self._keeps = keep is not None and judge is None  # who is asked may take their time
         self._counts = Counts()
-        self._alike = None if mode is None else Paraphrases(mode, self.pool, _index(url, store, mode), self._counts)
         self._warn = WarnOnce()
         scoring = BackgroundScoring(scorer, "an answer", self._warn)
-        self._around: dict[str, Any] = {"scoring": scoring, "counts": self._counts, "alike": self._alike}
+        self._around: dict[str, Any] = {"scoring": scoring, "counts": self._counts, "clock": clock, "timer": timer}
         self._around |= {"should_store": should_store, "scorer": scorer, "judge": judge, "on_error": on_error}
-        self._around |= {"clock": clock, "timer": timer, "new_id": new_id}
+        self._around["new_id"] = new_id
         metric = metric_of if prices else None
-        self._answers = Answers(self.pool, wait=0.0, output_version=None, of_chats=False, metric=metric, **self._around)
+
+        def pool_of(tenant: str) -> ExperiencePool:
+            return ExperiencePool(
+                opened,
+                tag=tag,
+                tenant=tenant,
+                ttl=ttl,
+                max_entries=max_entries,
+                max_bytes=max_bytes,
+                keep=keep,
+                prices=prices,
+                clock=clock,
+                new_id=new_id,
+            )
+
+        counted = pool_of("")  # with which all are
+
+        def kept_of(tenant: str) -> Kept:
+            pool = pool_of(tenant)._counted_with(counted)  # noqa: SLF001 - pools of its own
+            alike = None if mode is None or index is None else Paraphrases(mode, pool, index, self._counts)
+            own: dict[str, Any] = {"wait": 0.0, "output_version": None, "of_chats": False, "metric": metric}
+            return Kept(pool, alike, Answers(pool, alike=alike, **own, **self._around))
+
+        self._tenants = Tenants(tenant, kept_of, strict=strict)
+        self._answers = self._tenants.nobody.answers
+
+    @property
+    def pool(self) -> ExperiencePool:
+        """Where the answers are of who is being served."""
+        return self._tenants.named().pool
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
+        if (kept := self._here()) is None:
+            return None
         asked = self._request(prompt, llm_string)
-        if (found := self._recently(asked)) is not None:
+        if (found := self._recently(kept, asked)) is not None:
             return found
         with unseen():
-            return run(self._look_up(asked))
+            return run(self._look_up(kept, asked))
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
+        if (kept := self._here()) is None:
+            return None
         asked = self._request(prompt, llm_string)
-        if (found := self._recently(asked)) is not None:
+        if (found := self._recently(kept, asked)) is not None:
             return found
         with unseen():
-            return await arun(self._look_up(asked))
+            return await arun(self._look_up(kept, asked))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
-        kept = run(self._keep(self._request(prompt, llm_string, was_asked=True), return_val))
-        if kept is not None:
-            self._answers.score(kept)
+        if (kept := self._tenants.here()) is None:
+            return
+        turn = run(self._keep(kept, self._request(prompt, llm_string, was_asked=True), return_val))
+        if turn is not None:
+            kept.answers.score(turn)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
-        kept = await arun(self._keep(self._request(prompt, llm_string, was_asked=True), return_val))
-        if kept is not None:
-            self._answers.score(kept, on_loop=True)
+        if (kept := self._tenants.here()) is None:
+            return
+        turn = await arun(self._keep(kept, self._request(prompt, llm_string, was_asked=True), return_val))
+        if turn is not None:
+            kept.answers.score(turn, on_loop=True)
 
     def tune(
         self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
@@ -175,9 +204,10 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
     def stats(self) -> dict[str, Any]:
         """What this object has seen of its tag, and the models around which it is.
 
-        Hits, misses, stored, unreadable and expired entries; refused answers, errors, requests without a key; answers
-        scored, those that the scorer failed at, and those that the judge rejected; hits that were shared by a call in
-        the air; tokens saved, by the usage of what was served, seconds, and, with ``prices``, money.
+        Hits, misses, stored, unreadable and expired entries; refused answers, errors, requests without a key, calls
+        bypassed for want of a tenant; answers scored, those that the scorer failed at, and those that the judge
+        rejected; hits that were shared by a call in the air; tokens saved, by the usage of what was served, seconds,
+        and, with ``prices``, money.
 
         In the semantic mode also: semantic hits (of the hits), hits of a dry run, errors of its own, texts whose
         vectors are behind, and rejected candidates, all of them and by guard (``rejected_numbers``).
@@ -185,18 +215,30 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
         return views.Figures(self._answers.stats(), title="LLM cache")
 
     def __repr__(self) -> str:
-        return f"ExperienceCache({self.pool!r})"
+        return f"ExperienceCache({self._answers.pool!r})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.statistics(self.stats(), title=f"LLM cache {self.pool.tag}"))
+        return views.attempt(self, lambda: views.statistics(self.stats(), title=f"LLM cache {self._answers.pool.tag}"))
 
-    def _around_calls(self, wait: float, output_version: str | None) -> Answers:
+    def _around_calls(self, wait: float, output_version: str | None) -> Tenants[Answers]:
         """The same answers, by the same rules, around the calls of a CachedChatModel."""
-        return Answers(self.pool, wait=wait, output_version=output_version, **self._around)
 
-    def _recently(self, asked: Request) -> list[Generation] | None:
+        def answers_of(tenant: str) -> Answers:
+            kept = self._tenants.of(tenant)
+            return Answers(kept.pool, wait=wait, output_version=output_version, alike=kept.alike, **self._around)
+
+        return self._tenants.with_same(answers_of)
+
+    def _here(self) -> Kept | None:
+        """What is looked at; None, where nobody is being served, and none is."""
+        kept = self._tenants.here()
+        if kept is None:
+            self._counts.add("bypassed")
+        return kept
+
+    def _recently(self, kept: Kept, asked: Request) -> list[Generation] | None:
         """The answer, if it was read a moment ago."""
-        return self._answers.recent(asked.key) if self._keeps and asked.key else None
+        return kept.answers.recent(asked.key) if self._keeps and asked.key else None
 
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
         """The request, with what only its caller knows of it; without a key, where it cannot be told from another."""
@@ -208,20 +250,20 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
             return Request(prompt, llm_string, "")
         return Request(prompt, told, request_key(prompt, told), id(llm_string))
 
-    def _look_up(self, asked: Request) -> Flow[list[Generation] | None]:
+    def _look_up(self, kept: Kept, asked: Request) -> Flow[list[Generation] | None]:
         if not asked.key:
             self._counts.add("unkeyed")
             return None
-        return (yield from self._answers.look_up(asked))
+        return (yield from kept.answers.look_up(asked))
 
-    def _keep(self, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
-        return (yield from self._answers.keep(asked, answer)) if asked.key else None
+    def _keep(self, kept: Kept, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
+        return (yield from kept.answers.keep(asked, answer)) if asked.key else None
 
     def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
-        if self._alike is None:
+        alike = self._tenants.nobody.alike
+        if alike is None:
             raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
-        index, verifier = self._alike.asked.index, self._alike.asked.verifier
-        return tuning(index, pairs, precision, verifier=verifier, progress=progress)
+        return tuning(alike.asked.index, pairs, precision, verifier=alike.asked.verifier, progress=progress)
 
 
 def _index(url: str | None, store: Store | None, mode: SemanticMode) -> SemanticIndex:

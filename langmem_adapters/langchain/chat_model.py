@@ -26,6 +26,7 @@ from langmem_adapters.langchain.caching.current import as_it_is_now, asking, wit
 from langmem_adapters.langchain.caching.examples import with_examples
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
+from langmem_adapters.langchain.caching.tenants import Tenants
 from langmem_adapters.sharing import apart
 from langmem_adapters.stores import may_be_written_down, unpicklable
 
@@ -63,13 +64,13 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     wrapped: BaseChatModel = Field(exclude=True, repr=False)
     streaming: bool | None = None  # looked for by BaseChatModel, where a model has it
-    _answers: Answers = PrivateAttr()
+    _tenants: Tenants[Answers] = PrivateAttr()
     _made_by: dict[str, Any] | None = PrivateAttr()
 
     def __init__(
         self,
         model: BaseChatModel,
-        cache: ExperienceCache | Answers | None = None,
+        cache: ExperienceCache | Tenants[Answers] | None = None,
         *,
         url: str | None = None,
         wait: float = 60.0,
@@ -81,7 +82,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
             )
         if cache is not None and url is not None:
             raise ConfigurationError("give CachedChatModel a cache or a url, not both")
-        if not (cache is None or isinstance(cache, ExperienceCache | Answers)):
+        if not (cache is None or isinstance(cache, ExperienceCache | Tenants)):
             raise ConfigurationError(
                 f"the cache of a CachedChatModel is an ExperienceCache, not {type(cache).__name__}"
             )
@@ -90,11 +91,11 @@ class CachedChatModel(CachedModel, BaseChatModel):
         if "streaming" in model.model_fields_set:
             fields["streaming"] = getattr(model, "streaming", None)
         super().__init__(wrapped=model, cache=False, **fields)
-        if isinstance(cache, Answers):
-            self._answers = cache
+        if isinstance(cache, Tenants):
+            self._tenants = cache
         else:
             kept_in = ExperienceCache(url) if cache is None else cache
-            self._answers = kept_in._around_calls(wait, self.output_version)  # noqa: SLF001 - by its rules
+            self._tenants = kept_in._around_calls(wait, self.output_version)  # noqa: SLF001 - by its rules
         self._made_by = {"url": url, "wait": wait} if cache is None and may_be_written_down(url) else None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -199,7 +200,13 @@ class CachedChatModel(CachedModel, BaseChatModel):
     def _request(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> Request | None:
-        """The request as LangChain would show it to a cache; None, where it cannot be told from another."""
+        """The request as LangChain would show it to a cache; None, where it cannot be told from another.
+
+        Nor is there one where nobody is being served, and the cache is strict.
+        """
+        if self._tenants.here() is None:
+            self._answers.pass_by(None)
+            return None
         prompt = dumps(list(messages))
         try:
             llm_string = with_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
@@ -208,6 +215,11 @@ class CachedChatModel(CachedModel, BaseChatModel):
             self._answers.pass_by(error)
             return None
         return note(Request(prompt, llm_string, request_key(prompt, llm_string)))
+
+    @property
+    def _answers(self) -> Answers:
+        """Those of who is being served."""
+        return self._tenants.here() or self._tenants.nobody
 
     @property
     def _streams(self) -> bool:
@@ -239,7 +251,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
         def replace(model: BaseChatModel) -> BaseChatModel:
             found.append(model)
-            return self if model is self.wrapped else CachedChatModel(model, self._answers)
+            return self if model is self.wrapped else CachedChatModel(model, self._tenants)
 
         made: Runnable[Any, Any] = replaced_models(runnable, replace)
         if not found:

@@ -24,6 +24,7 @@ from langmem_adapters.indexes import cache_index
 from langmem_adapters.langchain.caching.answers import Answers, noted
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.rebinding import replaced_models
+from langmem_adapters.langchain.caching.tenants import Tenants
 from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.chat_model import CachedChatModel
 from langmem_adapters.lru import LRU
@@ -198,7 +199,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
         And what the hits of all users have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
         """
-        return {**self._made(Scope(), None).stats(), "bypassed": self._counts["bypassed"]}
+        return self._made(Scope(), None).stats()
 
     def saved(self) -> Saved:
         """What the hits of all users have saved: seconds, tokens, and money by the ``prices``."""
@@ -217,7 +218,8 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             if scope is None:
                 return model
             cached += 1
-            return CachedChatModel(model, self._of(scope, model.output_version))
+            answers = self._of(scope, model.output_version)
+            return CachedChatModel(model, Tenants("", lambda _: answers))
 
         model = replaced_models(_chosen(request.model), replace)
         self._counts.add("bypassed", not cached)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any, NamedTuple, TypeAlias
@@ -12,6 +11,7 @@ from langgraph.runtime import Runtime
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.model import Scope
+from langmem_adapters.validation import id_of
 
 __all__ = ["Lookup", "ScopeOf", "task_of"]
 
@@ -96,9 +96,4 @@ def _nodes_above(runtime: Runtime[Any]) -> list[tuple[str, str]]:
 
 
 def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:
-    value = found(runtime) if callable(found) else found
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, str | int | uuid.UUID):
-        raise ConfigurationError(f"a {name} id is a text, not {type(value).__name__}")
-    return str(value)
+    return id_of(name, found(runtime) if callable(found) else found)

@@ -1,0 +1,144 @@
+"""One ExperienceCache for all tenants of a process, each found as it is served (C10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.config import ensure_config
+
+from langmem_adapters import ConfigurationError
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.indexes import open_vectors
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
+from langmem_adapters.langchain.caching import tenants
+from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from tests.test_semantic_cache import ALIKE, ASKED, topics
+
+served: ContextVar[Any] = ContextVar("served")
+
+
+def numbered(cache: ExperienceCache | None = None) -> FakeListChatModel:
+    return FakeListChatModel(responses=[str(n) for n in range(20)], cache=cache)
+
+
+def asked(model: Any, tenant: object, question: str = "Hi") -> str:
+    token = served.set(tenant)
+    try:
+        return str(model.invoke(question).content)
+    finally:
+        served.reset(token)
+
+
+@pytest.mark.parametrize("keep", [None, 60.0])
+def test_c10_a_context_variable_says_whose_answers_are_served(any_store: Store, keep: float | None) -> None:
+    cache = ExperienceCache(store=any_store, tenant=served, strict=False, keep=keep)
+    model = numbered(cache)
+    people: list[object] = ["x", "y", 7, None, ""]
+    assert [asked(model, person) for person in people * 2] == ["0", "1", "2", "3", "3"] * 2
+    assert model.invoke("Hi").content == "3"  # where it was never set
+    assert ExperienceCache(store=any_store, tenant="7").pool.count() == 1
+    assert (cache.stats()["hits"], cache.stats()["misses"], cache.stats()["bypassed"]) == (7, 4, 0)
+
+
+async def test_c10_tasks_that_run_at_once_have_the_answers_of_their_own_tenant(any_store: Store) -> None:
+    model = numbered(ExperienceCache(store=any_store, tenant=served))
+
+    async def ask(tenant: str) -> str:
+        served.set(tenant)
+        return str((await model.ainvoke("Hi")).content)
+
+    first = dict(zip("abcdef", await asyncio.gather(*map(ask, "abcdef")), strict=True))
+    assert len(set(first.values())) == 6
+    assert dict(zip("abcdef", await asyncio.gather(*map(ask, "abcdef")), strict=True)) == first
+
+
+def test_c10_a_function_reads_the_tenant_from_the_configuration_of_a_run() -> None:
+    cache = ExperienceCache(store=MemoryStore(), tenant=lambda: ensure_config()["configurable"].get("tenant"))
+    chain = RunnableLambda(str.upper) | numbered(cache)
+    runs: list[Any] = [{"configurable": {"tenant": tenant}} for tenant in ("x", "y")] * 2
+    assert [chain.invoke("hi", config).content for config in runs] == ["0", "1", "0", "1"]
+    assert [chain.invoke("hi").content for _ in range(2)] == ["2", "3"]
+    # LangChain asks a model for a whole batch outside of every run: nobody is given what others were answered.
+    assert [answer.content for answer in chain.batch(["hi", "hi"], runs[:2])] == ["4", "5"]
+    assert cache.stats()["bypassed"] == 4
+
+
+@pytest.mark.parametrize(("tenant", "person"), [(served, None), (served, ""), (lambda: None, "x")])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_c10_without_a_tenant_a_strict_cache_goes_by(tenant: Any, person: object, wrapped: bool) -> None:
+    store = MemoryStore()
+    cache = ExperienceCache(store=store, tenant=tenant)
+    model = CachedChatModel(numbered(), cache) if wrapped else numbered(cache)
+    assert [asked(model, person), asked(model, person)] == ["0", "1"]
+    assert list(store.namespaces()) == []
+    assert cache.stats()["bypassed"] == 2
+    token = served.set(person)
+    for forbidden in (cache.clear, lambda: cache.delete("key"), lambda: cache.invalidate(tag="t"), lambda: cache.pool):
+        with pytest.raises(ConfigurationError, match="No tenant is being served"):
+            forbidden()
+    served.reset(token)
+    assert "ExperienceCache" in repr(cache)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_c10_a_cached_model_has_the_answers_of_who_is_served(any_store: Store, stream: bool) -> None:
+    cache = ExperienceCache(store=any_store, tenant=served)
+    model = CachedChatModel(numbered(), cache)
+
+    def ask(tenant: str) -> str:
+        token = served.set(tenant)
+        answer = "".join(str(chunk.content) for chunk in model.stream("Hi")) if stream else model.invoke("Hi").content
+        served.reset(token)
+        return str(answer)
+
+    assert [ask(tenant) for tenant in "xyxy"] == ["0", "1", "0", "1"]
+    assert (model.stats()["hits"], model.stats()["stored"], cache.stats()["hits"]) == (2, 2, 2)
+
+
+def test_c10_who_forgets_forgets_their_own(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store, tenant=served)
+    model = numbered(cache)
+    ways: list[Callable[[], object]] = [
+        cache.clear,
+        lambda: cache.invalidate(lambda _: True),
+        lambda: cache.invalidate(tag="langchain"),
+    ]
+    for n, forget in enumerate(ways):
+        first = [asked(model, tenant, f"Q{n}") for tenant in "xy"]
+        token = served.set("x")
+        forget()
+        served.reset(token)
+        again = [asked(model, tenant, f"Q{n}") for tenant in "xy"]
+        assert again[0] != first[0]
+        assert again[1] == first[1]
+
+
+def test_c10_meanings_are_looked_for_among_ones_own(any_store: Store) -> None:
+    embedder = Embedder(topics, name="topics")
+    mode = SemanticMode(index=open_vectors("memory:", embedder))
+    model = numbered(ExperienceCache(store=any_store, tenant=served, semantic=mode))
+    assert [asked(model, tenant, question) for question in (ASKED, ALIKE) for tenant in "xy"] == ["0", "1", "0", "1"]
+
+
+def test_tenants_who_have_not_been_here_for_long_keep_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenants, "_LATEST", 2)
+    cache = ExperienceCache(store=MemoryStore(), tenant=served)
+    model = numbered(cache)
+    assert [asked(model, tenant) for tenant in "abcdeabcde"] == list("0123401234")
+    assert (cache.stats()["hits"], cache.stats()["stored"]) == (5, 5)
+
+
+@pytest.mark.parametrize("wrong", [5, None, ["x"]])
+def test_a_tenant_that_cannot_be_one_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="a tenant is a text, a context variable or a function"):
+        ExperienceCache(store=MemoryStore(), tenant=wrong)
+    with pytest.raises(ConfigurationError, match="a tenant id is a text, not object"):
+        ExperienceCache(store=MemoryStore(), tenant=object).lookup("p", "llm")
