@@ -1423,6 +1423,7 @@ def test_part7_what_hits_have_saved() -> None:
         ({"query_type": "semantic"}, "needs a judge"),
         ({"query_type": "semantic", "judge": AtLeast(7)}, "needs a judge.* and not the scores alone, as AtLeast"),
         ({"context_builder": lambda req, exps: req}, "which argument of .* is the request"),
+        ({"request": "no_such"}, "which argument of .* is the request"),
         ({"serializer": 5}, "a serializer has serialize_req"),
         ({"serializer": JsonSerializer}, r"a serializer is an object, JsonSerializer\(…\), and not its class"),
         ({"colour": "red"}, "cached has no option colour"),

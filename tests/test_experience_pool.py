@@ -207,6 +207,13 @@ def test_nothing_is_forgotten_by_a_coroutine_function(pool: ExperiencePool) -> N
     assert pool.count() == 1
 
 
+def test_h3_nothing_is_forgotten_by_no_function(pool: ExperiencePool) -> None:
+    pool.create(Experience(req="France", resp="Paris"))
+    with pytest.raises(ConfigurationError, match="invalidate needs a function that says which go"):
+        pool.invalidate(None)  # type: ignore[arg-type]
+    assert pool.count() == 1
+
+
 def test_bypass_neither_reads_nor_writes_and_refresh_only_writes(pool: ExperiencePool) -> None:
     keep(pool, "q", "first")
     with bypass():

@@ -247,7 +247,9 @@ class PoolFlows:
         found = (self._read(data) for _, data in self._shelf.all())
         return (experience for experience in found if experience is not None)
 
-    def _invalidate(self, where: Callable[[Experience], bool]) -> Flow[int]:
+    def _invalidate(self, where: Callable[[Experience], bool] | None) -> Flow[int]:
+        if where is None:
+            raise ConfigurationError("invalidate needs a function that says which go; clear() forgets all of this tag")
         check_plain("where", where)
 
         def unwanted(data: bytes) -> bool:

@@ -105,7 +105,7 @@ def replaced(arguments: Arguments, rules: Rules) -> str:
     """The argument that a context builder replaces; empty, if there is none."""
     names = [parameter for parameter in arguments.signature.parameters if parameter != arguments.owner]
     chosen = rules.request or ("req" if "req" in names else names[0] if len(names) == 1 else "")
-    if rules.context_builder is not None and chosen not in names:
+    if chosen not in names and (rules.context_builder is not None or rules.request):
         raise ConfigurationError(
             f"which argument of {arguments.name} is the request? Say so with request=, one of {names}"
         )
