@@ -1,8 +1,9 @@
-"""One ExperienceCache for all tenants of a process, each found as it is served (C10)."""
+"""One cache of models for all tenants of a process, each found as it is served (C10)."""
 
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -11,15 +12,18 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import ensure_config
+from llama_index.core.base.llms.types import ChatMessage
 
 from langmem_adapters import ConfigurationError
 from langmem_adapters.embedding import Embedder
+from langmem_adapters.experience.single_flight import tenants
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.caching import tenants
 from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.test_cached_llm import Scripted
 from tests.test_semantic_cache import ALIKE, ASKED, topics
 
 served: ContextVar[Any] = ContextVar("served")
@@ -101,6 +105,25 @@ def test_c10_a_cached_model_has_the_answers_of_who_is_served(any_store: Store, s
 
     assert [ask(tenant) for tenant in "xyxy"] == ["0", "1", "0", "1"]
     assert (model.stats()["hits"], model.stats()["stored"], cache.stats()["hits"]) == (2, 2, 2)
+
+
+async def test_c10_a_model_of_llamaindex_has_the_answers_of_who_is_served(any_store: Store) -> None:
+    llm = CachedLLM(Scripted(script=[str(n) for n in range(9)]), store=any_store, tenant=served)
+    question = [ChatMessage("Hi")]
+
+    async def ask(tenant: object) -> list[Any]:
+        served.set(tenant)
+        streamed = [piece.delta or "" async for piece in await llm.astream_chat(question)]
+        plain = [llm.chat(question), await llm.achat(question)]
+        return ["".join(streamed), *(response.message.content for response in plain)]
+
+    assert [await asyncio.create_task(ask(tenant)) for tenant in "xyxy"] == [[n] * 3 for n in "0101"]
+    assert await asyncio.create_task(ask(None)) == ["2", "3", "4"]
+    assert (llm.stats()["hits"], llm.stats()["stored"], llm.stats()["bypassed"]) == (10, 2, 3)
+    with pytest.raises(ConfigurationError, match="No tenant is being served"):
+        llm.pool.clear()
+    with pytest.raises(ConfigurationError, match=r"that looks for its tenant.* cannot be pickled"):
+        pickle.dumps(CachedLLM(Scripted(), url="memory:", tenant=served))
 
 
 def test_c10_who_forgets_forgets_their_own(any_store: Store) -> None:

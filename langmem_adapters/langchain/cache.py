@@ -17,6 +17,7 @@ from langmem_adapters.experience import ExperiencePool, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.single_flight.asking import CachedModel
+from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_vectors
@@ -30,7 +31,6 @@ from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.removal import Removal
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
-from langmem_adapters.langchain.caching.tenants import Tenant, Tenants
 from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
@@ -41,7 +41,7 @@ from langmem_adapters.warn_once import WarnOnce
 __all__ = ["ExperienceCache"]
 
 
-class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
+class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
     Prompts and model parameters are kept as a hash only. A hit is a new object each time, with a message id of
@@ -141,7 +141,10 @@ class ExperienceCache(Shared, CachedModel, Removal, BaseCache):
             return Kept(pool, alike, Answers(pool, alike=alike, **own, **self._around))
 
         self._tenants = Tenants(tenant, kept_of, strict=strict)
-        self._answers = self._tenants.nobody.answers
+
+    @property
+    def _answers(self) -> Answers:
+        return self._tenants.nobody.answers
 
     @property
     def pool(self) -> ExperiencePool:

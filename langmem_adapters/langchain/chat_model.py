@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -18,6 +18,7 @@ from typing_extensions import Self
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.single_flight.asking import CachedModel
+from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Request, note
 from langmem_adapters.langchain.caching.chunks import as_reported, pieces
@@ -26,7 +27,6 @@ from langmem_adapters.langchain.caching.current import as_it_is_now, asking, wit
 from langmem_adapters.langchain.caching.examples import with_examples
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
-from langmem_adapters.langchain.caching.tenants import Tenants
 from langmem_adapters.sharing import apart
 from langmem_adapters.stores import may_be_written_down, unpicklable
 
@@ -132,7 +132,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
             with asking(self.wrapped):
                 return call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs))
 
-        return self._answers.invoke(self._request(messages, stop, kwargs), ask, _result)
+        return cast("ChatResult", self._answers.invoke(self._request(messages, stop, kwargs), ask, _result))
 
     async def _agenerate(
         self,
@@ -148,7 +148,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
             with asking(self.wrapped):
                 return await call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs))
 
-        return await self._answers.ainvoke(self._request(messages, stop, kwargs), ask, _result)
+        return cast("ChatResult", await self._answers.ainvoke(self._request(messages, stop, kwargs), ask, _result))
 
     def _stream(
         self,
@@ -215,11 +215,6 @@ class CachedChatModel(CachedModel, BaseChatModel):
             self._answers.pass_by(error)
             return None
         return note(Request(prompt, llm_string, request_key(prompt, llm_string)))
-
-    @property
-    def _answers(self) -> Answers:
-        """Those of who is being served."""
-        return self._tenants.here() or self._tenants.nobody
 
     @property
     def _streams(self) -> bool:

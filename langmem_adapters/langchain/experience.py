@@ -18,13 +18,13 @@ from langmem_adapters.errors import MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.savings import Saved
+from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_index
 from langmem_adapters.langchain.caching.answers import Answers, noted
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.rebinding import replaced_models
-from langmem_adapters.langchain.caching.tenants import Tenants
 from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.chat_model import CachedChatModel
 from langmem_adapters.lru import LRU

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.experience import ExperiencePool, FunctionCache
+from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.single_flight.asking import KeptAnswers, SingleFlightAnswers
@@ -39,6 +41,7 @@ class Answers(SingleFlightAnswers):
     Args:
         pool: Where they are.
         model: Gives the model's name, for what its responses cost.
+        counts, scoring: Count what was seen, and have the responses scored, for others too.
         clock, new_id: Give Unix seconds, and ids.
         rules: What else decides: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
             :class:`~langmem_adapters.llamaindex.CachedLLM`.
@@ -51,6 +54,8 @@ class Answers(SingleFlightAnswers):
         pool: ExperiencePool,
         *,
         model: Callable[[], str],
+        counts: Counts,
+        scoring: BackgroundScoring,
         clock: Callable[[], float],
         new_id: Callable[[], str],
         **rules: Any,
@@ -62,8 +67,9 @@ class Answers(SingleFlightAnswers):
             return Metric(model=model(), **counts)
 
         times: dict[str, Any] = {"clock": clock, "new_id": new_id}
-        more: dict[str, Any] = {"responses": _Kept(**times), "cache": _Calls, "keep_requests": False, **times}
-        super().__init__(pool, KeyedRequest, rules=Rules(metric=metric, **rules), **more)
+        more: dict[str, Any] = {"counts": counts, "scoring": scoring, "keep_requests": False, **times}
+        of_calls: dict[str, Any] = {"responses": _Kept(**times), "cache": _Calls}
+        super().__init__(pool, KeyedRequest, rules=Rules(metric=metric, **rules), **of_calls, **more)
 
     def _served(self, turn: Invocation) -> Any:
         kwargs = turn.value.additional_kwargs

@@ -26,15 +26,19 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from pydantic import computed_field
 from typing_extensions import Self
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
+from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.single_flight.asking import CachedModel
+from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.structured import SAME, StructuredPrediction
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store, may_be_written_down, unpicklable
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["CachedLLM"]
 
@@ -83,7 +87,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         llm: The model. Two that differ in nothing but functions or private state need a ``tag`` each.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        tenant: Whose responses; those of others are never served.
+        tenant: Whose responses; those of others are never served. A context variable, or a function without
+            arguments, gives the id of who is being served.
+        strict: Whether calls for which these give none go without the cache. Otherwise they share their responses.
         tag: Keeps these responses apart from those of other tags.
         ttl: Seconds for which a response may be served; None: for ever.
         max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
@@ -111,7 +117,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     """
 
     _wrapped: LLM = PrivateAttr()
-    _answers: Answers = PrivateAttr()
+    _tenants: Tenants[Answers] = PrivateAttr()
     _url: str | None = PrivateAttr()
     _settings: dict[str, Any] | None = PrivateAttr()
 
@@ -126,7 +132,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         *,
         url: str | None = None,
         store: Store | None = None,
-        tenant: str = "",
+        tenant: Tenant = "",
+        strict: bool = True,
         tag: str = "llama-index",
         ttl: float | None = None,
         max_entries: int | None = None,
@@ -149,15 +156,19 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         rules: dict[str, Any] = {"should_store": should_store, "scorer": scorer, "judge": judge}
         rules |= {"wait": wait, "on_error": on_error}
         times: dict[str, Any] = {"clock": clock, "new_id": new_id}
-        pool: dict[str, Any] = {"tag": tag, "tenant": tenant, "ttl": ttl, "prices": prices}
+        pool: dict[str, Any] = {"tag": tag, "ttl": ttl, "prices": prices}
         pool |= {"max_entries": max_entries, "max_bytes": max_bytes}
-        self._url, self._settings = url, {**pool, **rules} if store is None else None
-        self._answers = Answers(
-            ExperiencePool(cache_store(url, store), **pool, **times),
-            model=lambda: str(llm.metadata.model_name),
-            **rules,
-            **times,
-        )
+        writable = store is None and isinstance(tenant, str)
+        self._url, self._settings = url, {"tenant": tenant, **pool, **rules} if writable else None
+        opened = cache_store(url, store)
+        counted = ExperiencePool(opened, **pool)  # with which all are
+        shared: dict[str, Any] = {"counts": Counts(), "scoring": BackgroundScoring(scorer, "a response", WarnOnce())}
+
+        def answers_of(tenant: str) -> Answers:
+            own = ExperiencePool(opened, tenant=tenant, **pool, **times)._counted_with(counted)  # noqa: SLF001 - of ours
+            return Answers(own, model=lambda: str(llm.metadata.model_name), **shared, **rules, **times)
+
+        self._tenants = Tenants(tenant, answers_of, strict=strict)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache. Raises ConfigurationError for what is the model's to change."""
@@ -173,7 +184,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     def __reduce__(self) -> Any:
         """The model and the settings, for another process to open the same cache with."""
         if self._settings is None or not may_be_written_down(self._url):
-            raise unpicklable("a CachedLLM with a store of its own")
+            raise unpicklable("a CachedLLM with a store of its own, or that looks for its tenant")
         return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), ()
 
     @classmethod
@@ -183,8 +194,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     @property
     def pool(self) -> ExperiencePool:
-        """Where the responses are kept: for clearing, exporting, and what the hits have saved."""
-        return self._answers.pool
+        """Where the responses are of who is being served: for clearing, exporting, and what the hits have saved."""
+        return self._tenants.named().pool
 
     def _repr_html_(self) -> str:
         return self._of_model(self._wrapped)
@@ -254,6 +265,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         return asked, lambda _: ask(prompt, formatted, **kwargs), give
 
     def _asked(self, make: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
+        if self._tenants.here() is None:
+            self._answers.pass_by(None)
+            return None
         try:
             key = make(self._wrapped, *request)
         except SerializationError as error:

@@ -21,6 +21,7 @@ from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.experience.single_flight.flights import Flight
+from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
@@ -32,6 +33,7 @@ A = TypeVar("A")
 
 _NAME = "the model call"  # as it is called in the log
 _SEEN = ("shared", "rejected", "refused", "errors", "scored", "unscored")
+_OWN = ("unkeyed", "bypassed", "saved_tokens")
 _reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
 
@@ -247,10 +249,12 @@ class SingleFlightAnswers(Shared):
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
 
         Hits that were shared by a call in the air; answers that the judge rejected; refused answers, errors, requests
-        without a key; answers scored, and those that the scorer failed at.
+        without a key, calls bypassed for want of a tenant; answers scored, and those that the scorer failed at.
         """
         seen = self._calls.stats()
-        own = {name: seen[name] for name in _SEEN} | {n: self._counts[n] for n in ("unkeyed", "saved_tokens")}
+        own = {name: seen[name] for name in _SEEN} | {
+            n: self._counts[n] for n in ("unkeyed", "bypassed", "saved_tokens")
+        }
         return views.Figures({**self.pool.stats(), **own}, title="Cached answers")
 
     def flush(self) -> None:
@@ -306,7 +310,12 @@ class SingleFlightAnswers(Shared):
 class CachedModel(Switches):
     """What a host's cache of answers, and every model that has one, can be asked about it."""
 
-    _answers: Any  # SingleFlightAnswers, of each host its own kind
+    _tenants: Tenants[Any]  # of SingleFlightAnswers, of each host its own kind
+
+    @property
+    def _answers(self) -> Any:
+        """The answers of who is being served."""
+        return self._tenants.here() or self._tenants.nobody
 
     def stats(self) -> dict[str, Any]:
         """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.

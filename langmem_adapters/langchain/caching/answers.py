@@ -131,9 +131,8 @@ class Answers(SingleFlightAnswers):
         self._calls.tools = tools if examples else None
 
     def stats(self) -> dict[str, Any]:
-        """And calls that went by, as nobody was being served; in the semantic mode, what it has found."""
+        """And, in the semantic mode, what it has found."""
         stats = super().stats()
-        stats["bypassed"] = self._counts["bypassed"]
         if self._calls.alike is not None:
             stats |= self._calls.alike.stats()
         return stats

@@ -9,9 +9,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.flow import arun, run
 from langmem_adapters.langchain.caching.kept import Kept
-from langmem_adapters.langchain.caching.tenants import Tenants
 
 __all__ = ["Removal"]
 

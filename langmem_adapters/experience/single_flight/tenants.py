@@ -1,4 +1,4 @@
-"""Whose answers a cache of LangChain is asked for: those of one tenant, or of whoever is being served."""
+"""Whose answers a cache of models is asked for: those of one tenant, or of whoever is being served."""
 
 from __future__ import annotations
 
