@@ -98,11 +98,8 @@ class _Data(BaseModel):
 
 @functools.cache
 def _defaults(model: type[_Data]) -> dict[str, Any]:
-    return {
-        name: field.get_default(call_default_factory=True)
-        for name, field in model.model_fields.items()
-        if not field.is_required()
-    }
+    fields = model.model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
 
 
 def _stored(value: Any) -> Any:
@@ -249,6 +246,7 @@ class SessionInfo(_Data):
     messages: int = 0
     created_at: float | None = None
     updated_at: float | None = None
+    cursor: str = Field(default="", description="A text for ``list_sessions``, to go on behind this one.")
 
 
 class Hit(NamedTuple):

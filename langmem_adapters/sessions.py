@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
@@ -76,16 +77,16 @@ class Sessions(Shared):
         self._clock = clock
         self._parent = brain_namespace(self.scope)[:-1]
 
-    def list_sessions(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
-        """The sessions with the latest activity first; ``after`` is the last one of the page before.
+    def list_sessions(self, limit: int | None = 20, *, cursor: str | None = None) -> list[SessionInfo]:
+        """The sessions with the latest activity first; ``cursor`` is that of the last one of the page before.
 
         Costs reads for the page, however many sessions there are.
         """
-        return run(self._list(limit, after))
+        return run(self._list(limit, cursor))
 
-    async def alist_sessions(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
+    async def alist_sessions(self, limit: int | None = 20, *, cursor: str | None = None) -> list[SessionInfo]:
         """:meth:`list_sessions`, without blocking the event loop."""
-        return await arun(self._list(limit, after))
+        return await arun(self._list(limit, cursor))
 
     def count(self) -> int:
         """How many sessions there are."""
@@ -182,19 +183,28 @@ class Sessions(Shared):
             along=along,
         )
 
-    def _list(self, limit: int | None, after: SessionInfo | None) -> Flow[list[SessionInfo]]:
+    def _list(self, limit: int | None, cursor: str | None) -> Flow[list[SessionInfo]]:
         if limit is not None:
             check_whole("limit", limit)
             if limit < 1:
                 return views.Listing([], views.sessions)
-        if not (after is None or isinstance(after, SessionInfo)):
-            raise ConfigurationError(f"after is the last SessionInfo of the page before, not {type(after).__name__}")
-        before = None if after is None else Listed(self._namespace(after.session), after.updated_at or 0.0)
+        before = None if cursor is None else self._row(cursor)
         rows = yield from step(self.store.recent, self._parent, limit=limit, before=before)
         found = []
         for row in rows:
             found.append((yield from self._info(row)))  # noqa: PERF401 - a comprehension cannot ask
         return views.Listing(found, views.sessions)
+
+    def _row(self, cursor: str) -> Listed:
+        """What a cursor stands for."""
+        try:
+            at, session = cursor.split(" ", 1)
+            updated_at = float(at)
+        except (AttributeError, ValueError):
+            updated_at, session = math.nan, ""
+        if not (math.isfinite(updated_at) and session):
+            raise ConfigurationError(f"a cursor is that of the last session of the page before, not {cursor!r:.50}")
+        return Listed(self._namespace(session), updated_at)
 
     def _info(self, row: Listed) -> Flow[SessionInfo]:
         try:
@@ -213,6 +223,7 @@ class Sessions(Shared):
             messages=page.total,
             created_at=created_at,
             updated_at=row.updated_at,
+            cursor=f"{row.updated_at!r} {row.namespace[-1]}",
         )
 
     def _exists(self, session: str) -> Flow[bool]:

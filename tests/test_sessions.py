@@ -18,7 +18,7 @@ from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.model import Message, Scope, ToolCall
+from langmem_adapters.model import Message, Scope, SessionInfo, ToolCall
 from langmem_adapters.protocols import Store
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
@@ -97,9 +97,18 @@ def test_a8_pages_follow_each_other_even_where_all_times_are_equal(frozen_store:
     sessions = Sessions(frozen_store)
     pages = [sessions.list_sessions(10)]
     while pages[-1]:
-        pages.append(sessions.list_sessions(10, after=pages[-1][-1]))
+        pages.append(sessions.list_sessions(10, cursor=pages[-1][-1].cursor))
     assert [len(page) for page in pages] == [10, 10, 5, 0]
     assert sorted(info.session for page in pages for info in page) == sorted(f"s{n}" for n in range(25))
+
+
+@pytest.mark.parametrize("name", ["a b", " ", "ä/\n%20&", "1.5 x"])
+def test_a8_a_cursor_is_a_text_that_any_process_may_go_on_from(any_store: Store, name: str) -> None:
+    for session in ("old", name, "new"):
+        BrainMemory(any_store, session, user="ada").add_talk("Hello")
+    sent = SessionInfo.model_validate_json(Sessions(any_store, user="ada").list_sessions(2)[1].model_dump_json())
+    BrainMemory(any_store, name, user="ada").delete([BrainMemory(any_store, name, user="ada").messages()[0].id])
+    assert names(Sessions(any_store, user="ada"), cursor=sent.cursor) == ["old"]
 
 
 def test_a8_a_page_costs_what_is_on_it(any_store: Store) -> None:
@@ -108,7 +117,7 @@ def test_a8_a_page_costs_what_is_on_it(any_store: Store) -> None:
     counting = Counting(any_store)
     sessions = Sessions(cast("Store", counting))
     last = sessions.list_sessions(10)[-1]
-    assert names(sessions, limit=10, after=last) == [f"s{n}" for n in range(189, 179, -1)]
+    assert names(sessions, limit=10, cursor=last.cursor) == [f"s{n}" for n in range(189, 179, -1)]
     assert counting.calls <= 2 * (1 + 10)
     assert counting.rows <= 2 * (10 + 10)
 

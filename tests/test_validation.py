@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -302,7 +303,10 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         ),
         (lambda: ours.open_index(5), "a store's URL is a text, not int"),
         (lambda: ours.Sessions(MemoryStore()).list_sessions("9"), "limit is a whole number, not '9'"),
-        (lambda: ours.Sessions(MemoryStore()).list_sessions(after="s"), "after is the last SessionInfo .*, not str"),
+        *(
+            (partial(ours.Sessions(MemoryStore()).list_sessions, cursor=cursor), "a cursor is that of .*")
+            for cursor in ("s", "", "1.0", "1.0 ", "x s", "nan s", "inf s", 5, _INFO)
+        ),
         (lambda: ours.Sessions(MemoryStore()).delete_session(_INFO), "a session's id, .* not SessionInfo"),
         (
             lambda: ours.Sessions(MemoryStore()).rename_session(_INFO, "t"),
