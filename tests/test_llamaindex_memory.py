@@ -127,6 +127,7 @@ async def test_h1_an_echo_does_not_feed_the_memory(
         ("Well, <recalled x=", "Well,"),
         ("<recalled>1234</recalled>one<recalled>1234</recalled> two", "one two"),
         ("<MEMORY>\n<Notes>\n<recalled>1234</recalled>\n</Notes>\n</MEMORY>fine", "fine"),
+        ("<memory>\n<What I know>\n<recalled>1234</recalled>\n</What I know>\n</memory>fine", "fine"),
         ("I recalled <b>it</b>, and <recalledit> is no mark", "I recalled <b>it</b>, and <recalledit> is no mark"),
     ],
 )
