@@ -67,7 +67,7 @@ def _as_called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     places = {id_: place for place, id_ in enumerate(ids)}
 
     def place(message: dict[str, Any]) -> int:
-        return places.get(message.get("tool_call_id"), -1) if message["role"] == "tool" else -1
+        return places.get(str(message.get("tool_call_id")), -1) if message["role"] == "tool" else -1
 
     runs = groupby(messages, key=lambda message: place(message) < 0)
     return [message for other, run in runs for message in (run if other else sorted(run, key=place))]
