@@ -600,6 +600,17 @@ async def test_a_function_that_gives_no_memory_is_named() -> None:
             await asked
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"), [("hi", "one str"), (["hi"], "of str"), (chat("hi"), "one ChatMessage"), (None, "one NoneType")]
+)
+async def test_what_is_no_list_of_messages_is_told(wrong: Any, told: str) -> None:
+    block = LongTermMemoryBlock(long_term(MemoryStore()))
+    for asked in [block.aput(wrong), *([] if wrong is None else [block.aget(wrong)])]:
+        with pytest.raises(ConfigurationError, match=rf"^messages are a list of ChatMessage\(.*\), not {told}$"):
+            await asked
+    assert not await block.aget(None)  # as LlamaIndex may ask
+
+
 def test_wrong_settings_are_one_clear_sentence() -> None:
     async def coroutine(_: str) -> LongTermMemory:
         raise AssertionError

@@ -18,7 +18,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine
 from langmem_adapters.indexes import index_of, vectors_of
-from langmem_adapters.llamaindex.convert import to_message
+from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import Index, Store
@@ -170,7 +170,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
             await self._keep(said, session)
 
     async def _keep(self, chats: Sequence[ChatMessage], session: str) -> None:
-        said = [message for chat in chats for message in _storable(chat)]
+        said = [message for chat in checked_chats(chats) for message in _storable(chat)]
         memory = self._memory(session)
         waiting = self._waiting.pop(session, [])
         if not (said or waiting):
@@ -191,7 +191,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     async def _aget(self, messages: list[ChatMessage] | None = None, session_id: str | None = None, **_: Any) -> str:
         """What fits the last question of the user and is not said in these messages anyway; empty, if nothing does."""
-        shown = [message for chat in messages or () for message in _storable(chat)]
+        shown = [message for chat in checked_chats(messages or []) for message in _storable(chat)]
         question = next((message.text for message in reversed(shown) if message.role == "user"), "")
         memory = self._memory(session_id or "")
         self._counts.add("recalls")
