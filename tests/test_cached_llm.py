@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_openai import ChatOpenAI
 from llama_index.core import Document, MockEmbedding, Settings, VectorStoreIndex
-from llama_index.core.agent.workflow import AgentStream, FunctionAgent
+from llama_index.core.agent.workflow import AgentStream, FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
@@ -1023,6 +1023,26 @@ def test_c4_ids_of_tool_calls_do_not_change_the_key() -> None:
     assert inner.asked == 2
 
 
+@pytest.mark.parametrize(("ids", "same"), [(("a", "b"), True), (("weather", "weather"), False)])
+def test_c4_what_each_call_gave_is_told_by_its_id_or_else_by_its_place(ids: tuple[str, str], same: bool) -> None:
+    """Some models give a tool's name for an id, as Ollama's: then nothing but the order says whose result is which."""
+    inner = Scripted()
+    llm = cached(inner)
+    rain, sun = (
+        ChatMessage(role="tool", content=said, additional_kwargs={"tool_call_id": id_})
+        for said, id_ in zip(("rain", "sun"), ids, strict=True)
+    )
+    for told in ([rain, sun], [sun, rain]):
+        llm.chat([*HI, _called(*ids), *told])
+    assert inner.asked == (1 if same else 2)
+    swapped = [
+        ChatMessage(role="tool", content=of.content, additional_kwargs={"tool_call_id": id_})
+        for of, id_ in zip((sun, rain), ids, strict=True)
+    ]
+    llm.chat([*HI, _called(*ids), *swapped])
+    assert inner.asked == 2
+
+
 def test_a_request_that_is_no_data_goes_by_the_cache(caplog: pytest.LogCaptureFixture) -> None:
     inner = Scripted()
     llm = cached(inner)
@@ -1384,6 +1404,42 @@ async def test_e6_a_function_agent_runs_from_the_cache_and_its_tools_run(any_sto
     assert inner.asked == 2
     assert runs == ["Rome"] * 3
     assert llm.stats()["hits"] == 4
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # agents look at all they have
+async def test_e6_a_function_agent_runs_from_the_cache_whichever_of_its_tools_ends_first(any_store: Store) -> None:
+    first: list[str] = []
+    told = asyncio.Event()
+
+    async def weather(place: str) -> str:
+        """Tell the weather."""
+        if place != first[-1]:
+            await told.wait()
+        return f"sunny in {place}"
+
+    def script(messages: Sequence[ChatMessage]) -> ChatMessage:
+        results = [message.content or "" for message in messages if message.role == MessageRole.TOOL]
+        calls = [
+            ToolCallBlock(tool_call_id=uuid.uuid4().hex, tool_name="weather", tool_kwargs={"place": place})
+            for place in ("Rome", "Oslo")
+        ]
+        said = [TextBlock(text=f"It is {' and '.join(sorted(results))}.")] if results else calls
+        return ChatMessage(role="assistant", blocks=said)
+
+    inner = Scripted(script=[script])
+    agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=weather)], llm=cached(inner, store=any_store))
+    for place in ("Rome", "Oslo"):
+        first.append(place)
+        told.clear()
+        run = agent.run("What is the weather?")
+        places = []
+        async for event in run.stream_events():
+            if isinstance(event, ToolCallResult):
+                places.append(event.tool_kwargs["place"])
+                told.set()
+        assert places[0] == place
+        assert str(await run) == "It is sunny in Oslo and sunny in Rome."
+    assert inner.asked == 2
 
 
 def test_e6_a_query_engine_runs_from_the_cache() -> None:

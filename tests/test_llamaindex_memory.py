@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
-from llama_index.core.agent.workflow import CodeActAgent
+from llama_index.core.agent.workflow import CodeActAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import InsertMethod, Memory, StaticMemoryBlock
 from llama_index.core.storage.chat_store.base_db import MessageStatus
+from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import Context, JsonPickleSerializer
 
 import langmem_adapters.llamaindex.memory as module
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_index, open_store
-from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock
+from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock, LongTermRetriever
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
 from langmem_adapters.records import journal
@@ -127,6 +128,7 @@ async def test_h1_an_echo_does_not_feed_the_memory(
         ("Well, <recalled x=", "Well,"),
         ("<recalled>1234</recalled>one<recalled>1234</recalled> two", "one two"),
         ("<MEMORY>\n<Notes>\n<recalled>1234</recalled>\n</Notes>\n</MEMORY>fine", "fine"),
+        ("<memory>\n<What I know>\n<recalled>1234</recalled>\n</What I know>\n</memory>fine", "fine"),
         ("I recalled <b>it</b>, and <recalledit> is no mark", "I recalled <b>it</b>, and <recalledit> is no mark"),
     ],
 )
@@ -281,6 +283,35 @@ async def test_what_a_codeactagent_observes_is_not_what_the_user_said(any_store:
     found_again = [found.text for found in kept.search("the result of the violin")]
     assert "Result, please" in found_again
     assert not [text for text in found_again if "violin" in text]
+
+
+@agents_warn
+@pytest.mark.filterwarnings("ignore:is_running called from within a step")  # by LlamaIndex's own agent
+async def test_h1_what_a_reactagent_recalls_by_a_tool_does_not_feed_the_memory(any_store: Store) -> None:
+    """All of its steps are one message: each would hold the ones before that its tool had found, and grow with them."""
+
+    def answer(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
+        seen = (messages[-1].content or "").startswith("Observation: ")
+        step = "Answer: In the shed." if seen else 'Action: recall\nAction Input: {"input": "bike"}'
+        return ChatMessage(role="assistant", content=f"Thought: Let me see.\n{step}")
+
+    kept = long_term(any_store)
+    kept.add([Message(role="user", content="My bike is blue.")])
+    tool = RetrieverTool.from_defaults(LongTermRetriever(kept), name="recall", description="Memories.")
+    react = ReActAgent(tools=[tool], llm=MockFunctionCallingLLM(response_generator=answer))
+    block = LongTermMemoryBlock(kept, tokenizer_fn=str.split)
+    for n in range(6):
+        await react.run(f"Where is my bike, the {n}th time?", memory=memory(any_store, block))
+    said = [(found.message.role, found.message.text) for found in kept.all()]
+    assert {text for role, text in said if role == "assistant"} == {"Thought: Let me see.\nAnswer: In the shed."}
+    steps = [text for role, text in said if role == "tool"]
+    assert len(steps) >= 3
+    assert "blue" in steps[0]
+    assert all(text.count("Action: recall") == 1 for text in steps)
+    assert not [found.text for found in kept.search("bike", 20) if "Action" in found.text]
+    shown = await memory(any_store, block).aget_all()
+    await block.aput(shown, session_id="s")
+    assert "In the shed" not in await block.aget([*shown, chat("What is in the shed?")], session_id="s")
 
 
 async def test_short_term_memory_may_be_refused() -> None:
@@ -567,6 +598,17 @@ async def test_a_function_that_gives_no_memory_is_named() -> None:
     for asked in (block.aput([chat("My bike is in the shed.")]), block.aget([chat("Where is my bike?")])):
         with pytest.raises(ConfigurationError, match=r"^the function of a LongTermMemoryBlock gives .*, not NoneType$"):
             await asked
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"), [("hi", "one str"), (["hi"], "of str"), (chat("hi"), "one ChatMessage"), (None, "one NoneType")]
+)
+async def test_what_is_no_list_of_messages_is_told(wrong: Any, told: str) -> None:
+    block = LongTermMemoryBlock(long_term(MemoryStore()))
+    for asked in [block.aput(wrong), *([] if wrong is None else [block.aget(wrong)])]:
+        with pytest.raises(ConfigurationError, match=rf"^messages are a list of ChatMessage\(.*\), not {told}$"):
+            await asked
+    assert not await block.aget(None)  # as LlamaIndex may ask
 
 
 def test_wrong_settings_are_one_clear_sentence() -> None:

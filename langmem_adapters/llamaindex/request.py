@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.providers.addresses import unsaid_address
 from langmem_adapters.providers.item_ids import without_thought_ids
-from langmem_adapters.providers.tool_calls import numbered
+from langmem_adapters.providers.tool_calls import call_ids, numbered
 
 __all__ = ["chat_key", "completion_key", "last_said", "model_key"]
 
@@ -48,16 +49,28 @@ _UNDUMPED |= {"endpoint_url", "region_name"}
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
     """The key of a chat: 32 hexadecimal digits from which nothing can be read back.
 
-    Ids of tool calls and of thoughts, the tokens of earlier answers, keys of an API, timeouts and retries do not change
-    it. Everything else does: the model and its parameters, messages with what is in their files, tools, formats. Raises
-    SerializationError for what cannot be told from something else, or goes on from what the provider keeps of earlier
-    calls.
+    Ids of tool calls and of thoughts, in which order the tools of one message ended, the tokens of earlier answers,
+    keys of an API, timeouts and retries do not change it. Everything else does: the model and its parameters, messages
+    with what is in their files, tools, formats. Raises SerializationError for what cannot be told from something else,
+    or goes on from what the provider keeps of earlier calls.
     """
     _check_whole(llm, kwargs)
-    said = [without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages]
+    said = _as_called([without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages])
     files = [_content(path) for message in messages for path in _paths(message.blocks)]
     shown = (files,) if files else ()
     return fingerprint("llama-index chat", _model(llm), numbered(said), _described(_lasting(kwargs)), *shown)
+
+
+def _as_called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with what tools gave in the order of the calls: agents put down what ends first, and so by chance."""
+    ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
+    places = {id_: place for place, id_ in enumerate(ids)}
+
+    def place(message: dict[str, Any]) -> int:
+        return places.get(str(message.get("tool_call_id")), -1) if message["role"] == "tool" else -1
+
+    runs = groupby(messages, key=lambda message: place(message) < 0)
+    return [message for other, run in runs for message in (run if other else sorted(run, key=place))]
 
 
 def _without_usage(message: ChatMessage) -> ChatMessage:

@@ -52,9 +52,10 @@ class NodeVectors:
     of cosine, inner product or Euclidean distance. LlamaIndex's own does, and those for Chroma, Qdrant and Milvus;
     those for FAISS know no filters, and that for LanceDB (0.6.0) deletes nothing by id: both end in a SearchError.
 
-    Nodes carry a vector and a hashed namespace, no text. An approximate search, as Chroma's is, may pass over what is
-    looked for where many vectors are nearly the same: that is made good where fewer come back than were asked for, and
-    cannot be seen where enough do.
+    Nodes carry a vector and a hashed namespace, no text: give them a store of their own, as an index of yours on the
+    same one would find them. An approximate search, as Chroma's is, may pass over what is looked for where many vectors
+    are nearly the same: that is made good where fewer come back than were asked for, and cannot be seen where enough
+    do.
 
     The threads of a process take turns; of two processes with one ledger, the one that is too late finds out after its
     change, as a store changes nothing on a condition, and then the namespace is begun anew.
