@@ -27,6 +27,7 @@ from tests.test_cached_llm import Scripted
 from tests.test_semantic_cache import ALIKE, ASKED, topics
 
 served: ContextVar[Any] = ContextVar("served")
+unset: ContextVar[Any] = ContextVar("unset")
 
 
 def numbered(cache: ExperienceCache | None = None) -> FakeListChatModel:
@@ -65,7 +66,7 @@ async def test_c10_tasks_that_run_at_once_have_the_answers_of_their_own_tenant(a
 
 
 def test_c10_a_function_reads_the_tenant_from_the_configuration_of_a_run() -> None:
-    cache = ExperienceCache(store=MemoryStore(), tenant=lambda: ensure_config()["configurable"].get("tenant"))
+    cache = ExperienceCache(store=MemoryStore(), tenant=lambda: ensure_config()["configurable"]["tenant"])
     chain = RunnableLambda(str.upper) | numbered(cache)
     runs: list[Any] = [{"configurable": {"tenant": tenant}} for tenant in ("x", "y")] * 2
     assert [chain.invoke("hi", config).content for config in runs] == ["0", "1", "0", "1"]
@@ -75,7 +76,7 @@ def test_c10_a_function_reads_the_tenant_from_the_configuration_of_a_run() -> No
     assert cache.stats()["bypassed"] == 4
 
 
-@pytest.mark.parametrize(("tenant", "person"), [(served, None), (served, ""), (lambda: None, "x")])
+@pytest.mark.parametrize(("tenant", "person"), [(served, None), (served, ""), (lambda: None, "x"), (unset.get, "x")])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_c10_without_a_tenant_a_strict_cache_goes_by(tenant: Any, person: object, wrapped: bool) -> None:
     store = MemoryStore()
@@ -163,5 +164,7 @@ def test_tenants_who_have_not_been_here_for_long_keep_their_answers(monkeypatch:
 def test_a_tenant_that_cannot_be_one_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="a tenant is a text, a context variable or a function"):
         ExperienceCache(store=MemoryStore(), tenant=wrong)
+    with pytest.raises(ConfigurationError, match="tenant is a coroutine function: give it a plain one"):
+        ExperienceCache(store=MemoryStore(), tenant=asyncio.sleep)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="a tenant id is a text, not object"):
         ExperienceCache(store=MemoryStore(), tenant=object).lookup("p", "llm")

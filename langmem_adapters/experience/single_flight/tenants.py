@@ -11,12 +11,15 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.lru import LRU
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import id_of
+from langmem_adapters.validation import check_plain, id_of
 
 __all__ = ["Tenant", "Tenants"]
 
 Tenant: TypeAlias = str | ContextVar[Any] | Callable[[], object]
-"""An id; or what gives that of whoever is being served: a context variable, or a function."""
+"""An id; or what gives that of whoever is being served: a context variable, or a function.
+
+A function that raises a LookupError has found none.
+"""
 
 K = TypeVar("K")
 L = TypeVar("L")
@@ -38,6 +41,8 @@ class Tenants(Shared, Generic[K]):
             raise ConfigurationError(
                 f"a tenant is a text, a context variable or a function without arguments, not {type(tenant).__name__}"
             )
+        if not isinstance(tenant, str | ContextVar):
+            check_plain("tenant", tenant)
         self._tenant = tenant
         self._make = make
         self._strict = strict
@@ -75,6 +80,9 @@ class Tenants(Shared, Generic[K]):
         if isinstance(given, ContextVar):
             given = given.get(None)
         elif callable(given):
-            given = given()
+            try:
+                given = given()
+            except LookupError:  # of a context variable that was not set, of a configuration without this
+                given = None
         tenant = id_of("tenant", given)
         return None if self._strict and not tenant else self.of(tenant)
