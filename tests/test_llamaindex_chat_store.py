@@ -974,7 +974,8 @@ class _Walk:
         return said(*(str(number) for number in range(self.said - abs(n), self.said + 1)))
 
     async def do(self, deed: str, key: str, n: int) -> None:
-        ours, sync = (kind(store=self.store, user=self.user) for kind in (BrainChatStore, SyncBrainChatStore))
+        ours = BrainChatStore(store=self.store, user=self.user)
+        sync = SyncBrainChatStore(store=self.store, user=self.user)
         archived, active = self.lists[key]
         some, oldest = self.some(n), active[: abs(n)]
         if deed in {"add", "archived"}:
