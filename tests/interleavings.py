@@ -7,6 +7,7 @@ An order is tried anew from the start, and from it those that differ in one turn
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from langmem_adapters.protocols import Store
 
 Process = Callable[[Any], Any]
 _PATIENCE = 30.0  # seconds
+_INTERRUPTED = 0.5  # of the calls, where chance says so
 
 
 class Killed(BaseException):
@@ -79,10 +81,12 @@ def fits_an_order(
     *,
     switches: int = 2,
     deaths: int | None = None,
+    by_chance: int | None = None,
 ) -> int:
     """Have every order come to what some order of whole processes comes to; one that is killed may do nothing, too.
 
-    ``view`` says of a store what counts; it may first let somebody else heal what a killed process has left.
+    ``view`` says of a store what counts; it may first let somebody else heal what a killed process has left. Of three
+    processes there are too many orders: give how many are to be chosen ``by_chance``, always the same.
     """
     whole: list[Any] = []
     explore(make, processes, lambda outcome: whole.append(view(outcome.store)), switches=0)
@@ -95,7 +99,22 @@ def fits_an_order(
         assert all(isinstance(failure, Killed) for failure in failures), failures
         assert view(outcome.store) in whole
 
+    if by_chance is not None:
+        return _wander(make, processes, check, by_chance)
     return explore(make, processes, check, switches=switches, deaths=deaths)
+
+
+def _wander(
+    make: Callable[[], Any], processes: Sequence[Process], check: Callable[[Outcome], None], orders: int
+) -> int:
+    """:func:`explore` for some orders, chosen by chance."""
+    for seed in range(orders):
+        outcome = _Order(make(), processes, [], None, random.Random(seed)).run()
+        try:
+            check(outcome)
+        except BaseException as error:
+            raise AssertionError(f"in the order {' '.join(outcome.trace)}: {error!r}") from error
+    return orders
 
 
 def _calls(make: Callable[[], Any], process: Process) -> int:
@@ -118,15 +137,21 @@ class _Choice(NamedTuple):
 
 
 class _Order:
-    """One order: the turns that it begins with, and then as few switches as may be."""
+    """One order: the turns that it begins with, and then as few switches as may be, or those that chance has."""
 
     def __init__(
-        self, store: Any, processes: Sequence[Process], turns: Sequence[int], death: tuple[int, int] | None
+        self,
+        store: Any,
+        processes: Sequence[Process],
+        turns: Sequence[int],
+        death: tuple[int, int] | None,
+        chance: random.Random | None = None,
     ) -> None:
         self._store = store
         self._processes = processes
         self._turns = turns
         self._death = death
+        self._chance = chance
         self._choices: list[_Choice] = []
         self._trace: list[str] = []
         self._made = [0] * len(processes)
@@ -145,6 +170,8 @@ class _Order:
             choice = _Choice(-1, sorted(self._waiting), last)
             place = len(self._choices)
             taken = self._turns[place] if place < len(self._turns) else choice.sorted()[0]
+            if self._chance is not None and self._chance.random() < _INTERRUPTED:
+                taken = self._chance.choice(choice.open)
             if taken not in self._waiting:
                 raise AssertionError(f"the processes do not make the same calls again: {' '.join(self._trace)}")
             self._choices.append(choice._replace(taken=taken))

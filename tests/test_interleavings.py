@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -171,13 +172,14 @@ def shown(brain: BrainMemory) -> set[str]:
     return {message.text for message in brain.context(100).messages}
 
 
-def fits_as_told(kind: str, *deeds: Deed, switches: int = 2) -> None:
+def fits_as_told(kind: str, *deeds: Deed, switches: int = 2, by_chance: int | None = None) -> None:
     def view(store: Any) -> Any:
         brain = conversation(store, kind)
         return kept(brain), hidden(brain), shown(brain) & in_summary(brain)
 
     processes = [on(kind, deed) for deed in deeds]
-    fits_an_order(lambda: begun(kind, "m1", "m2", "m3"), processes, view, switches=switches)
+    make = partial(begun, kind, "m1", "m2", "m3")
+    fits_an_order(make, processes, view, switches=switches, by_chance=by_chance)
 
 
 DEEDS: dict[str, tuple[Deed, Deed]] = {  # as the one process and as the other does it
@@ -203,6 +205,18 @@ def test_nothing_is_lost_hidden_shown_twice_or_comes_back(kind: str, pair: tuple
 def test_what_is_put_behind_another_of_a_known_id_leaves_once(kind: str) -> None:
     another = said("m1").model_copy(update={"content": "z1"})
     fits_as_told(kind, lambda brain: brain.add_messages([another, said("x1"), said("x2")]), summarize, switches=3)
+
+
+THREE: dict[str, tuple[Deed, Deed, Deed]] = {
+    "two add and one archives": (add("x1", "x2"), add("y1"), archive(1)),
+    "one of each": (add("x1", "x2"), summarize, archive(1)),
+}
+
+
+@pytest.mark.parametrize("kind", ["overflow", "summary and memory"])
+@pytest.mark.parametrize("deeds", THREE)
+def test_of_three_none_loses_what_another_moves(kind: str, deeds: str) -> None:
+    fits_as_told(kind, *THREE[deeds], by_chance=400)
 
 
 def test_an_archive_does_not_bring_back_a_session_that_was_deleted() -> None:

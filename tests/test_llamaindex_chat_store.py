@@ -10,12 +10,15 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ToolCallBlock
@@ -942,3 +945,94 @@ async def test_wrong_numbers_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="n is a whole number"):
         await ours.delete_oldest_messages("s", -1)
     assert await ours.count_messages("s") == 3
+
+
+# --- any order of calls, of both stores and of whoever else has the session
+
+_deeds = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "archived", "set", "pop", "oldest", "archive", "delete", "forget", "brain"]),
+        st.sampled_from("st"),
+        st.integers(-2, 3),
+    ),
+    max_size=25,
+)
+
+
+class _Walk:
+    """Sessions of a user, and two lists beside each: what is archived, and what is active."""
+
+    def __init__(self, store: Store) -> None:
+        self.user = uuid.uuid4().hex
+        self.store = store
+        self.lists: dict[str, tuple[list[ChatMessage], list[ChatMessage]]] = {"s": ([], []), "t": ([], [])}
+        self.said = 0
+
+    def some(self, n: int) -> list[ChatMessage]:
+        """New messages, of which the first is that of the call before: what is said twice is kept twice."""
+        self.said += abs(n)
+        return said(*(str(number) for number in range(self.said - abs(n), self.said + 1)))
+
+    async def do(self, deed: str, key: str, n: int) -> None:
+        ours = BrainChatStore(store=self.store, user=self.user)
+        sync = SyncBrainChatStore(store=self.store, user=self.user)
+        archived, active = self.lists[key]
+        some, oldest = self.some(n), active[: abs(n)]
+        if deed in {"add", "archived"}:
+            await ours.add_messages(key, some, ARCHIVED if deed == "archived" else ACTIVE)
+            (archived if deed == "archived" else active).extend(some)
+        elif deed == "set":
+            await ours.set_messages(key, some) if n > 0 else sync.set_messages(key, some)
+            archived[:], active[:] = [], some
+        elif deed == "pop":
+            gone = await ours.delete_message(key, n) if n != -1 else sync.delete_last_message(key)
+            assert gone == (active.pop(n) if -len(active) <= n < len(active) else None)
+        elif deed in {"oldest", "archive"}:
+            take = ours.delete_oldest_messages if deed == "oldest" else ours.archive_oldest_messages
+            assert await take(key, abs(n)) == oldest
+            archived += oldest if deed == "archive" else []
+            del active[: abs(n)]
+        elif deed == "delete":
+            status = None if n < 0 else ACTIVE if n else ARCHIVED
+            await ours.delete_messages(key, status)
+            archived[:] = archived if status == ACTIVE else []
+            active[:] = active if status == ARCHIVED else []
+        elif deed == "forget":
+            assert sync.delete_messages(key) == (active or None)
+            archived[:], active[:] = [], []
+        elif messages := self.brain(key).messages()[n : n + 1]:
+            assert self.brain(key).delete([messages[0].id]) == 1
+            del active[n]
+
+    def brain(self, key: str) -> BrainMemory:
+        return BrainMemory(self.store, key, user=self.user)
+
+    async def check(self, store: Store, limit: int) -> None:
+        ours = BrainChatStore(store=store, user=self.user)
+        for key, (archived, active) in self.lists.items():
+            for status, expected in ((ARCHIVED, archived), (ACTIVE, active), (None, archived + active)):
+                assert await ours.get_messages(key, status) == expected
+                assert await ours.get_messages(key, status, limit, 1) == expected[1:][:limit]
+                assert await ours.count_messages(key, status) == len(expected)
+        listed = {info.session: info.messages for info in Sessions(store, user=self.user).list_sessions()}
+        assert {key: listed.get(key, 0) for key in self.lists} == {key: len(one[1]) for key, one in self.lists.items()}
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deeds=_deeds, limit=st.integers(0, 3))
+def test_any_sequence_of_calls_behaves_like_two_lists(
+    any_store: Store, deeds: list[tuple[str, str, int]], limit: int
+) -> None:
+    async def walk() -> None:
+        world = _Walk(any_store)
+        for deed in deeds:
+            await world.do(*deed)
+            await world.check(any_store, limit)
+        lines = list(Sessions(any_store, user=world.user).export())
+        other = MemoryStore()
+        for _ in range(2):
+            Sessions(other, user=world.user).import_(lines)
+            await world.check(other, limit)
+        assert Sessions(any_store, user=world.user).import_(lines) == 0
+
+    asyncio.run(walk())

@@ -216,6 +216,25 @@ async def test_of_what_llamaindex_takes_and_another_moves_each_is_where_it_went(
     assert (ids(brain), remembered(brain)) == (["id-99", "id-3"], ["id-1", "id-98"])
 
 
+@pytest.mark.parametrize("looks", [0, 1])
+async def test_what_another_moves_as_it_is_looked_whether_it_is_lost_stays_there(any_store: Store, looks: int) -> None:
+    """LlamaIndex has taken another one, and the message leaves the session after it was seen that it has not left."""
+    brain = begun(any_store, "overflow")
+    theirs = BrainChatStore(store=any_store, user="ada")
+    slow = meanwhile(any_store, lambda: run(theirs._session("s").remove_oldest(1, archive=True)))
+
+    def is_taking_back(name: tuple[str, ...], **_: object) -> bool:
+        return name[0] == "brain" and not slow.first
+
+    later = [lambda: None] * looks + [lambda: brain.add_messages(said(3))]
+    last = Overtaken(slow, *later, at="scan", where=is_taking_back, after=True)
+    brain_on(cast("Store", last)).add_messages(said(98, 99))
+    assert not last.first
+    archived = [message.content for message in await theirs.get_messages("s", MessageStatus.ARCHIVED)]
+    assert archived == ["m0 is what was said"]
+    assert (ids(brain), remembered(brain)) == (["id-99", "id-3"], ["id-1", "id-98"])
+
+
 def test_what_the_session_said_twice_and_what_others_said_stays(any_store: Store) -> None:
     brain = begun(any_store, "overflow")
     assert brain.long_term is not None
