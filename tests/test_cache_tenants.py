@@ -197,8 +197,8 @@ def test_c10_nodes_of_one_graph_whose_keys_say_whose_they_are(any_store: Store, 
 
     def ask(tenant: str) -> list[str]:
         served.set(tenant)
-        asked = {"answers": []}
-        found = graph.invoke(asked) if mode == "sync" else asyncio.run(graph.ainvoke(asked))
+        start: Told = {"answers": []}
+        found = graph.invoke(start) if mode == "sync" else asyncio.run(graph.ainvoke(start))
         return sorted(found["answers"])
 
     first = [copy_context().run(ask, tenant) for tenant in "xy"]

@@ -56,16 +56,15 @@ def link(target: object, *, max_connections: int, socket_timeout: float | None) 
     options = defaults(max_connections, socket_timeout)
     if isinstance(target, str):
         return Link(from_url(target, options), masked(target), owned=True)
-    if isinstance(target, RedisCluster) and not target.get_encoder().decode_responses:
-        return Link(lambda: target, _CLUSTER, owned=False)
-    if isinstance(target, RedisCluster | aio.RedisCluster):
-        return Link(_cluster_like(target, options), _CLUSTER, owned=True)
-    if isinstance(target, Redis | aio.Redis):
-        target = target.connection_pool
-    if isinstance(target, ConnectionPool) and not target.get_encoder().decode_responses:
-        return Link(target, _address(target), owned=False)
-    if isinstance(target, ConnectionPool | aio.ConnectionPool):
-        pool = _pool_like(target, options)
+    given = target.connection_pool if isinstance(target, Redis | aio.Redis) else target
+    if isinstance(given, ConnectionPool | RedisCluster) and not given.get_encoder().decode_responses:
+        if isinstance(given, RedisCluster):
+            return Link(lambda: given, _CLUSTER, owned=False)
+        return Link(given, _address(given), owned=False)
+    if isinstance(given, RedisCluster | aio.RedisCluster):
+        return Link(_cluster_like(given, options), _CLUSTER, owned=True)
+    if isinstance(given, ConnectionPool | aio.ConnectionPool):
+        pool = _pool_like(given, options)
         return Link(pool, _address(pool), owned=True)
     raise ConfigurationError(
         f"a Redis store is made from a URL, or from a client or pool of redis-py, not from {type(target)}"
