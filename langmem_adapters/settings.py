@@ -193,13 +193,14 @@ class Settings(BaseModel):
             ttl=None if user else self.ttl,
         )
 
-    def experiences(self, tag: str, *, user: str = "") -> ExperiencePool:
-        """The experiences under a tag."""
+    def experiences(self, tag: str, *, user: str = "", index: Index | None = None) -> ExperiencePool:
+        """The experiences under a tag; with an ``index``, such as that of these settings, similar ones are found."""
         return ExperiencePool(
             self.store,
             tag=tag,
             user=user,
             tenant=self.tenant,
+            index=index,
             ttl=self.ttl,
             enable_read=self.enable_experience_read,
             enable_write=self.enable_experience_write,

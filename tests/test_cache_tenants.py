@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import operator
 import pickle
 from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any
+from contextvars import ContextVar, copy_context
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import ensure_config
+from langgraph.graph import START, StateGraph
+from langgraph.types import CachePolicy
 from llama_index.core.base.llms.types import ChatMessage
+from typing_extensions import TypedDict
 
 from langmem_adapters import ConfigurationError
 from langmem_adapters.embedding import Embedder
@@ -20,6 +25,7 @@ from langmem_adapters.experience.single_flight import tenants
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -168,3 +174,34 @@ def test_a_tenant_that_cannot_be_one_is_refused(wrong: Any) -> None:
         ExperienceCache(store=MemoryStore(), tenant=asyncio.sleep)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="a tenant id is a text, not object"):
         ExperienceCache(store=MemoryStore(), tenant=object).lookup("p", "llm")
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_c10_nodes_of_one_graph_whose_keys_say_whose_they_are(any_store: Store, mode: str) -> None:
+    runs = itertools.count()
+
+    def answer(_: dict[str, Any]) -> dict[str, Any]:
+        return {"answers": [f"{served.get()} {next(runs)}"]}
+
+    def other(state: dict[str, Any]) -> dict[str, Any]:
+        return answer(state)
+
+    class Told(TypedDict):
+        answers: Annotated[list[str], operator.add]
+
+    builder: Any = StateGraph(Told)
+    for node in (answer, other):  # at once, each on a thread of its own
+        builder.add_node(node, cache_policy=CachePolicy(key_func=lambda _: str(served.get())))
+        builder.add_edge(START, node.__name__)
+    graph = builder.compile(cache=ExperienceNodeCache(store=any_store))
+
+    def ask(tenant: str) -> list[str]:
+        served.set(tenant)
+        start: Told = {"answers": []}
+        found = graph.invoke(start) if mode == "sync" else asyncio.run(graph.ainvoke(start))
+        return sorted(found["answers"])
+
+    first = [copy_context().run(ask, tenant) for tenant in "xy"]
+    assert [answers[0][0] for answers in first] == ["x", "y"]
+    assert [copy_context().run(ask, tenant) for tenant in "xy"] == first
+    assert next(runs) == 4

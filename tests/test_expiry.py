@@ -13,6 +13,9 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.language_models import FakeListChatModel
+from llama_index.core.llms import ChatMessage
 
 from langmem_adapters import (
     BrainMemory,
@@ -28,7 +31,8 @@ from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.errors import StoreError
 from langmem_adapters.expiry import EXPIRES, Refresh
 from langmem_adapters.keys import Namespace, encode_namespace
-from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.langchain import BrainChatMessageHistory, BrainMemoryMiddleware
+from langmem_adapters.llamaindex import LongTermMemoryBlock
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Appended, Page, Store
@@ -371,6 +375,42 @@ async def test_the_rule_reaches_the_session_from_every_entry_point(kept: Kept, r
     configured = Settings(url="memory:", ttl=TTL, refresh=refresh)
     shared = BrainChatMessageHistory("s", url="memory:", ttl=TTL, refresh=refresh).brain
     assert [b.refresh for b in (configured.brain("s"), configured.sessions(), shared)] == [refresh] * 3
+
+
+@pytest.mark.parametrize(("refresh", "extended"), [("write", (0, 0)), ("read", (500, 0)), ("never", (0, -700))])
+def test_the_rule_holds_for_the_sessions_of_an_agent(
+    kept: Kept, refresh: Refresh, extended: tuple[float, float]
+) -> None:
+    memory = BrainMemoryMiddleware(
+        store=kept.store, user="", session="session", long_term=False, ttl=TTL, refresh=refresh, clock=kept.clock
+    )
+    agent = create_agent(FakeListChatModel(responses=["In the shed."]), middleware=[memory])
+    start = kept.clock()
+    agent.invoke({"messages": [("user", "Where is my bike?")]})
+    kept.clock.advance(500)
+    memory.brain("session").messages()
+    assert kept.deadlines() == {OWN: start + TTL + extended[0]}
+    kept.clock.advance(200)
+    agent.invoke({"messages": [("user", "And my car?")]})
+    assert kept.deadlines() == {OWN: start + 700 + TTL + extended[1]}
+    assert memory.brain("session").count() == 4
+
+
+@pytest.mark.parametrize("name", ["", "ada"])
+async def test_the_memories_of_a_block_expire_after_their_last_write(kept: Kept, name: str) -> None:
+    block = LongTermMemoryBlock(store=kept.store, user=name, ttl=TTL)
+    question = [ChatMessage("Where is my bike?")]
+    start = kept.clock()
+    await block.aput([ChatMessage("My bike is in the shed.")], session_id="session")
+    kept.clock.advance(500)
+    await block.aput([ChatMessage("My car is on the street.")], session_id="session")
+    assert set(kept.deadlines().values()) == {start + 500 + TTL}
+    kept.clock.advance(TTL - 1)
+    assert "in the shed" in await block.aget(question, session_id="session")
+    kept.clock.advance(1)
+    assert await block.aget(question, session_id="session") == ""
+    with pytest.raises(ConfigurationError, match="ttl is a number of seconds above 0"):
+        LongTermMemoryBlock(store=kept.store, ttl=0)
 
 
 def test_a_wrong_rule_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

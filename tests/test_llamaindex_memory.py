@@ -536,11 +536,12 @@ async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
 
 async def test_a_context_that_is_resumed_has_its_block_again(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
-    block = LongTermMemoryBlock(url=url, user="ada", similarity_top_k=2, priority=3, name="recalled_things")
+    block = LongTermMemoryBlock(url=url, user="ada", ttl=1e6, similarity_top_k=2, priority=3, name="recalled_things")
     await talk(block, "My bike is in the shed.")
     for again in (pickle.loads(pickle.dumps(block)), copy.deepcopy(block), block.model_copy()):
         assert "in the shed" in (await again.aget([chat("Where is my bike?")], session_id="other"))
         assert again.model_dump() == block.model_dump()
+        assert again._memory("other").ttl == 1e6
     kept = Memory.from_defaults("s", chat_store=BrainChatStore(url), memory_blocks=[block], tokenizer_fn=str.split)
     written = JsonPickleSerializer().serialize(kept)
     resumed = JsonPickleSerializer().deserialize(written)

@@ -122,7 +122,7 @@ async def test_a_memory_block_recalls_by_meaning() -> None:
     await block.aput([ChatMessage("My bicycle is broken.")], session_id="earlier")
     await block._memory("earlier").aflush()
     assert "bicycle" in await block.aget([ChatMessage("May I cycle?")], session_id="s")
-    with pytest.raises(ConfigurationError, match="index and embedder itself"):
+    with pytest.raises(ConfigurationError, match="index, embedder and ttl itself"):
         LongTermMemoryBlock(LongTermMemory(MemoryStore(), open_index("memory:"), user="a"), embedder=Meanings())
 
 

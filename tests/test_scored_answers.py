@@ -28,15 +28,12 @@ from llama_index.core.llms import CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
 
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, cached
-from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import AtLeast, LLMScorer, RuleScorer, Saved
 from langmem_adapters.experience.model_answers import said
-from langmem_adapters.indexes import open_vectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain import experience as module
 from langmem_adapters.langchain.caching.prompt import asked_in
-from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
@@ -80,10 +77,6 @@ class Host:
         elif kind == "agent":
             self.cache = ExperienceMiddleware(**settings)
             self.agent: Any = create_agent(self.inner, middleware=[self.cache])
-        elif "judge" in settings:
-            index = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="one"))
-            mode = SemanticMode(index=index, judge=settings.pop("judge"))
-            self.cache = self._wrapped(ExperienceCache(semantic=mode, **settings))
         else:
             self.cache = self._wrapped(ExperienceCache(**settings))
 

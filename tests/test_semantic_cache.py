@@ -457,11 +457,27 @@ async def test_a_judge_that_has_to_be_awaited_is(build: Callable[..., Experience
             model.invoke(text)
 
 
-def test_what_a_judge_decided_is_not_passed_by_what_was_read_a_moment_ago(index: VectorIndex) -> None:
-    cache = ExperienceCache(store=MemoryStore(), keep=60, semantic=SemanticMode(index=index, judge=Shown(True, False)))
+@pytest.mark.parametrize("judged_by", ["cache", "mode"])
+def test_what_a_judge_decided_is_not_passed_by_what_was_read_a_moment_ago(index: VectorIndex, judged_by: str) -> None:
+    judge = Shown(True, False)
+    settings: dict[str, Any] = {"judge": judge}
+    if judged_by == "mode":
+        settings = {"semantic": SemanticMode(index=index, judge=judge)}
+    cache = ExperienceCache(store=MemoryStore(), keep=60, **settings)
     cache.update(prompt(ASKED), "m", answer())
     assert content(cache.lookup(prompt(ASKED), "m")) == "Take a course."
     assert cache.lookup(prompt(ASKED), "m") is None
+
+
+def test_a_judge_of_the_cache_is_asked_about_other_words_too(index: VectorIndex) -> None:
+    judge = Shown(False, True)
+    cache = ExperienceCache(store=MemoryStore(), semantic=SemanticMode(index=index), judge=judge)
+    cache.update(prompt(ASKED), "m", answer())
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
+    assert judge.seen == [(ASKED, ALIKE)] * 2
+    with pytest.raises(ConfigurationError, match="the cache or to its semantic mode, not to both"):
+        ExperienceCache(store=MemoryStore(), semantic=SemanticMode(index=index, judge=judge), judge=judge)
 
 
 def test_a_judge_is_shown_all_of_a_prompt_that_no_user_asked(build: Callable[..., ExperienceCache]) -> None:

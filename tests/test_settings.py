@@ -45,6 +45,8 @@ def test_settings_reach_the_services(url: str) -> None:
     pool = settings.experiences("capitals", user="ada")
     pool.create(Experience(req="France", resp="Paris"))
     assert (pool.ttl, pool.scope.tenant, pool.scope.user, pool.tag) == (60, "acme", "ada", "capitals")
+    similar = settings.experiences("capitals", user="ada", index=settings.index)
+    assert [found.experience.resp for found in similar.query("the capital of France")] == ["Paris"]
     assert settings.sessions().ttl == 60
 
 

@@ -1032,11 +1032,13 @@ def test_a_primary_is_left_that_goes_on_after_the_sentinels_have_named_another(
             asked.close()
 
 
-def test_a_ready_client_stays_its_owners(any_redis_server: RedisServer, key_prefix: str) -> None:
+@pytest.mark.parametrize("given", ["client", "pool"])
+def test_a_ready_client_or_pool_stays_its_owners(any_redis_server: RedisServer, key_prefix: str, given: str) -> None:
     with redis.Redis.from_url(any_redis_server.url()) as client:
-        store = open_store(client)
+        ready = client if given == "client" else client.connection_pool
+        store = open_store(ready)
         assert repr(store) == f"RedisStore('{any_redis_server.url()}')"
-        mine = RedisStore(client, prefix=key_prefix)
+        mine = RedisStore(ready, prefix=key_prefix)
         mine.append(NS, [("a", b"")])
         connection = client.client_id()
         mine.close()
@@ -1047,7 +1049,7 @@ def test_a_ready_client_stays_its_owners(any_redis_server: RedisServer, key_pref
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [
-        (6379, "from a URL, or from a client of redis-py, not from <class 'int'>"),
+        (6379, "from a URL, or from a client or pool of redis-py, not from <class 'int'>"),
         ("redis://h/zero", "the number of a database"),
         ("redis://h:port", "a port is a number"),
         ("redis://h?decode_responses=1", "a store holds bytes"),

@@ -1,4 +1,4 @@
-"""Stores of clients of asyncio, or that decode answers: these say where to connect, and as whom."""
+"""Stores of clients and pools of asyncio, or that decode answers: these say where to connect, and as whom."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ from tests.test_store_redis import NS, keys, sentinel
 from tests.waiting import until
 
 CLIENTS = pytest.mark.parametrize(
-    "client_of", [redis.asyncio.Redis, partial(redis.Redis, decode_responses=True)], ids=["asyncio", "str"]
+    "client_of",
+    [
+        redis.asyncio.Redis,
+        partial(redis.Redis, decode_responses=True),
+        lambda **where: redis.asyncio.Redis(**where).connection_pool,
+        lambda **where: redis.Redis(**where, decode_responses=True).connection_pool,
+    ],
+    ids=["asyncio", "str", "pool of asyncio", "pool of str"],
 )
 
 

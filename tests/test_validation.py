@@ -118,7 +118,7 @@ def test_an_adapter_says_at_once_what_is_no_store(make: Callable[..., object], w
 
 @pytest.mark.parametrize("wrong", [b"memory:", Path("x.db"), MemoryStore()])
 def test_what_makes_no_store_is_told_whether_redis_is_installed_or_not(wrong: object) -> None:
-    with pytest.raises(ConfigurationError, match=rf"ready redis-py client, not {type(wrong).__name__}$"):
+    with pytest.raises(ConfigurationError, match=rf"ready redis-py client or pool, not {type(wrong).__name__}$"):
         langmem_adapters.open_store(wrong)
 
 

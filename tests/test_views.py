@@ -52,6 +52,7 @@ from langmem_adapters.langchain import (
     LongTermRetriever,
     SemanticMode,
 )
+from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.language import analysis
 from langmem_adapters.llamaindex import BrainRetriever, CachedLLM
 from langmem_adapters.llamaindex import LongTermRetriever as NodeRetriever
@@ -740,7 +741,11 @@ def test_every_cache_has_a_view_of_its_counts() -> None:
     for _ in range(2):
         llm.complete("x")
         chat_model.invoke("x")
-    for counts in (double.cache, double.cache.stats(), llm, llm.stats(), chat_model, chat_model.stats()):
+    nodes: ExperienceNodeCache[int] = ExperienceNodeCache(store=store)
+    nodes.set({(("n",), "kept"): (1, None)})
+    assert len(nodes.get([(("n",), "kept"), (("n",), "other")])) == 1
+    of_models = (llm, llm.stats(), chat_model, chat_model.stats())
+    for counts in (double.cache, double.cache.stats(), *of_models, nodes.stats()):
         assert "hit rate 50 %: 1 of 2 requests" in read(counts).text
     for shown, title in ((double.cache, "double"), (llm, "Cached MockLLM"), (chat_model, "Cached FakeListChatModel")):
         assert title in read(shown).text

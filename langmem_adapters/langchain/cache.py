@@ -13,7 +13,7 @@ from langchain_core.outputs import Generation
 from langmem_adapters import views
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience import ExperiencePool, Prices, Scorer
+from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.single_flight.asking import CachedModel
@@ -69,6 +69,8 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
             :class:`~langmem_adapters.experience.LLMScorer`, for one. It is shown what the user had asked last, and the
             answer's text with the tools that it calls. One that is a coroutine function scores answers of async calls.
             While it is at work, all caches are bypassed: a model that it asks is not served from here.
+        judge: Says whether a kept answer may be served: :class:`~langmem_adapters.experience.AtLeast`, for one. One
+            that is a coroutine function works only with async calls. A semantic mode may have it instead.
         semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
             :class:`~langmem_adapters.langchain.SemanticMode`, or an embedding model for one with defaults. Default: no.
             Such a hit has ``cache`` "semantic" and ``cache_score``, how surely it means the same.
@@ -99,6 +101,7 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
         prices: Prices | None = None,
         should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
         scorer: Scorer | None = None,
+        judge: Judge | None = None,
         semantic: Any = None,
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
@@ -108,7 +111,10 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
         opened = cache_store(url, store)
         mode = None if semantic is None else SemanticMode.of(semantic)
         index = None if mode is None else _index(url, store, mode)
-        judge = None if mode is None else mode.judge
+        if mode is not None and mode.judge is not None:
+            if judge is not None:
+                raise ConfigurationError("give the judge to the cache or to its semantic mode, not to both")
+            judge = mode.judge
         self._keeps = keep is not None and judge is None  # who is asked may take their time
         self._counts = Counts()
         self._warn = WarnOnce()

@@ -18,6 +18,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.reflection import ASKED
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.errors import MissingDependency, SearchError, SerializationError, StoreError
+from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
@@ -114,7 +115,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             (``"openai:gpt-4o-mini"``) or what else BrainMemory takes. None: no summaries.
         summarize_at: Tokens of messages beyond which the oldest become part of the summary; default: half of
             ``max_tokens``, so that nothing falls out of the window unseen, or 4,000.
-        summarize_in, max_summary_tokens, archive, counter, prompts, ttl, clock, new_id: See BrainMemory.
+        summarize_in, max_summary_tokens, archive, counter, prompts, ttl, refresh, clock, new_id: See BrainMemory.
         on_error: What an outage of the store does to a run: "degrade" goes on without memory, is logged once for
             each cause and counted in :meth:`stats`; "raise" raises.
 
@@ -153,6 +154,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         counter: TokenCounter = approximate_tokens,
         prompts: Prompts | None = None,
         ttl: float | None = None,
+        refresh: Refresh = "write",
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
@@ -181,6 +183,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             "counter": counter,
             "prompts": prompts,
             "ttl": ttl,
+            "refresh": refresh,
         }
         self._words = words_in(self._store)
         self._counts = Counts()

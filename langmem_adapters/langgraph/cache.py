@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypeVar
 
+from langmem_adapters import views
 from langmem_adapters.codec import FORMAT, decode, encode
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
@@ -140,7 +141,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         names = ("hits", "misses", "stored", "unreadable", "refused", "errors")
         counts: dict[str, Any] = {name: self._counts[name] for name in names}
         saved = Saved.of(self._counts)
-        return counts | {"saved_tokens": saved.tokens, "saved_money": saved.money}
+        return views.Figures(counts | {"saved_tokens": saved.tokens, "saved_money": saved.money}, title="Node cache")
 
     def __repr__(self) -> str:
         return f"ExperienceNodeCache({self._store!r})"

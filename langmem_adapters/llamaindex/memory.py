@@ -25,7 +25,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import told
 from langmem_adapters.stores import may_be_written_down, store_of, unpicklable
 from langmem_adapters.text import without_tags
-from langmem_adapters.validation import check_one_of
+from langmem_adapters.validation import check_one_of, check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermMemoryBlock"]
@@ -74,6 +74,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         store: A store of your own instead of a URL; ``index`` is what finds memories, by default one in memory.
         embedder: Finds them by meaning too: a LlamaIndex or LangChain embedding model.
         user, tenant: Whose memories these are, in all sessions. Without a user, each session has its own.
+        ttl: Seconds after the last write at which the memories of a user, or else of a session, expire; None: never.
         similarity_top_k: How many memories are recalled at the most.
         on_error: What an outage does to recall: "degrade" goes on without it, is logged once for each cause and
             counted in :meth:`stats`; "raise" raises. Storing always raises, and what it was to store waits.
@@ -114,18 +115,20 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         embedder: Any = None,
         user: str = "",
         tenant: str = "",
+        ttl: float | None = None,
         **settings: Unpack[_Settings],
     ) -> None:
         check_one_of("LongTermMemoryBlock", memory=memory, url=url, store=store)
-        if memory is not None and (user or tenant or index is not None or embedder is not None):
-            raise ConfigurationError("a memory has its user, tenant, index and embedder itself")
+        check_seconds("ttl", ttl)
+        if memory is not None and (user or tenant or any(own is not None for own in (index, embedder, ttl))):
+            raise ConfigurationError("a memory has its user, tenant, index, embedder and ttl itself")
         if not (memory is None or isinstance(memory, LongTermMemory)):
             _check_function(memory)
         if unknown := settings.keys() - type(self).model_fields.keys():
             raise ConfigurationError(f"LongTermMemoryBlock has no setting {', '.join(sorted(unknown))}")
         super().__init__(**settings)
         if all(own is None for own in (memory, store, index)) and may_be_written_down(url):
-            self._made_by = {"url": url, "embedder": embedder, "user": user, "tenant": tenant}
+            self._made_by = {"url": url, "embedder": embedder, "user": user, "tenant": tenant, "ttl": ttl}
         if memory is None:
             kept = store_of(url, store)
             found_by = index_of(url, store) if index is None else index
@@ -133,7 +136,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
             def memory_of(session: str) -> LongTermMemory:
                 own = "" if user else session
-                return LongTermMemory(kept, found_by, vectors=vectors, user=user, tenant=tenant, session=own)
+                return LongTermMemory(kept, found_by, vectors=vectors, user=user, tenant=tenant, session=own, ttl=ttl)
 
             self._memory_of = lru_cache(_SESSIONS)(memory_of)
         else:

@@ -33,8 +33,8 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     Args:
         url: "memory:" (a new one each time), "sqlite:///relative.db", "sqlite:////absolute.db" (with
             "?synchronous=full" for durability against power cuts, "&timeout=seconds"), "redis://…", "rediss://…",
-            "unix://…", "redis+cluster://…", "redis+sentinel://…", a ready redis-py client (blocking or of asyncio), or
-            None for ``LANGMEM_STORE_URL``, ``REDIS_URL`` or ``sqlite:///langmem.db``.
+            "unix://…", "redis+cluster://…", "redis+sentinel://…", a ready redis-py client or pool (blocking or of
+            asyncio), or None for ``LANGMEM_STORE_URL``, ``REDIS_URL`` or ``sqlite:///langmem.db``.
         timeout: For caches, which must keep nobody waiting: seconds that a call waits at the most for a store that
             is locked or does not answer. After one such wait calls fail at once, until it answers. Default: 5, and
             Redis is asked again for another second.
@@ -47,7 +47,9 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     check_seconds("timeout", timeout)
     if not isinstance(url, str):
         if isinstance(url, bytes | os.PathLike | Store):
-            raise ConfigurationError(f"a store's URL is {_FORMS}, or a ready redis-py client, not {type(url).__name__}")
+            raise ConfigurationError(
+                f"a store's URL is {_FORMS}, or a ready redis-py client or pool, not {type(url).__name__}"
+            )
         return _redis(url, timeout)
     scheme, _, rest = url.partition(":")
     if scheme == "memory":

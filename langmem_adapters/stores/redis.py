@@ -41,9 +41,9 @@ class RedisStore(Shared):
 
     Args:
         url_or_client: "redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in
-            place of redis (a query is passed on to redis-py); or a redis-py client, whose connections are used, and
-            which its owner closes. One of asyncio, or with ``decode_responses=True``, only says where to connect and
-            as whom.
+            place of redis (a query is passed on to redis-py); or a redis-py client or pool, whose connections are
+            used, and which its owner closes. One of asyncio, or with ``decode_responses=True``, only says where to
+            connect and as whom.
         prefix: What all keys begin with.
         clock: Gives Unix seconds, for the times in :meth:`recent`. Expiry follows the server's own clock.
         max_connections: Of a server's pool; who finds none free waits, for up to ``socket_timeout``.

@@ -1,4 +1,4 @@
-"""From a URL, or a ready redis-py client, to what connections are taken from.
+"""From a URL, or a ready redis-py client or pool, to what connections are taken from.
 
 Those of a blocking client are borrowed. One of asyncio can lend none to a thread, and one that decodes what it reads
 none that gives bytes: these say where to connect and as whom, and a store makes connections of its own.
@@ -56,16 +56,19 @@ def link(target: object, *, max_connections: int, socket_timeout: float | None) 
     options = defaults(max_connections, socket_timeout)
     if isinstance(target, str):
         return Link(from_url(target, options), masked(target), owned=True)
-    if isinstance(target, Redis | RedisCluster) and not target.get_encoder().decode_responses:
-        if isinstance(target, RedisCluster):
-            return Link(lambda: target, _CLUSTER, owned=False)
-        return Link(target.connection_pool, _address(target.connection_pool), owned=False)
-    if isinstance(target, RedisCluster | aio.RedisCluster):
-        return Link(_cluster_like(target, options), _CLUSTER, owned=True)
-    if isinstance(target, Redis | aio.Redis):
-        pool = _pool_like(target.connection_pool, options)
+    given = target.connection_pool if isinstance(target, Redis | aio.Redis) else target
+    if isinstance(given, ConnectionPool | RedisCluster) and not given.get_encoder().decode_responses:
+        if isinstance(given, RedisCluster):
+            return Link(lambda: given, _CLUSTER, owned=False)
+        return Link(given, _address(given), owned=False)
+    if isinstance(given, RedisCluster | aio.RedisCluster):
+        return Link(_cluster_like(given, options), _CLUSTER, owned=True)
+    if isinstance(given, ConnectionPool | aio.ConnectionPool):
+        pool = _pool_like(given, options)
         return Link(pool, _address(pool), owned=True)
-    raise ConfigurationError(f"a Redis store is made from a URL, or from a client of redis-py, not from {type(target)}")
+    raise ConfigurationError(
+        f"a Redis store is made from a URL, or from a client or pool of redis-py, not from {type(target)}"
+    )
 
 
 def _address(pool: ConnectionPool) -> str:
