@@ -124,7 +124,8 @@ class Sessions(Shared):
         """
         # The oldest activity first, so that an import brings about the same order.
         names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
-        total = None if progress is False else sum(1 + self._length(name) for name in names)
+        places = [] if progress is False else [self._namespace(name) for name in names]
+        total = None if progress is False else sum(1 + self.store.scan(place, limit=0).total for place in places)
         with advancing(progress, "exporting", total, "lines") as advance:
             for name in names:
                 for line in self._lines(name):
@@ -249,9 +250,6 @@ class Sessions(Shared):
             for place in places:
                 yield from step(self.store.clear, place)
         return existed
-
-    def _length(self, session: str) -> int:
-        return self.store.scan(self._namespace(session), limit=0).total
 
     def _lines(self, session: str) -> Iterator[Line]:
         values = self._values(session)

@@ -145,7 +145,7 @@ class VerifiedAnswers:
 
     def _open(self, partition: str) -> Shelf:
         namespace = (*self._namespace, partition)
-        return Shelf(self._store, namespace, worth=self._worth, index=self.index, text_of=_text)
+        return Shelf(self._store, namespace, worth=self._worth, index=self.index, text_of=lambda data: _read(data)[1])
 
     def _worth(self, data: bytes) -> float | None:
         """Nothing without the answer, which may have gone with a process that was killed before it went on to this."""
@@ -166,10 +166,6 @@ class VerifiedAnswers:
 
     def __repr__(self) -> str:
         return f"VerifiedAnswers({self._store!r}, {self.index!r})"
-
-
-def _text(data: bytes) -> str:
-    return _read(data)[1]
 
 
 def _key(data: bytes) -> str:

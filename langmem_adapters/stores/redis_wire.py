@@ -108,7 +108,8 @@ class Wire:
             for n in left:
                 commands, whole = requests[n]
                 try:
-                    answers[n] = (_outcome if whole else _results)(connection, len(commands)), None
+                    count = len(commands)
+                    answers[n] = _outcome(connection, count) if whole else _checked(_replies(connection, count)), None
                 except ResponseError as error:
                     if not (may_pass(error) or isinstance(error, OutOfMemoryError)):
                         answers[n] = None, self._told(error)
@@ -237,10 +238,6 @@ def _pipeline(connection: Any, commands: Sequence[bytes]) -> list[Any]:
 def _unchecked(connection: Any, commands: Sequence[bytes]) -> list[Any]:
     connection.send_packed_command((b"".join(commands),))
     return _replies(connection, len(commands))
-
-
-def _results(connection: Any, count: int) -> list[Any]:
-    return _checked(_replies(connection, count))
 
 
 def _replies(connection: Any, count: int) -> list[Any]:
