@@ -16,13 +16,7 @@ from typing import TypeAlias
 from langmem_adapters.conversation.log import ARCHIVE
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.conversation.stored_summary import SUMMARY
-from langmem_adapters.errors import (
-    ConfigurationError,
-    LangmemError,
-    SearchError,
-    StoreError,
-    StoreUnavailable,
-)
+from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience.shelf.read_cache import invalidate
 from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.files.scrubbing import is_listed, named_in, scrub

@@ -176,12 +176,7 @@ class Sessions(Shared):
         scope = self.scope.model_copy(update={"session": session})
         along = None if scope.user else longterm_namespace(scope)
         return Expiring(
-            self.store,
-            self._namespace(session),
-            ttl=self.ttl,
-            refresh=self.refresh,
-            clock=self._clock,
-            along=along,
+            self.store, self._namespace(session), ttl=self.ttl, refresh=self.refresh, clock=self._clock, along=along
         )
 
     def _list(self, limit: int | None, cursor: str | None) -> Flow[list[SessionInfo]]:

@@ -131,12 +131,7 @@ class VerifiedAnswers:
     def at(self, namespace: Namespace) -> VerifiedAnswers:
         """The same in another place."""
         return VerifiedAnswers(
-            self._store,
-            namespace,
-            self.index,
-            verifier=self.verifier,
-            candidates=self._candidates,
-            counts=self.counts,
+            self._store, namespace, self.index, verifier=self.verifier, candidates=self._candidates, counts=self.counts
         )
 
     def _shelf(self, partition: str) -> Shelf:

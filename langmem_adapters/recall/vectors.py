@@ -46,13 +46,7 @@ class VectorRecall:
     """
 
     def __init__(
-        self,
-        records: Records,
-        index: SemanticIndex,
-        *,
-        strict: bool,
-        counts: Counts,
-        clock: Callable[[], float],
+        self, records: Records, index: SemanticIndex, *, strict: bool, counts: Counts, clock: Callable[[], float]
     ) -> None:
         self.namespace = records.namespace
         self._records = records

@@ -80,11 +80,7 @@ class Records:
         return self.store.get(self.namespace, [key for key in keys if "\0" not in key])
 
     def put(
-        self,
-        records: Mapping[str, bytes],
-        *,
-        guard: Mapping[str, bytes | None] | None = None,
-        ttl: float | None = None,
+        self, records: Mapping[str, bytes], *, guard: Mapping[str, bytes | None] | None = None, ttl: float | None = None
     ) -> None:
         """Add or replace records, all or none. ``guard`` as in :meth:`Store.write`."""
         if records:

@@ -119,10 +119,7 @@ class Wire:
         return [answers.get(n) for n in range(len(requests))]
 
     def optimistic(
-        self,
-        key: bytes,
-        reads: Sequence[bytes],
-        decide: Callable[[list[Any]], Sequence[bytes] | None],
+        self, key: bytes, reads: Sequence[bytes], decide: Callable[[list[Any]], Sequence[bytes] | None]
     ) -> list[Any] | None:
         """WATCH a key, read, and MULTI … EXEC what ``decide`` makes of the replies; None: it wants nothing.
 

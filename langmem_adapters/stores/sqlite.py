@@ -152,8 +152,7 @@ class SQLiteStore(Shared):
                 if found.beside:
                     values = {**sqlite_values.taken_along(connection, number, remove), **values}
                 removed = connection.executemany(
-                    "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?",
-                    [(item.seq, number) for item in remove],
+                    "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?", [(item.seq, number) for item in remove]
                 ).rowcount
             beside = {id_: values.pop(id_) for id_, _ in append if id_ in values}
             if delete or beside:
