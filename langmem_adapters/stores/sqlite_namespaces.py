@@ -24,7 +24,6 @@ __all__ = [
     "SCHEMA",
     "SINCE",
     "UPDATED_AT",
-    "NamespaceState",
     "add",
     "bounds",
     "find",

@@ -25,7 +25,6 @@ from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = [
-    "BEGAN",
     "OLDER",
     "RECORDED",
     "SAID",
