@@ -90,7 +90,7 @@ class Wire:
         self.optimistic(keys[0], [pack("WATCH", *keys[1:]), *commands], keep)
         return seen
 
-    def looking(self, key: bytes, command: bytes, *, small: bool = True) -> Step:
+    def looking(self, key: bytes, command: bytes, *, small: bool) -> Step:
         """:meth:`send` of one command, as a question of a flow."""
         return self._question(lambda: self.send((key, command)), small, ([command], False))
 
