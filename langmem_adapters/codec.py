@@ -210,24 +210,16 @@ def _restore(value: Any) -> Any:
         raise SerializationError(f"stored bytes hold a damaged {name}") from None  # the error itself quotes the value
 
 
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
-
-
-def _timedelta(parts: list[int]) -> dt.timedelta:
-    return dt.timedelta(*parts)
-
-
 # name: (type, to plain, from plain); a subclass stands before its base
 _TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "bytes": (bytes, lambda v: base64.b64encode(v).decode(), _bytes),
+    "bytes": (bytes, lambda v: base64.b64encode(v).decode(), lambda v: base64.b64decode(v, validate=True)),
     "tuple": (tuple, list, tuple),
     "frozenset": (frozenset, list, frozenset),
     "set": (set, list, set),
     "datetime": (dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
     "date": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
     "time": (dt.time, dt.time.isoformat, dt.time.fromisoformat),
-    "timedelta": (dt.timedelta, lambda v: [v.days, v.seconds, v.microseconds], _timedelta),
+    "timedelta": (dt.timedelta, lambda v: [v.days, v.seconds, v.microseconds], lambda v: dt.timedelta(*v)),
     "decimal": (decimal.Decimal, str, decimal.Decimal),
     "uuid": (uuid.UUID, str, uuid.UUID),
 }

@@ -61,13 +61,7 @@ class Completer:
         stats: Where calls, failures, tokens_in and tokens_out are counted.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        counter: TokenCounter = approximate_tokens,
-        stats: Counts | None = None,
-    ) -> None:
+    def __init__(self, model: Any, *, counter: TokenCounter = approximate_tokens, stats: Counts | None = None) -> None:
         self._counter = counter
         self.stats = Counts() if stats is None else stats
         self._call, self._acall = _ways(model)

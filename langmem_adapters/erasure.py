@@ -16,13 +16,7 @@ from typing import TypeAlias
 from langmem_adapters.conversation.log import ARCHIVE
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.conversation.stored_summary import SUMMARY
-from langmem_adapters.errors import (
-    ConfigurationError,
-    LangmemError,
-    SearchError,
-    StoreError,
-    StoreUnavailable,
-)
+from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience.shelf.read_cache import invalidate
 from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.files.scrubbing import is_listed, named_in, scrub
@@ -138,7 +132,8 @@ def delete_user_flow(
     for index in indexes:
         check_index("index", index)
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
-    if not all(prefix and (user in prefix or _no_label(user)) for prefix in prefixes):
+    otherwise = "." in user or "\0" in user  # is it written, as LangGraph refuses it as a part of a namespace
+    if not all(prefix and (user in prefix or otherwise) for prefix in prefixes):
         raise ConfigurationError("each prefix of items has the user as one of its parts: others would lose theirs")
     erasure = _Erasure(bare(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
     for kind in _KINDS:
@@ -148,11 +143,6 @@ def delete_user_flow(
     yield from step(erasure.attempt, "traces", lambda: scrub(erasure.store, *erasure.indexes))
     erasure.conclude()
     return {place: erasure.counts[place] for place in PLACES}
-
-
-def _no_label(user: str) -> bool:
-    """Whether LangGraph refuses the user as a part of a namespace, so that it must have been written otherwise."""
-    return "." in user or "\0" in user
 
 
 class _Erasure:

@@ -67,30 +67,24 @@ class Maintained(Protocol):
 
     def health(self) -> Health:
         """Ask for a sign of life; an outage is an answer, not an error."""
-        ...
 
     def stats(self) -> StoreStats:
         """Count what is there, a page at a time, beside running readers and writers."""
-        ...
 
     def examine(self) -> Iterator[Finding]:
         """Look for what is wrong with its server or its file, at one thing after the other, and change nothing."""
-        ...
 
     def dates(self, namespace: Namespace) -> Dates | None:
         """The times of a namespace; None, if there is none of this name."""
-        ...
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         """Give a namespace these times, as far as they are known; its log and its values stay as they are."""
-        ...
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         """Remove a namespace, unless it was written at or after ``before`` (Unix time) or is not there.
 
         What another writer adds in the same moment is never lost.
         """
-        ...
 
 
 def bare(store: Any) -> Any:

@@ -48,18 +48,14 @@ class LRU(Generic[K, V]):
             self.keep(key, found)
         return found
 
-    def keep(self, key: K, value: V, size: int = 0) -> list[V]:
-        """Keep something in place of what was there before, unless it is too large; gives what goes for it."""
+    def keep(self, key: K, value: V, size: int = 0) -> None:
+        """Keep something in place of what was there before, unless it is too large."""
         self.drop(key)
-        gone: list[V] = []
         if size <= self.room:
             self._entries[key] = value, size
             self.size += size
             while len(self._entries) > self.most or self.size > self.room:
-                _, (oldest, freed) = self._entries.popitem(last=False)
-                self.size -= freed
-                gone.append(oldest)
-        return gone
+                self.size -= self._entries.popitem(last=False)[1][1]
 
     def drop(self, key: K) -> None:
         """Let go of what is kept under a key."""

@@ -19,11 +19,9 @@ class Bar(Protocol):
 
     def update(self, n: int, /) -> object:
         """Say that so much more is done."""
-        ...
 
     def close(self) -> object:
         """Say that no more will come."""
-        ...
 
 
 class Tasks(Protocol):
@@ -31,11 +29,9 @@ class Tasks(Protocol):
 
     def add_task(self, description: str, /, *, total: float | None) -> Any:
         """Begin one; gives what it is known by."""
-        ...
 
     def advance(self, task: Any, n: float, /) -> object:
         """Say that so much more of it is done."""
-        ...
 
 
 Progress: TypeAlias = bool | Bar | Tasks | Callable[..., Any]

@@ -70,7 +70,6 @@ class Store(Protocol):
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         """Read values; those that do not exist are left out. ``keys=None`` reads all."""
-        ...
 
     def scan(
         self,
@@ -86,7 +85,6 @@ class Store(Protocol):
 
         ``reverse`` reads from the newest down. The cost is that of the entries returned, not of the log.
         """
-        ...
 
     def append(
         self,
@@ -101,7 +99,6 @@ class Store(Protocol):
         One round trip at any length, and no conflict between writers. The values of ``keys`` are those of the same
         moment.
         """
-        ...
 
     def write(
         self,
@@ -120,26 +117,21 @@ class Store(Protocol):
         With ``guard``, only if those values are exactly these (None: absent); otherwise
         :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
         """
-        ...
 
     def clear(self, namespace: Namespace) -> None:
         """Remove a namespace with all it holds."""
-        ...
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         """List the direct children of ``parent`` by last write, newest first.
 
         ``before`` is the last row of the page before. The cost is that of the page, not of all children.
         """
-        ...
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
         """Go through all namespaces that begin with ``prefix``, in no order; for maintenance."""
-        ...
 
     def close(self) -> None:
         """Release files and connections."""
-        ...
 
 
 class Document(NamedTuple):
@@ -188,23 +180,18 @@ class Index(Protocol):
         only if the namespace stands there (``START``: not begun); otherwise
         :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
         """
-        ...
 
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
-        ...
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """The ``k`` best documents, best first; those that share nothing with the query are left out."""
-        ...
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace."""
-        ...
 
     def close(self) -> None:
         """Release files and connections."""
-        ...
 
 
 @runtime_checkable
@@ -213,7 +200,6 @@ class SemanticIndex(Index, Protocol):
 
     def score(self, namespace: Namespace, query: str, ids: Sequence[str]) -> dict[str, float]:
         """The scores of these documents; those that the index does not have are left out."""
-        ...
 
 
 @runtime_checkable
@@ -223,14 +209,12 @@ class PiecewiseIndex(SemanticIndex, Protocol):
     @property
     def piecewise(self) -> bool:
         """Whether it does: not every embedder tells what the pieces of words mean."""
-        ...
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near these documents, or what was said just before each, come to the pieces of the query's words.
 
         From 0 to 1; documents of which nothing is known are left out.
         """
-        ...
 
 
 @runtime_checkable
@@ -239,7 +223,6 @@ class SelectiveIndex(Index, Protocol):
 
     def refused(self, namespace: Namespace) -> list[str]:
         """The ids of these documents, as long as they are worth another try."""
-        ...
 
 
 class Turn(NamedTuple):
@@ -301,18 +284,15 @@ class ConversationIndex(Index, Protocol):
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of those who speak in the namespace, unless nothing else is in it."""
-        ...
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
 
         Those that share nothing with the query come last, with a score of 0.
         """
-        ...
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
         """What is known of the ``k`` best documents, of those ``also`` named by their ids, and of what stands beside.
 
         None, where nothing is.
         """
-        ...

@@ -47,11 +47,9 @@ class Codec(Protocol):
 
     def encode(self, data: bytes, /) -> bytes:
         """The bytes as they are stored."""
-        ...
 
     def decode(self, data: bytes, /) -> bytes:
         """What :meth:`encode` was given."""
-        ...
 
 
 @runtime_checkable
@@ -60,11 +58,9 @@ class BindingCodec(Protocol):
 
     def encode_at(self, data: bytes, place: bytes, /) -> bytes:
         """The bytes as they are stored in this place."""
-        ...
 
     def decode_at(self, data: bytes, place: bytes, /) -> bytes:
         """What :meth:`encode_at` was given for the same place."""
-        ...
 
 
 class SealedStore(Shared):

@@ -124,7 +124,8 @@ class Sessions(Shared):
         """
         # The oldest activity first, so that an import brings about the same order.
         names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
-        total = None if progress is False else sum(1 + self._length(name) for name in names)
+        places = [] if progress is False else [self._namespace(name) for name in names]
+        total = None if progress is False else sum(1 + self.store.scan(place, limit=0).total for place in places)
         with advancing(progress, "exporting", total, "lines") as advance:
             for name in names:
                 for line in self._lines(name):
@@ -175,12 +176,7 @@ class Sessions(Shared):
         scope = self.scope.model_copy(update={"session": session})
         along = None if scope.user else longterm_namespace(scope)
         return Expiring(
-            self.store,
-            self._namespace(session),
-            ttl=self.ttl,
-            refresh=self.refresh,
-            clock=self._clock,
-            along=along,
+            self.store, self._namespace(session), ttl=self.ttl, refresh=self.refresh, clock=self._clock, along=along
         )
 
     def _list(self, limit: int | None, cursor: str | None) -> Flow[list[SessionInfo]]:
@@ -249,9 +245,6 @@ class Sessions(Shared):
             for place in places:
                 yield from step(self.store.clear, place)
         return existed
-
-    def _length(self, session: str) -> int:
-        return self.store.scan(self._namespace(session), limit=0).total
 
     def _lines(self, session: str) -> Iterator[Line]:
         values = self._values(session)

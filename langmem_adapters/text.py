@@ -66,11 +66,7 @@ _CALL_IDS = ("id", "tool_call_id", "call_id")
 
 
 def window(
-    messages: Sequence[Message],
-    k: int,
-    *,
-    max_tokens: int | None = None,
-    counter: TokenCounter = approximate_tokens,
+    messages: Sequence[Message], k: int, *, max_tokens: int | None = None, counter: TokenCounter = approximate_tokens
 ) -> list[Message]:
     """The newest messages, at most ``k`` and ``max_tokens``, in a form that every provider accepts.
 

@@ -62,7 +62,7 @@ def _is_medium(block: str | dict[Any, Any]) -> bool:
     return isinstance(block, dict) and block.get("type") in _MEDIA
 
 
-def tokens_besides(message: Message, counter: TokenCounter = approximate_tokens) -> int:
+def tokens_besides(message: Message, counter: TokenCounter) -> int:
     """Count what a message says beside its text, and cannot be cut: thoughts, and what a provider's own tools found."""
     besides = _besides(message)
     return _counted(counter, besides) if besides else 0

@@ -25,6 +25,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
 from tests.openai_server import REPLAY_URL, OpenAIServer, cassette
 from tests.servers import RedisServer, no_redis, redis_servers
 
@@ -177,6 +178,12 @@ def start_redis() -> Iterator[Callable[..., RedisServer]]:
             return stack.enter_context(RedisServer(_redis_path(), args=args))
 
         yield start
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Stands still until it is told."""
+    return FakeClock()
 
 
 @pytest.fixture

@@ -234,7 +234,9 @@ class Gated:
         return wait
 
 
-def _gated(name: str) -> Any:
+def gated(name: str) -> Any:
+    """A method of this name, as one that is looked up on the class itself is not asked for by ``__getattr__``."""
+
     def method(self: Gated, *args: Any, **kwargs: Any) -> Any:
         return self.__getattr__(name)(*args, **kwargs)
 
@@ -243,4 +245,4 @@ def _gated(name: str) -> Any:
 
 for _name in ("get", "scan", "append", "write", "clear", "recent", "namespaces", "close"):
     assert hasattr(Store, _name)
-    setattr(Gated, _name, _gated(_name))  # as a class that is asked whether it is a Store looks at itself alone
+    setattr(Gated, _name, gated(_name))  # as a class that is asked whether it is a Store looks at itself alone

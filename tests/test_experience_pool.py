@@ -33,11 +33,6 @@ from tests.faults import on_threads
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def pool(any_store: Store, clock: FakeClock) -> ExperiencePool:
     return ExperiencePool(any_store, tag="capitals", clock=clock)
 

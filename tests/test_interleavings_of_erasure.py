@@ -20,7 +20,7 @@ from langmem_adapters.erasure import delete_user
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.llamaindex import BrainChatStore
 from langmem_adapters.sessions import Sessions
-from tests.interleaved_world import Part, World, one_after_the_other, processes
+from tests.interleaved_world import Part, World, one_after_the_other, processes, silently
 from tests.interleavings import Outcome, explore
 
 USERS = ("ada", "bob")
@@ -88,15 +88,6 @@ def note(world: World, user: str = "ada") -> None:
 def item(world: World, user: str = "ada") -> None:
     shared(world).put(("memories", user), "i1", {"text": "g1"})
     shared(world).search(("memories", user), query="g1")
-
-
-def silently(part: Part) -> Part:
-    """What was found is not compared."""
-
-    def silent(world: World) -> None:
-        part(world)
-
-    return silent
 
 
 PARTS: dict[str, tuple[Any, Part]] = {

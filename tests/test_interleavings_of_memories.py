@@ -8,7 +8,7 @@ from langmem_adapters import LongTermMemory, Message
 from langmem_adapters.flow import run
 from langmem_adapters.recall.memories import memory_id
 from langmem_adapters.records import journal, keyed
-from tests.interleaved_world import Part, World, one_after_the_other, processes
+from tests.interleaved_world import Part, World, one_after_the_other, processes, silently
 from tests.interleavings import Killed, Outcome, explore
 
 ADA = ("longterm", "", "ada")
@@ -20,15 +20,6 @@ def memory(world: World, machine: int = 0) -> LongTermMemory:
 
 def message(text: str, id_: str = "") -> Message:
     return Message(role="user", content=text, id=id_)
-
-
-def silently(part: Part) -> Part:
-    """What was found is not compared."""
-
-    def silent(world: World) -> None:
-        part(world)
-
-    return silent
 
 
 ALPHA = memory_id(message("alpha"))

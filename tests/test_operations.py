@@ -55,11 +55,6 @@ NS = ("brain", "t", "u", "s")
 DAY = 86_400.0
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def make(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Iterator[Callable[[str], Any]]:
     """Makes stores of one kind, which share a clock."""

@@ -163,11 +163,6 @@ def store(any_store: Store) -> Any:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def cache(store: Any, clock: FakeClock) -> ExperienceCache:
     cache = ExperienceCache(store=store, keep=KEEP, clock=clock)
     cache.update("p", "m", answer())

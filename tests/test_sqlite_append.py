@@ -26,11 +26,6 @@ OTHER = ("brain", "", "", "t")
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def stores(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[SQLiteStore, SQLiteStore]]:
     """Two of one file, with a connection each."""
     one, other = (SQLiteStore(tmp_path / "store.db", clock=clock) for _ in range(2))

@@ -57,11 +57,6 @@ def url(raw: Administrator, any_redis_server: RedisServer, key_prefix: str) -> I
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(url: str, key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
     store = RedisStore(url, prefix=key_prefix, clock=clock)
     yield store

@@ -35,11 +35,6 @@ def grant(server: RedisServer, prefix: str, commands: tuple[str, ...]) -> str:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(any_redis_server: RedisServer, key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
     login = grant(any_redis_server, key_prefix, COMMANDS)
     store = RedisStore(any_redis_server.url(DB).replace("//", f"//{login}@"), prefix=key_prefix, clock=clock)

@@ -71,11 +71,6 @@ def watched() -> Iterator[Watched]:
     watched.meters.shutdown()
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 class TestATracedStoreIsLikeAnyOther(StoreConformance):
     @pytest.fixture
     def store(self, watched: Watched, clock: FakeClock) -> Traced:

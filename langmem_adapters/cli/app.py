@@ -206,7 +206,7 @@ def recall(
     if not settings.store.scan(longterm_namespace(scope), limit=0).total:
         say(
             f"There are no memories of {one_line(repr(user or session))}: what is said becomes one once it has left its"
-            " session's window, and what is imported with --long-term.",
+            " session's window, and what is imported with --long-term."
         )
         return
     found = settings.long_term(user=user, session=session).search(question, k)

@@ -36,13 +36,7 @@ class Compaction:
     """
 
     def __init__(
-        self,
-        conversation: Conversation,
-        *,
-        summarize_at: int,
-        archive: bool,
-        counter: TokenCounter,
-        stats: Counts,
+        self, conversation: Conversation, *, summarize_at: int, archive: bool, counter: TokenCounter, stats: Counts
     ) -> None:
         self._conversation = conversation
         self._summarize_at = summarize_at

@@ -11,13 +11,7 @@ from langmem_adapters.conversation.export_lines import Line, dump
 from langmem_adapters.conversation.log import ARCHIVED, archived_ids, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, behind_known
 from langmem_adapters.conversation.stored_summary import SUMMARY, covers, read_summary
-from langmem_adapters.conversation.tombstones import (
-    DELETED,
-    DEPARTED,
-    content_id,
-    have_been_deleted,
-    have_departed,
-)
+from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, content_id, have_been_deleted, have_departed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring
 from langmem_adapters.flow import Flow, step

@@ -19,16 +19,7 @@ from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.validation import check_count, check_text, check_whole, checked_list
 
-__all__ = [
-    "KNOWLEDGE",
-    "TITLE",
-    "Context",
-    "Conversation",
-    "Unsummarized",
-    "behind_known",
-    "put_title",
-    "read_title",
-]
+__all__ = ["KNOWLEDGE", "TITLE", "Context", "Conversation", "Unsummarized", "behind_known", "put_title", "read_title"]
 
 TITLE, KNOWLEDGE = "title", "knowledge/"
 _FIRST = 4 * PAGE  # messages, of which as many more are read as there were, until they suffice

@@ -103,11 +103,9 @@ class CachedFunction(Protocol[P, R_co]):
     @property
     def cache(self) -> FunctionCache[P]:
         """Its cache."""
-        ...
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Serve, or call the function."""
-        ...
 
     # A class method is called by its class, too, where type checkers take it for a plain one: so nothing is said there.
     @overload

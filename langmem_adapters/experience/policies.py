@@ -38,7 +38,6 @@ class Scorer(Protocol):
 
     def __call__(self, req: Any, resp: Any, /) -> Any:
         """Give a Score, or a number from 1 to 10."""
-        ...
 
 
 class Judge(Protocol):
@@ -46,7 +45,6 @@ class Judge(Protocol):
 
     def __call__(self, experience: Experience, req: Any, /) -> Any:
         """Give True or False."""
-        ...
 
 
 class ContextBuilder(Protocol):
@@ -54,7 +52,6 @@ class ContextBuilder(Protocol):
 
     def __call__(self, req: Any, experiences: Sequence[Experience], /) -> Any:
         """Give the request that is made instead."""
-        ...
 
 
 @runtime_checkable
@@ -63,15 +60,12 @@ class Serializer(Protocol):
 
     def serialize_req(self, **arguments: Any) -> Any:
         """Give the request, as data, from the arguments that count. It is the key, and what is searched."""
-        ...
 
     def serialize_resp(self, resp: Any, /) -> Any:
         """Give a response as data."""
-        ...
 
     def deserialize_resp(self, data: Any, /) -> Any:
         """Give the response back. Raises where the data is none."""
-        ...
 
 
 def exact_and_perfect(experience: Experience, req: Any) -> bool:

@@ -74,11 +74,7 @@ class PoolFlows:
         return self.enabled and self.enable_write and may_write()
 
     def create_flow(
-        self,
-        experience: Experience,
-        *,
-        key: str | None = None,
-        evicted: list[tuple[str, bytes]] | None = None,
+        self, experience: Experience, *, key: str | None = None, evicted: list[tuple[str, bytes]] | None = None
     ) -> Flow[Experience]:
         """:meth:`create`, as a part of a larger flow. What goes meanwhile is added to ``evicted``, by its key."""
         if not isinstance(experience, Experience):

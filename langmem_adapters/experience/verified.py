@@ -131,12 +131,7 @@ class VerifiedAnswers:
     def at(self, namespace: Namespace) -> VerifiedAnswers:
         """The same in another place."""
         return VerifiedAnswers(
-            self._store,
-            namespace,
-            self.index,
-            verifier=self.verifier,
-            candidates=self._candidates,
-            counts=self.counts,
+            self._store, namespace, self.index, verifier=self.verifier, candidates=self._candidates, counts=self.counts
         )
 
     def _shelf(self, partition: str) -> Shelf:
@@ -145,7 +140,7 @@ class VerifiedAnswers:
 
     def _open(self, partition: str) -> Shelf:
         namespace = (*self._namespace, partition)
-        return Shelf(self._store, namespace, worth=self._worth, index=self.index, text_of=_text)
+        return Shelf(self._store, namespace, worth=self._worth, index=self.index, text_of=lambda data: _read(data)[1])
 
     def _worth(self, data: bytes) -> float | None:
         """Nothing without the answer, which may have gone with a process that was killed before it went on to this."""
@@ -166,10 +161,6 @@ class VerifiedAnswers:
 
     def __repr__(self) -> str:
         return f"VerifiedAnswers({self._store!r}, {self.index!r})"
-
-
-def _text(data: bytes) -> str:
-    return _read(data)[1]
 
 
 def _key(data: bytes) -> str:

@@ -40,13 +40,7 @@ class KeyedLexicalIndex(LexicalIndex):
     ['n1']
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        key: bytes,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, path: str | Path, *, key: bytes, **settings: Any) -> None:
         if not isinstance(key, bytes | bytearray) or len(key) < _LEAST:
             raise ConfigurationError(f"the key of an index is {_LEAST} bytes or more")
         secret = bytes(key)

@@ -54,7 +54,6 @@ class Vectors(Protocol):
 
     def mark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None: not begun."""
-        ...
 
     def change(
         self,
@@ -71,23 +70,18 @@ class Vectors(Protocol):
         With ``since``, only if that is where the maker's vectors stand; otherwise a Conflict. A place that finds out
         too late forgets the namespace, so that it is begun anew.
         """
-        ...
 
     def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids of a namespace with the greatest cosine, greatest first. Nothing else is looked at."""
-        ...
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         """The cosines of some ids; those that do not exist are left out."""
-        ...
 
     def clear(self, name: str) -> None:
         """Forget a namespace."""
-        ...
 
     def close(self) -> None:
         """Release files and connections. A place that was closed may be used again."""
-        ...
 
 
 @runtime_checkable
@@ -98,7 +92,6 @@ class PieceVectors(Vectors, Protocol):
         self, name: str, maker: EmbedderSpec, asked: Sequence[bytes], before: Mapping[str, str]
     ) -> dict[str, float]:
         """How near some ids come to the pieces of a query: see :meth:`VectorIndex.max_sim`."""
-        ...
 
 
 class VectorIndex(Shared):
@@ -162,7 +155,8 @@ class VectorIndex(Shared):
         self._vectors.change(
             name,
             self._maker,
-            upsert={id_: one if _is_said(new[id_]) else Embedding(one.vector) for id_, one in found.items()},
+            # Of what no conversation has said no pieces are kept, as nobody asks for them.
+            upsert={id_: Embedding(one.vector) if new[id_].at is None else one for id_, one in found.items()},
             delete=[*gone, *(id_ for id_ in vectors if id_ not in found)],
             position=position,
             since=since,
@@ -278,11 +272,6 @@ def check(mark: Watermark | None, maker: EmbedderSpec, since: Position | None) -
     stands = mark.position if mark is not None and mark.maker.fits(maker) else None
     if since is not None and (stands or START) != since:
         raise Conflict("the vectors were changed by another follower")
-
-
-def _is_said(document: Document) -> bool:
-    """Whether it belongs to a conversation: of others no pieces are kept, as nobody asks for them."""
-    return document.at is not None
 
 
 def _score(cosine: float) -> float:

@@ -43,8 +43,7 @@ _SCHEMA = (
         BEGIN DELETE FROM langmem_vector_pieces WHERE row = old.number; END""",
 )
 _SPACES = Unlinking(
-    "langmem_vector_namespaces",
-    (removal("langmem_vector_rows", "number"), removal("langmem_vector_gone", "number")),
+    "langmem_vector_namespaces", (removal("langmem_vector_rows", "number"), removal("langmem_vector_gone", "number"))
 )
 _PAGE = 4_096  # rows read at a time: of a large namespace there is never a second copy in memory
 _NAMESPACES = 1_000  # whose matrices are held, however small

@@ -51,13 +51,7 @@ _REQUIRED: Final[dict[type[BaseMessage], set[str]]] = {
     cls: {name for name, field in cls.model_fields.items() if field.is_required()} for cls in _CLASSES.values()
 }
 _KINDS: Final = {cls: kind for kind, cls in _CLASSES.items()}
-_ROLES: Final = {
-    "human": "user",
-    "ai": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "function": "function",
-}
+_ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 _KIND_OF_ROLE: Final = {role: kind for kind, role in _ROLES.items()} | {"developer": "system"}
 
 # What Message holds itself, what a chunk has beyond its whole message, and each class's other fields.

@@ -243,7 +243,9 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def flush(self) -> None:
         """Wait for summaries that are being made in the background."""
-        for brain in self._latest():
+        with no_fork, self._lock.held():
+            brains = self._brains.values()
+        for brain in brains:
             brain.flush()
 
     async def aflush(self) -> None:
@@ -344,7 +346,3 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         brain = BrainMemory(self._store, scope.session, long_term=long_term, **where, **self._settings)
         brain._stats.add_to(self._counts)  # noqa: SLF001 - one of its own
         return brain
-
-    def _latest(self) -> list[BrainMemory]:
-        with no_fork, self._lock.held():
-            return self._brains.values()

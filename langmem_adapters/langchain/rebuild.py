@@ -205,13 +205,10 @@ def _add_of_tool(fields: _Fields, stored: _Fields, own: _Fields, given: set[str]
 
 def rebuilt_generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:
     """The generation that its class would make of a message."""
-    if not _GENERATES or type(message.content) is not str or not (info is None or _is_object(info)):
+    sure = info is None or (type(info) is dict and all(type(key) is str for key in info))
+    if not (_GENERATES and type(message.content) is str and sure):
         return ChatGeneration(message=message, generation_info=info)
     return _generation(message, info)
-
-
-def _is_object(value: Any) -> bool:
-    return type(value) is dict and all(type(key) is str for key in value)
 
 
 def _generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:

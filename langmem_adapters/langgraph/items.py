@@ -142,7 +142,7 @@ class NamespaceItems:
 
     def is_empty(self) -> bool:
         """Whether there is no item; what has expired is removed."""
-        totals = self._totals()
+        totals = Totals.of(self._store.get(self._place, [_TOTALS]).get(_TOTALS))
         return not self.all() if self._is_due(totals) else totals.count == 0
 
     def find(self, query: str, k: int, wanted: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
@@ -201,7 +201,8 @@ class NamespaceItems:
     def _refresh(self, read: Mapping[str, StoredItem]) -> bool:
         values = self._store.get(self._place, [_TOTALS, *read])
         now = self._clock()
-        fresh = {name: item.refreshed(now) for name, item in read.items() if _same(values.get(name), item)}
+        there = {name: StoredItem.from_bytes(values[name]) for name in read if name in values}
+        fresh = {name: item.refreshed(now) for name, item in read.items() if there.get(name) == item}
         if not fresh:
             return True
         before = Totals.of(values.get(_TOTALS))
@@ -286,9 +287,6 @@ class NamespaceItems:
             return False
         return True
 
-    def _totals(self) -> Totals:
-        return Totals.of(self._store.get(self._place, [_TOTALS]).get(_TOTALS))
-
     def _is_due(self, totals: Totals) -> bool:
         return totals.due is not None and totals.due <= self._clock()
 
@@ -317,7 +315,3 @@ def _text(text_of: Callable[[StoredItem], str], _: str, data: bytes) -> str | No
 
 def _since(item: StoredItem, old: StoredItem | None) -> StoredItem:
     return item if old is None else replace(item, created_at=old.created_at)
-
-
-def _same(data: bytes | None, item: StoredItem) -> bool:
-    return data is not None and StoredItem.from_bytes(data) == item

@@ -6,15 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from langgraph.store.base import (
-    GetOp,
-    InvalidNamespaceError,
-    ListNamespacesOp,
-    MatchCondition,
-    Op,
-    PutOp,
-    SearchOp,
-)
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace

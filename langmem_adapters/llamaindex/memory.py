@@ -20,7 +20,7 @@ from langmem_adapters.flow import is_coroutine
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
-from langmem_adapters.model import Message, Recalled
+from langmem_adapters.model import Message
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import told
 from langmem_adapters.stores import may_be_written_down, store_of, unpicklable
@@ -203,7 +203,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         except LangmemError as error:
             self._degrade(error)
             return ""
-        return _passage([_line(recalled) for recalled in found])
+        return _passage([without_tags(told(one.memory), "memory", "recalled", "content_block") for one in found])
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Leave out so many of the recalled memories, the least fitting first, that the tokens are saved."""
@@ -285,7 +285,3 @@ def _without_recalled(block: Any) -> Any:
 
 def _passage(lines: Sequence[str]) -> str:
     return "\n".join(["<recalled>", _HEADER, *lines, "</recalled>"]) if lines else ""
-
-
-def _line(found: Recalled) -> str:
-    return without_tags(told(found.memory), "memory", "recalled", "content_block")

@@ -28,15 +28,7 @@ from langmem_adapters.providers.tool_calls import are_complete, called_anew
 from langmem_adapters.providers.usage import unspent, usage_of
 from langmem_adapters.sharing import apart
 
-__all__ = [
-    "Recording",
-    "Response",
-    "pieces",
-    "read_response",
-    "took_all",
-    "worth_storing",
-    "write_response",
-]
+__all__ = ["Recording", "Response", "pieces", "read_response", "took_all", "worth_storing", "write_response"]
 
 Response: TypeAlias = ChatResponse | CompletionResponse
 R = TypeVar("R", bound=Response)

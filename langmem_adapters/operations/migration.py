@@ -201,9 +201,7 @@ class Migration:
 
 
 def _about(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) < _TOLERANCE
+    return one is other if one is None or other is None else abs(one - other) < _TOLERANCE
 
 
 class _Digest:

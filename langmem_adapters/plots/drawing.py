@@ -36,9 +36,7 @@ _SHOWN_INSTEAD = "\N{WHITE SQUARE}"  # which matplotlib's own font has
 
 def axes(ax: Axes | None, height: float = 3.4) -> Axes:
     """These axes, or new ones of a figure that is shown as all others are. Raises MissingDependency."""
-    if ax is not None:
-        return ax
-    return figure(6.4, height).add_subplot()
+    return figure(6.4, height).add_subplot() if ax is None else ax
 
 
 def figure(width: float, height: float) -> Figure:

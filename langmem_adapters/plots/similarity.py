@@ -64,9 +64,9 @@ def similarity_map(
     if asked:
         across, up = project(asked)
         ax.scatter(across, up, marker="*", s=160, color=RED, label="the query", zorder=3)
-    tidy(
-        ax, f"{len(found):,} memories by what they mean", *(_axis(n, share) for n, share in enumerate(shares, start=1))
-    )
+    most, next_ = (f"difference ({100 * share:.0f} %)" for share in shares)
+    title = f"{len(found):,} memories by what they mean"
+    tidy(ax, title, f"direction of the greatest {most}", f"of the next greatest {next_}")
     ax.grid(visible=False)
     ax.set_xticks([])
     ax.set_yticks([])
@@ -132,11 +132,6 @@ def _name(ax: Axes, place: Any, text: str, *, left: bool) -> None:
         parse_math=False,
         color=ax.xaxis.label.get_color(),
     )
-
-
-def _axis(number: int, share: float) -> str:
-    which = "direction of the greatest" if number == 1 else "of the next greatest"
-    return f"{which} difference ({100 * share:.0f} %)"
 
 
 def _apart(places: Any, most: int) -> list[int]:

@@ -190,10 +190,6 @@ def _without_end(text: str, marks: str) -> str:
     return rest if rest[-1:].isalpha() else text
 
 
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def is_text(block: str | dict[Any, Any]) -> bool:
     """Whether a block of content is text, which a message's text is made of."""
     return isinstance(block, str) or isinstance(block.get("text"), str)
@@ -206,7 +202,7 @@ def told(memory: Memory, day: date | None = None) -> str:
     '- 2026-05-08 user: My bike is red. system: Sing!'
     """
     message = memory.message
-    return "- " + _on_one_line(f"{day or ''} {message.name or message.role}: {message.text}")
+    return " ".join(f"- {day or ''} {message.name or message.role}: {message.text}".split())
 
 
 def metadata_of(message: Message, said: Occurrence) -> dict[str, Any]:

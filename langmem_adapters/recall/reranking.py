@@ -54,7 +54,8 @@ class Reranker:
         return [found[n]._replace(score=place.score) for n, place in zip(order, found, strict=True)]
 
     def _order(self, query: str, found: Sequence[Recalled]) -> Flow[list[int]]:
-        listed = "\n".join(f"[{n}] {_line(recalled.text)}" for n, recalled in enumerate(found, start=1))
+        lines = [" ".join(recalled.text[:_LONGEST].split()) for recalled in found]
+        listed = "\n".join(f"[{n}] {line}" for n, line in enumerate(lines, start=1))
         try:
             answer = yield from self._completer.ask(Prompts().rank, f"Question:\n{query}\n\nStatements:\n{listed}")
             numbers = self._numbers(answer)
@@ -71,7 +72,3 @@ class Reranker:
             self._completer.stats.add("unparsed")
             raise ModelError("the model's answer is not a list of numbers")
         return [int(number) for number in _NUMBER.findall(answer)]
-
-
-def _line(text: str) -> str:
-    return " ".join(text[:_LONGEST].split())

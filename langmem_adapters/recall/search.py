@@ -37,13 +37,7 @@ class Search:
     """
 
     def __init__(
-        self,
-        records: Records,
-        semantic: VectorRecall | None,
-        signals: Mapping[str, Signal],
-        *,
-        query: str,
-        now: float,
+        self, records: Records, semantic: VectorRecall | None, signals: Mapping[str, Signal], *, query: str, now: float
     ) -> None:
         self._records = records
         self._conversations = records.index if isinstance(records.index, ConversationIndex) else None

@@ -46,13 +46,7 @@ class VectorRecall:
     """
 
     def __init__(
-        self,
-        records: Records,
-        index: SemanticIndex,
-        *,
-        strict: bool,
-        counts: Counts,
-        clock: Callable[[], float],
+        self, records: Records, index: SemanticIndex, *, strict: bool, counts: Counts, clock: Callable[[], float]
     ) -> None:
         self.namespace = records.namespace
         self._records = records
@@ -113,16 +107,13 @@ class VectorRecall:
 
     def _catch_up(self) -> None:
         while self._is_wanted():
-            self._try_to_follow()
-
-    def _try_to_follow(self) -> None:
-        try:
-            self.follow()
-        except Exception as error:  # noqa: BLE001 - nobody waits for it: it is counted, and tried again
-            self._count("behind", error)
-        except BaseException:
-            self._under_way = 0
-            raise
+            try:
+                self.follow()
+            except Exception as error:  # noqa: BLE001, PERF203 - nobody waits: it is counted, and tried again
+                self._count("behind", error)
+            except BaseException:
+                self._under_way = 0
+                raise
 
     def _is_wanted(self) -> bool:
         with self._lock.held():

@@ -18,7 +18,7 @@ from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import Document, Index, Item, Position, Store
+from langmem_adapters.protocols import Document, Index, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import IndexChange, follow, steadily
 from langmem_adapters.records.journal import TIDIED, few_keys, keys_of, telling, tidy
@@ -80,11 +80,7 @@ class Records:
         return self.store.get(self.namespace, [key for key in keys if "\0" not in key])
 
     def put(
-        self,
-        records: Mapping[str, bytes],
-        *,
-        guard: Mapping[str, bytes | None] | None = None,
-        ttl: float | None = None,
+        self, records: Mapping[str, bytes], *, guard: Mapping[str, bytes | None] | None = None, ttl: float | None = None
     ) -> None:
         """Add or replace records, all or none. ``guard`` as in :meth:`Store.write`."""
         if records:
@@ -142,7 +138,7 @@ class Records:
                 self.store,
                 index,
                 self.namespace,
-                self._change,
+                lambda items: self.change(keys_of(items)),
                 new_id=self._new_id,
                 at_once=few_keys,
                 report=report,
@@ -182,9 +178,6 @@ class Records:
                     del lost[:PAGE]
         except StoreError as error:  # what can still be found is
             _log.warning("records that the log of %r has lost cannot be told again: %s", self.namespace[0], error)
-
-    def _change(self, items: Sequence[Item]) -> IndexChange:
-        return self.change(keys_of(items))
 
     def change(self, keys: Sequence[str]) -> IndexChange:
         """What an index is to be told of records, as they are now."""

@@ -117,10 +117,7 @@ class Comparison(Mapping[str, Outcome]):
     def _cells(self) -> list[list[str]]:
         rows = self.rows()
         names = [name for name in _COLUMNS if name not in _SELDOM or any(row[name] != _SELDOM[name] for row in rows)]
-        return [
-            [_COLUMNS[name] for name in names],
-            *([_cell(name, row[name]) for name in names] for row in rows),
-        ]
+        return [[_COLUMNS[name] for name in names], *([_cell(name, row[name]) for name in names] for row in rows)]
 
 
 def _side(place: int) -> str:

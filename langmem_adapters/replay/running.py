@@ -199,10 +199,11 @@ class _Replay:
         if not message.tool_calls and (yield from self._is_served(told, shown)):
             self._served += 1
             return
-        tokens = self._counted(shown) + (self._setup.counter(told) if told else 0)
+        counter = self._setup.counter
+        tokens = sum(message_tokens(one, counter) for one in shown) + (counter(told) if told else 0)
         self._calls.append(Call(tokens, seconds))
         if self._completer is None:
-            self._tokens += tokens + message_tokens(message, self._setup.counter)
+            self._tokens += tokens + message_tokens(message, counter)
             return
         head = [one.text for one in shown if one.role == "system"]
         said = [one for one in shown if one.role != "system"]
@@ -226,9 +227,6 @@ class _Replay:
             return True
         yield from self._served_from.keep_flow(partition, shown[-1].text, f"answer-{len(self._calls)}")
         return False
-
-    def _counted(self, shown: Sequence[Message]) -> int:
-        return sum(message_tokens(message, self._setup.counter) for message in shown)
 
     def _share(self, user: str, session: str, question: Question) -> Flow[float]:
         """The share of a question's evidence that a model would be shown with it. The question is taken back."""

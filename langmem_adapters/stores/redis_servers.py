@@ -109,7 +109,9 @@ class Cluster:
         with self._lock.held():
             client = self._client
         if client is not None and self._owned:
-            _hang_up(client)
+            for node in client.get_nodes():  # type: ignore[no-untyped-call]
+                if node.redis_connection:
+                    hang_up(node.redis_connection.connection_pool)
 
     def _pool(self, key: bytes) -> ConnectionPool:
         client = self._connected()
@@ -175,12 +177,6 @@ class Cluster:
         given = [(node.host, node.port) for node in client.startup_nodes if node.name not in told]
         client.nodes_manager.initialize(additional_startup_nodes_info=given)
         return client
-
-
-def _hang_up(client: RedisCluster) -> None:
-    for node in client.get_nodes():  # type: ignore[no-untyped-call]
-        if node.redis_connection:
-            hang_up(node.redis_connection.connection_pool)
 
 
 def _at_the_end_of(servers: OneServer | Cluster, close: Callable[[], None]) -> None:

@@ -90,7 +90,7 @@ class Wire:
         self.optimistic(keys[0], [pack("WATCH", *keys[1:]), *commands], keep)
         return seen
 
-    def looking(self, key: bytes, command: bytes, *, small: bool = True) -> Step:
+    def looking(self, key: bytes, command: bytes, *, small: bool) -> Step:
         """:meth:`send` of one command, as a question of a flow."""
         return self._question(lambda: self.send((key, command)), small, ([command], False))
 
@@ -108,7 +108,8 @@ class Wire:
             for n in left:
                 commands, whole = requests[n]
                 try:
-                    answers[n] = (_outcome if whole else _results)(connection, len(commands)), None
+                    count = len(commands)
+                    answers[n] = _outcome(connection, count) if whole else _checked(_replies(connection, count)), None
                 except ResponseError as error:
                     if not (may_pass(error) or isinstance(error, OutOfMemoryError)):
                         answers[n] = None, self._told(error)
@@ -118,10 +119,7 @@ class Wire:
         return [answers.get(n) for n in range(len(requests))]
 
     def optimistic(
-        self,
-        key: bytes,
-        reads: Sequence[bytes],
-        decide: Callable[[list[Any]], Sequence[bytes] | None],
+        self, key: bytes, reads: Sequence[bytes], decide: Callable[[list[Any]], Sequence[bytes] | None]
     ) -> list[Any] | None:
         """WATCH a key, read, and MULTI … EXEC what ``decide`` makes of the replies; None: it wants nothing.
 
@@ -237,10 +235,6 @@ def _pipeline(connection: Any, commands: Sequence[bytes]) -> list[Any]:
 def _unchecked(connection: Any, commands: Sequence[bytes]) -> list[Any]:
     connection.send_packed_command((b"".join(commands),))
     return _replies(connection, len(commands))
-
-
-def _results(connection: Any, count: int) -> list[Any]:
-    return _checked(_replies(connection, count))
 
 
 def _replies(connection: Any, count: int) -> list[Any]:

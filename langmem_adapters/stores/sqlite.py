@@ -14,7 +14,7 @@ from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
-from langmem_adapters.stores import sqlite_append, sqlite_recent, sqlite_report, sqlite_values
+from langmem_adapters.stores import sqlite_append, sqlite_report, sqlite_values
 from langmem_adapters.stores.sqlite_namespaces import (
     NAMESPACES,
     SCHEMA,
@@ -25,6 +25,7 @@ from langmem_adapters.stores.sqlite_namespaces import (
     find,
     note,
     open_,
+    recent,
 )
 from langmem_adapters.stores.sqlite_values import DATA
 from langmem_adapters.validation import check_seconds
@@ -151,8 +152,7 @@ class SQLiteStore(Shared):
                 if found.beside:
                     values = {**sqlite_values.taken_along(connection, number, remove), **values}
                 removed = connection.executemany(
-                    "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?",
-                    [(item.seq, number) for item in remove],
+                    "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?", [(item.seq, number) for item in remove]
                 ).rowcount
             beside = {id_: values.pop(id_) for id_, _ in append if id_ in values}
             if delete or beside:
@@ -168,9 +168,7 @@ class SQLiteStore(Shared):
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         last = None if before is None else (before.updated_at, encode_namespace(before.namespace))
         with self._database.reading() as connection, connection:
-            rows = sqlite_recent.recent(
-                connection, encode_namespace(parent), limit=limit, before=last, now=self._clock()
-            )
+            rows = recent(connection, encode_namespace(parent), limit=limit, before=last, now=self._clock())
         return [Listed(decode_namespace(name), updated_at) for name, updated_at in rows]
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:

@@ -12,7 +12,7 @@ import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langmem_adapters.files.unlinking import Unlinking, removal
 from langmem_adapters.keys import Namespace, encode_namespace
@@ -24,16 +24,16 @@ __all__ = [
     "SCHEMA",
     "SINCE",
     "UPDATED_AT",
-    "NamespaceState",
     "add",
     "bounds",
     "find",
     "note",
     "open_",
+    "recent",
 ]
 
 BEHIND = 60
-"""Seconds by which ``listed_at``, which is in the index, may stay behind the last write."""
+"""Seconds by which ``listed_at``, which is in the index, may stay behind the last write, which need not touch it."""
 
 BITS = 32
 """Of an entry's key, for its own number; above them is its namespace's."""
@@ -81,6 +81,13 @@ _OPEN = (
 _ADD = "INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?, ?)"
 _PUT_BESIDE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ?"
 _CULL = 1000  # entries and values of expired namespaces removed beside each write, so that no sweep is ever needed
+_WANTED = (
+    f"FROM (SELECT name, listed_at, {UPDATED_AT} AS written_at FROM langmem_namespaces"  # noqa: S608 - a constant
+    " WHERE parent = :parent AND name <> :parent AND listed_at <= :at AND (expires_at IS NULL OR expires_at > :now))"
+    " WHERE (written_at, name) < (:at, :name)"
+)
+_NTH = f"SELECT listed_at {_WANTED} ORDER BY listed_at DESC LIMIT 1 OFFSET :n"
+_RECENT = f"SELECT name, written_at {_WANTED} AND listed_at >= :since ORDER BY written_at DESC, name DESC LIMIT :n"
 _OWN = "FROM langmem_log WHERE seq >= :number << 32 AND seq < (:number + 1) << 32"
 NAMESPACES = Unlinking(
     "langmem_namespaces",
@@ -184,6 +191,21 @@ def note(
 @functools.cache
 def _update(*columns: str) -> str:
     return f"UPDATE langmem_namespaces SET {', '.join(f'{name} = ?' for name in columns)} WHERE number = ?"  # noqa: S608
+
+
+def recent(
+    connection: sqlite3.Connection, parent: str, *, limit: int | None, before: tuple[float, str] | None, now: float
+) -> list[tuple[str, float]]:
+    """Encoded names and times of the namespaces below a parent, the latest first; ``before`` is such a row."""
+    at, name = before or (math.inf, "")
+    wanted: dict[str, Any] = {"parent": parent, "at": at, "name": name, "now": now}
+    since = -math.inf
+    if limit:
+        # None of the latest n is older than the n-th that is listed; it may only be listed as older than it is.
+        nth = connection.execute(_NTH, {**wanted, "n": limit - 1}).fetchone()
+        since = -math.inf if nth is None else nth[0] - BEHIND
+    rows = connection.execute(_RECENT, {**wanted, "since": since, "n": -1 if limit is None else limit})
+    return rows.fetchall()
 
 
 def bounds(number: int) -> tuple[int, int]:

@@ -19,6 +19,7 @@ _LONG_CALL = 400  # characters of a call's arguments, and of its result
 _MOST_CALLS = 12  # of one message
 _OUTSIDE = 4  # messages that are shown of those before the window
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
+_REMARKS = ("interrupted", "recalled", "damaged")  # of the metadata
 
 if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
 
@@ -129,8 +130,9 @@ def _rule(left: int) -> Html:
 def _turn(message: _Said, results: Mapping[int, _Said], *, is_outside: bool) -> Html:
     role = message.role if message.role in _ROLES else "other"
     name = message.name if message.name and message.role != "tool" else ""
-    small = [part for part in (name, when(message.created_at).partition(" ")[2], *_remarks(message)) if part]
-    beside = [element("span", one_line(part, 40), class_="lm-dim") for part in small]
+    remarks = [remark for remark in _REMARKS if message.metadata.get(remark)]
+    small = (name, when(message.created_at).partition(" ")[2], *remarks)
+    beside = [element("span", one_line(part, 40), class_="lm-dim") for part in small if part]
     who = element("div", spaced(one_line(message.role, 24), *beside), class_="lm-who")
     said = [element("div", clipped(message.text, _LONG), class_="lm-text", dir="auto")] if message.text else []
     said += [element("div", f"[{kind}]", class_="lm-dim") for kind in other_blocks(message.content)]
@@ -143,7 +145,8 @@ def _turn(message: _Said, results: Mapping[int, _Said], *, is_outside: bool) -> 
 
 
 def _called(call: _Call, result: _Said | None) -> Html:
-    arguments = ", ".join(f"{one_line(name)}={_argument(value)}" for name, value in call.args.items())
+    values = {name: repr(value) if isinstance(value, str) else as_text(value) for name, value in call.args.items()}
+    arguments = ", ".join(f"{one_line(name)}={value}" for name, value in values.items())
     parts: list[Html] = [
         joined([element("b", one_line(call.name or "call")), "(", clipped(arguments, _LONG_CALL), ")"])
     ]
@@ -154,16 +157,6 @@ def _called(call: _Call, result: _Said | None) -> Html:
             element("div", clipped(result.text, _LONG_CALL) or escaped("(empty)"), class_="lm-result", dir="auto")
         )
     return element("div", *parts, class_="lm-call")
-
-
-def _argument(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else as_text(value)
-
-
-def _remarks(message: _Said) -> Iterator[str]:
-    for remark in ("interrupted", "recalled", "damaged"):
-        if message.metadata.get(remark):
-            yield remark
 
 
 def other_blocks(content: Any) -> Iterator[str]:

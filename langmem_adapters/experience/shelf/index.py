@@ -98,7 +98,8 @@ class ShelfIndex:
         def report(_: int) -> None:
             self.forget(told)  # what went while the index was told of it, which may take as long as a model does
 
-        return follow(self._rows.store, self.index, self._rows.namespace, change, new_id=_new_id, report=report)
+        store, place = self._rows.store, self._rows.namespace
+        return follow(store, self.index, place, change, new_id=lambda: os.urandom(16).hex(), report=report)
 
     def forget(self, keys: Sequence[str], left: Sequence[Item] = ()) -> None:
         """Forget those of these keys that are gone, and step back from items that have left the log."""
@@ -131,7 +132,3 @@ class ShelfIndex:
             return None
         page = self._rows.store.scan(self._rows.namespace, before=stands[0], limit=1, reverse=True)
         return (page.items[0].seq, page.items[0].id) if page.items else None
-
-
-def _new_id() -> str:
-    return os.urandom(16).hex()

@@ -103,7 +103,7 @@ class Rows:
     def _is_empty(self) -> bool:
         return not self.store.scan(self.namespace, limit=0).total
 
-    def bury(self, values: Mapping[str, bytes], unfound: Collection[str] = ()) -> bool:
+    def bury(self, values: Mapping[str, bytes], unfound: Collection[str]) -> bool:
         """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker.
 
         Of those that are ``unfound``, no index can have a text.

@@ -51,8 +51,8 @@ class Shelf:
         max_entries: int | None = None,
         max_bytes: int | None = None,
         worth: Callable[[bytes], float | None],
-        index: Index | None = None,
-        text_of: Callable[[bytes], str] = lambda _: "",
+        index: Index | None,
+        text_of: Callable[[bytes], str],
         read_cache: ReadCache | None = None,
     ) -> None:
         self.store = store

@@ -252,9 +252,7 @@ class SingleFlightAnswers(Shared):
         without a key, calls bypassed for want of a tenant; answers scored, and those that the scorer failed at.
         """
         seen = self._calls.stats()
-        own = {name: seen[name] for name in _SEEN} | {
-            n: self._counts[n] for n in ("unkeyed", "bypassed", "saved_tokens")
-        }
+        own = {name: seen[name] for name in _SEEN} | {name: self._counts[name] for name in _OWN}
         return views.Figures({**self.pool.stats(), **own}, title="Cached answers")
 
     def flush(self) -> None:

@@ -25,7 +25,6 @@ from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = [
-    "BEGAN",
     "OLDER",
     "RECORDED",
     "SAID",
@@ -272,11 +271,7 @@ def question_of(messages: Sequence[Message]) -> str:
 
 
 def to_record(
-    new: Sequence[Message],
-    history: Sequence[Message],
-    state: Mapping[str, Any],
-    more: Mapping[str, Any],
-    words: Words,
+    new: Sequence[Message], history: Sequence[Message], state: Mapping[str, Any], more: Mapping[str, Any], words: Words
 ) -> list[Message]:
     """What is new to a session as it is stored: with its thread's marks, and none under the id of another message.
 
