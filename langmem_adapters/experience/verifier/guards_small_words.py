@@ -186,7 +186,9 @@ def _intended(reading: Reading) -> str:
 
 
 def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """What is mine must not be yours, nor what I do to you what you do to me, nor what he does what I do.
+    """What is mine must not be yours, nor what I do to you what you do to me, nor what he or you do what I do.
+
+    But "how do I" is "how do you", where it is asked of anybody.
 
     In German a capital tells "you" from "they", where others tell that the writer uses them.
     """
@@ -199,7 +201,8 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     if one == other:
         return ""
     gone, new = Counter(one) - Counter(other), Counter(other) - Counter(one)
-    exchanged = not (gone or new) or (gone and new and {*gone, *new} - {"i", "you"})
+    of_anyone = _is_of_anyone(left, one, other) and _is_of_anyone(right, other, one) and {*gone, *new} <= _EITHER
+    exchanged = not (gone or new) or (gone and new and not of_anyone)
     if exchanged and not alone:
         return differ("persons", set(one), set(other) - set(one))
     if _acting(left.vocabulary) != _acting(right.vocabulary):
@@ -209,9 +212,18 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     return differ("persons", found, ())
 
 
+_EITHER = frozenset(("i", "you"))
 _CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
 _SIE = frozenset(_listed("sie ihnen ihr ihre ihrem ihren ihrer ihres"))
-_PERSONS = dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their")
+_PERSONS = (
+    dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their, its")
+)
+
+
+def _is_of_anyone(reading: Reading, persons: list[str], others: list[str]) -> bool:
+    """Whether one asks it of anybody, by an "I" or a "you" that the other text has not: "how do you boil rice"."""
+    here = _EITHER.intersection(persons)
+    return reading.frame != "none" and len(here) == 1 and here.isdisjoint(others)
 
 
 def _formal(reading: Reading) -> set[str]:

@@ -69,7 +69,18 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     ),
     (r"\b(?:pros and cons|benefits and drawbacks)\b", "advantages and disadvantages", "cons drawbacks"),
     (r"\b(loop|iterate)(s|d|ing)? through\b", r"\1\2 over", "through"),
-    (r"\bjust (?=(?:my|one|the|those|these)\b)", "only ", "just"),
+    (
+        r"(?<!not )\bjust (?=(?:by|for|from|my|on|one|the|those|these|with|\d+|two|three|four|five|six)\b)",
+        "only ",
+        "just",
+    ),
+    (r"\bjust (?=in (?!case\b|time\b))|(?<=\bwith )just ", "only ", "just"),
+    (
+        r"(^|[.?!] )((?:are|do|does|did|is|was|were) (?:(?:a|an|my|the|your) )?\w+ )just (?!about\b|as\b|like\b|now\b)",
+        r"\1\2only ",
+        "just",
+    ),
+    (r"\bthank you\b", "thanks", "thank"),
     (r"\bwi-fi\b", "wifi", "wi-fi"),
     (r"\bcapital city of\b", "capital of", "capital"),
     (

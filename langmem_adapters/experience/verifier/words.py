@@ -156,7 +156,10 @@ PREPOSITIONS = frozenset(
 )
 
 PLURAL_ALONE = frozenset(
-    _listed("arms customs dates forces glasses goods grounds https manners means news savings terms")
+    _listed(
+        """arms customs damages dates forces futures glasses goods grounds https manners means news premises proceedings
+        savings securities spectacles spirits terms"""
+    )
 )
 """What is something else than several of its singular."""
 
