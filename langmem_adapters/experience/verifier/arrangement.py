@@ -14,6 +14,7 @@ from langmem_adapters.experience.verifier.words import (
     PLURAL_ALONE,
     PREPOSITIONS,
     STOP,
+    UNITS,
     named,
     respelt,
     stem_of,
@@ -106,11 +107,12 @@ def _singular(word: str) -> str:
     return respelt(word.removesuffix("s"))
 
 
-_ALIKE = named(
+_ALIKE = UNITS | named(
     """is are, was were, what which, lawyer attorney, luggage baggage, start begin commence, bigger larger,
     buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly, film movie,
     fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo picture,
-    disadvantage drawback, talk speak, terminate end, holiday vacation"""
+    disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest tallest,
+    symptom symptoms sign signs"""
 )
 """Words for which another stands without a difference, where all else is the same and no guard has refused."""
 _SHORTEST = 4  # letters of a plural

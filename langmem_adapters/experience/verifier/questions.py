@@ -19,7 +19,7 @@ FRAMES = (
     ("why", r"\bwhy\b|\breasons? (?:for|why|behind|that|is)\b|\bhow come\b|\bwhat(?: is| are)? (?:makes|causes?)\b"),
     ("how many", r"\bhow (?:many|much)\b"),
     ("how long", r"\bhow (?:long|old|far|often|big|tall|soon|fast|high|deep)\b"),
-    ("when", r"\bwhen\b|\bwhat (?:time|year|date|day)\b"),
+    ("when", r"\bwhen\b(?!.*, (?:how|what|where|which|who|why)\b)|\bwhat (?:time|year|date|day)\b"),
     ("where", r"\bwhere\b"),
     ("who", r"\bwho\b|\bwhom\b|\bwhose\b"),
     ("how", r"\bhow\b"),
@@ -30,20 +30,21 @@ FRAMES = (
 
 OPENING = (
     r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
-    r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)(?: there)?[,.!:-]+\s+|"
-    r"(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+)*"
+    r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|basically|hello|hi|hey|excuse me|sorry)(?: there)?[,.!:-]+\s+|"
+    r"请问,?\s*|(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+)*"
     r"(?:(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)\b[\s,.!:-]*)*"
-    r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly )?)?"
+    r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly |just )?)?"
     r"(?:tell|explain|show)(?: to)?(?: me| us)?|"
     r"(?:do you(?! know how to)|does anyone|does anybody|does someone) (?:happen to )?know|"
     r"(?:would|do) you mind (?:telling|explaining to|showing) me|i was hoping you could tell me|"
-    r"i (?:would like|want|need) to (?:know|ask)|i (?:was|am) (?:just )?wondering|any idea),? (?=how |wh(?!ether)))?"
+    r"i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|help me understand|"
+    r"any idea),? (?=how |wh(?!ether)))?"
 )
 """What a question may be asked with, and asks nothing itself: "Good morning", "could you please tell me"."""
 
 WHETHER = (
-    r"(?:i (?:would like|want|need) to (?:know|ask)|i (?:was|am) (?:just )?wondering|do you (?:happen to )?know|"
-    r"does (?:anyone|anybody) know|any idea) (?:if|whether) (?=[^,]*$)(?!.* or not\b)"
+    r"(?:i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|"
+    r"do you (?:happen to )?know|does (?:anyone|anybody) know|any idea) (?:if|whether) (?=[^,]*$)(?!.* or not\b)"
 )
 """What opens a question that is answered by yes or no. No "tell me if": that may be asked for later."""
 
@@ -94,10 +95,13 @@ WORDINGS = (
     (r"what is the population of (.+?)" + _END, r"how many people live in \1"),
     (r"what is the distance (?:between (.+?) and|from (.+?) to) ", r"how far is \1\2 from "),
     (r"how far is it from (.+?) to ", r"how far is \1 from "),
-    (r"(?:what|when) is the best (?:time|moment) to ", "when should i "),
+    (r"(?:what|when|which) is the best (?:time|moment) to ", "when should i "),
     (r"what (?:is|are) the (?:procedure|process|steps) to ", "how do i "),
     (r"is there (?:a|any) way to ", "how can i "),
-    (r"is it possible to ", "can i "),
+    (r"what (?:do|must) (i|we) (?:must|(?:have|need) to) do to ", r"how do \1 "),
+    (r"what is (.+?) price" + _END, r"how much does \1 cost"),
+    (r"do you have (any (?:advice|ideas|recommendations|suggestions|tips)) ", r"\1 "),
+    (r"is it possible (?:for me )?to ", "can i "),
     (r"(?:do|does) (i|we|one) (?:have|need) to ", r"must \1 "),
     (r"where (is|are|was|were) (.+?) (?:located|situated)" + _END, r"where \1 \2"),
     (r"where (?:do|does) (.+?) come from" + _END, r"where is \1 from"),
@@ -110,6 +114,7 @@ WORDINGS = (
     (r"who is the owner of ", "who owns "),
     (r"who was the owner of ", "who owned "),
     (r"(?:by whom was )(.+?) (\w+ed)" + _END, r"who \2 \1"),
+    (r"who (?:was|were) (.+?) (\w+ed) by" + _END, r"who \2 \1"),
     (r"(.{1,60}?) was (\w+ed) by whom" + _END, r"who \2 \1"),
     (r"where can i find the (nearest|closest) ", r"where is the \1 "),
     (r"how high (is|are) the (.*\b(?:fee|rate|rent|salary|tax|wage)s?\b)", r"what \1 the \2"),

@@ -66,6 +66,12 @@ _WORDINGS = [(re.compile(pattern), wording) for pattern, wording in WORDINGS]
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
 _NUMERAL = re.compile(r"\b([^\W\d_]+)[ -]([IVX]+|[MDCLXVI]{2,})\b(?!')")
+_ROMAN = {"I": 1, "II": 2, "III": 3, "IV": 4, "VI": 6, "VII": 7, "VIII": 8, "IX": 9, "XI": 11, "XII": 12}
+_RANKED = re.compile(
+    r"\b((?i:act|book|chapter|class|grade|level|part|phase|section|stage|title|type|volume|war)) "
+    rf"((?<=[Ww]orld [Ww]ar )I|{'|'.join([*_ROMAN][1:])})\b(?!')"
+)
+"""What is numbered in either way: "World War II", "world war 2". A V or an X may be a letter, an I a person."""
 _NAMES_TOO = frozenset(("it", "us", "who"))  # in capitals
 _NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - _NAMES_TOO
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
@@ -117,7 +123,7 @@ class Reading(NamedTuple):
 def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = in_plain_signs(text[:LONGEST])
-    lower = _one_wording(one_spelling(_in_small_letters(plain)))
+    lower = _one_wording(one_spelling(_in_small_letters(_RANKED.sub(_in_figures, plain))))
     said = [*chain.from_iterable(_words_in(lower.split()))]
     words = [word for word in said if word not in POLITE]
     capitals = _capitals(plain)
@@ -158,6 +164,10 @@ def read(text: str) -> Reading:
 def in_plain_signs(text: str) -> str:
     """A text with one sign for what is the same: straight quotation marks, and x^2 for x²."""
     return unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES).replace('""', '"')
+
+
+def _in_figures(found: re.Match[str]) -> str:
+    return f"{found[1]} {_ROMAN[found[2]]}"
 
 
 def _in_small_letters(text: str) -> str:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from langmem_adapters.experience.verifier.words import NUMBERS
-from langmem_adapters.language.dates import MONTHS
+from langmem_adapters.experience.verifier.words import NUMBERS, UNITS
+from langmem_adapters.language.dates import DAYS, MONTHS
 
 __all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "one_spelling"]
 
@@ -30,6 +30,9 @@ def _obliged(found: re.Match[str]) -> str:
 
 
 _MONTHS = "|".join(MONTHS)
+_SHORT_MONTHS = "jan|feb|apr|jun|jul|aug|sep|oct|nov|dec"
+_LASTING = "|".join((*DAYS, *MONTHS))
+_BEHIND_RANKS = f"and|at|in|of|on|or|{_MONTHS}"
 CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] = (
     (r"\bwon'?t\b", "will not", "wont won't"),
     (r"\bcan'?t\b|\bcannot\b", "can not", "cant can't cannot"),
@@ -58,12 +61,13 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bw/o\b", "without", "w/o"),
     (r"\be-mail", "email", "e-mail"),
     (r"\b(has|have|had) yet to\b", r"\1 not", "yet"),
+    (r"\bnot yet (\w+)(?=[?.!]*$)", r"not \1 yet", "yet"),
     (r"\b(?:log|sign)[ -]?in\b", "login", "log sign signin"),
     (r"\b(?:log|sign)[ -]?(?:out|off)\b", "logout", "log sign signout"),
     (r"\b(?:turn|switch) on\b", "enable", "turn switch"),
     (r"\b(?:turn|switch) off\b", "disable", "turn switch"),
     (
-        r"\b(?:turn|switch) ((?:the|my|all|every)(?: \w+){1,3}) (on|off)(?=[?.!, ]*$| at \d)",
+        r"\b(?:turn|switch) ((?:(?:the|my|all|every) )?\w+(?: \w+){0,2}) (on|off)(?=[?.!, ]*$| at \d)",
         _switched,
         "turn switch",
     ),
@@ -80,7 +84,7 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
         r"\1\2only ",
         "just",
     ),
-    (r"\bthank you\b", "thanks", "thank"),
+    (r"(?<=\bsay )thank you\b", "thanks", "thank"),
     (r"\bwi-fi\b", "wifi", "wi-fi"),
     (r"\bcapital city of\b", "capital of", "capital"),
     (
@@ -91,6 +95,8 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\b((?:convert|transform|translate)\b.{0,80}?) into\b", r"\1 to", "into"),
     (r"\b(set|back)[ -]up\b", r"\1up", "set back"),
     (r"\bget rid of\b", "remove", "rid"),
+    (r"\bfree of charge\b", "free", "charge"),
+    (r"\bper favore\b|\bpor favor\b|\bs'il (?:te|vous) pla[iî]t\b", "please", "favore favor s'il"),
     (r"\bget in touch with\b", "contact", "touch"),
     (r"\bhow come\b", "why", "come"),
     (
@@ -116,6 +122,15 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
         "about ",
         "around approx approximately circa roughly",
     ),
+    (
+        rf"\b(?:{_SHORT_MONTHS})\b\.?(?= \d)|(?<=\d )(?:{_SHORT_MONTHS})\b\.?",
+        lambda found: UNITS[found[0].rstrip(".")],
+        _SHORT_MONTHS.replace("|", " "),
+    ),
+    (rf"\bbetween (\d[\d.:]*|{_LASTING}) and (?=(?:\d[\d.:]*|{_LASTING})\b)", r"from \1 to ", "between"),
+    (rf"\b({_LASTING}) through (?=(?:{_LASTING})\b)", r"\1 to ", "through"),
+    (rf"\b1st (?!(?:{_BEHIND_RANKS})\b)(?=[a-z])", "first ", "1st"),
+    (rf"\b2nd (?!(?:{_BEHIND_RANKS})\b)(?=[a-z])", "second ", "2nd"),
     (rf"\b({_MONTHS}) (\d\d?)(?:st|nd|rd|th)?(?![\w:]|[.,]\d)", r"\2 \1", _MONTHS.replace("|", " ")),
     (r"(?<!\w)([$€£¥₹]) ?(\d[\d.,]*(?: ?(?:k|mn|bn|million|billion))?\b)", r"\2\1", "$ € £ ¥ ₹"),
     (r"(?<=[a-z\d)])([+=*])(?=\d)|(?<=\d)([+=*])(?=[a-z])", r" \1\2 ", "+ = *"),

@@ -268,7 +268,8 @@ SYNONYMS = tuple(
         terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
         grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood |
         fridge refrigerator | sofa couch | info information | ad advert advertisement | rubbish garbage trash |
-        timetable schedule | cv resume | config configuration | possible possibility""",
+        timetable schedule | cv resume | config configuration | possible possibility |
+        symptom sign | tallest highest""",
         "|",
     )
 )
