@@ -611,6 +611,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
             "She says that you owe the deposit, is that right?",
         ),
         ("persons", "I sent the form", "You sent the form"),
+        ("persons", "The form asks where I was born", "The form asks where you were born"),
         ("persons", "The bank says that its fees rose", "The bank says that our fees rose"),
         (
             "details",

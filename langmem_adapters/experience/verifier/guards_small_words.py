@@ -223,7 +223,8 @@ _PERSONS = (
 def _is_of_anyone(reading: Reading, persons: list[str], others: list[str]) -> bool:
     """Whether one asks it of anybody, by an "I" or a "you" that the other text has not: "how do you boil rice"."""
     here = _EITHER.intersection(persons)
-    return reading.frame != "none" and len(here) == 1 and here.isdisjoint(others)
+    asks = reading.frame != "none" and not (_DETERMINERS | _PERSONS.keys()).issuperset(reading.words[:1])
+    return asks and len(here) == 1 and here.isdisjoint(others)
 
 
 def _formal(reading: Reading) -> set[str]:
