@@ -123,7 +123,9 @@ class Reading(NamedTuple):
 def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = in_plain_signs(text[:LONGEST])
-    lower = _one_wording(one_spelling(_in_small_letters(_RANKED.sub(_in_figures, plain))))
+    numerals = frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain))
+    ranked = _RANKED.sub(_in_figures, plain) if any(n != "I" or word == "war" for word, n in numerals) else plain
+    lower = _one_wording(one_spelling(_in_small_letters(ranked)))
     said = [*chain.from_iterable(_words_in(lower.split()))]
     words = [word for word in said if word not in POLITE]
     capitals = _capitals(plain)
@@ -146,7 +148,7 @@ def read(text: str) -> Reading:
         stems=stems,
         content=content,
         numbers=tuple(sorted(numbers)),
-        numerals=frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain)),
+        numerals=numerals,
         units=frozenset(UNITS[word] for word in words if word in UNITS) | month | cased_units(plain),
         symbols=symbols(plain, english=english),
         quoted=_quoted(plain),
@@ -163,7 +165,9 @@ def read(text: str) -> Reading:
 
 def in_plain_signs(text: str) -> str:
     """A text with one sign for what is the same: straight quotation marks, and x^2 for x²."""
-    return unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES).replace('""', '"')
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES)
+    return text.replace('""', '"')
 
 
 def _in_figures(found: re.Match[str]) -> str:

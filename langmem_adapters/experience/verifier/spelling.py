@@ -154,16 +154,20 @@ _CONTRACTIONS = [
 _TOKEN = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
-_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
+_COMMA = re.compile(r"\d,\d")
+_RANK = re.compile(r"(?:st|nd|rd|th)\b(?<=\d..)")
+_POINT = re.compile(r"\.(?<![\w.].)(?=\d)")
 _SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(SCALES)})s?\b", re.ASCII)
+_MAY_BE_SCALED = re.compile(rf"\d\s*(?:{'|'.join(SCALES)})")
 _ONES = "one|two|three|four|five|six|seven|eight|nine"
 _TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
 _SPELT = re.compile(rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)")
+_SIGNS = "%‰$€£¥₹°"
 _SPOKEN = {
     ord(sign): f" {name} "
-    for sign, name in zip("%‰$€£¥₹°", _listed("percent permille dollar euro pound yen rupee degrees"), strict=True)
+    for sign, name in zip(_SIGNS, _listed("percent permille dollar euro pound yen rupee degrees"), strict=True)
 }
 
 
@@ -189,11 +193,12 @@ def _one_spelling_of_numbers(text: str) -> str:
     if not _PARTS.isdisjoint(_TOKEN.findall(text)):
         text = _SPELT.sub(_counted, text)
     if _DIGIT.search(text):
-        text = GROUPED.sub(lambda found: found[0].replace(",", ""), text)
-        text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", text)
-        text = _POINT.sub("0.", text)  # .5
-        return _SCALED.sub(_unscaled, text.translate(_SPOKEN))
-    return text.translate(_SPOKEN)
+        if _COMMA.search(text):
+            text = GROUPED.sub(lambda found: found[0].replace(",", ""), text)
+        text = _POINT.sub("0.", _RANK.sub("", text))  # .5
+    if any(sign in text for sign in _SIGNS):
+        text = text.translate(_SPOKEN)
+    return _SCALED.sub(_unscaled, text) if _MAY_BE_SCALED.search(text) else text
 
 
 def _counted(found: re.Match[str]) -> str:
