@@ -149,29 +149,39 @@ _MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do".
 
-    Nor is it asked whether something is so for whether it always is; I will is not I can; and one may do what nobody
-    has to, but not what nobody must.
+    Nor what it does for what it should do, or whether something is so for whether it always is; I will is not I can;
+    and one may do what nobody has to, but not what nobody must.
     """
     if left.vocabulary & right.vocabulary & NEGATIONS and _obligations(left) ^ _obligations(right) == {"must", "to"}:
         return differ("modality", ["must"], ["have to"])
     if left.frame == right.frame == "none":
         mine, another = _intended(left), _intended(right)
         return differ("modality", [mine], [another]) if mine and another and mine != another else ""
+    only_modals = all(word.text in _MODALS for side in unmatched(left, right, alignment) for word in side)
+    if only_modals and (found := _done(left, right) or _done(right, left)):
+        return differ("modality", found, ())
     if not left.frame == right.frame == "whether":
         return ""
     if ("always" in left.vocabulary) != ("always" in right.vocabulary):
         return differ("modality", ["always"], ())
     one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
-    if not one or not other or one == other or "you" in (*left.words[1:2], *right.words[1:2]):
-        return ""
-    same = all(word.text in _MODALS for side in unmatched(left, right, alignment) for word in side)
-    return differ("modality", left.words[:1], right.words[:1]) if same else ""
+    apart = one and other and one != other and "you" not in (*left.words[1:2], *right.words[1:2])
+    return differ("modality", left.words[:1], right.words[:1]) if apart and only_modals else ""
 
 
-_MODES = named("can could, may might, should, must, will would, do does")
+_MODES = named("can could, may might, should, must, will would, do does, did")
 _SAID = named("can could, may might, should, must, will, want would")
 _HAVING = frozenset(("has", "have"))
 _MODALS = frozenset(_listed("can could may might should must shall will would"))
+
+
+def _done(left: Reading, right: Reading) -> set[str]:
+    """What one does or did, and should, must or can in the other: what a baby weighs. But how it does is how it can."""
+    told, other = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
+    if "did" in told:
+        return _MODALS & other
+    anyhow = ("can", "could") if left.frame in {"how", "how to"} else ()
+    return (_MODALS & other).difference(anyhow, ("will", "would")) if "does" in told else set()
 
 
 def _obligations(reading: Reading) -> set[str]:

@@ -33,6 +33,7 @@ _EITHER_WITH = {
     )
 }
 """The same where one of these words is there."""
+_RIDING = frozenset(("by", "on"))  # a train, but what was trained
 _DONE = ("ing", "ed")
 _AT = frozenset(("at", "in", "on"))
 _DOING = frozenset(("how to", "how", "why", "whether"))
@@ -132,7 +133,8 @@ def _governed_otherwise(
 
 def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:
     """Whether both ways to a word, which is another in the other text, say the same."""
-    if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(left.stems):
+    stems = (stem for said, stem in zip(left.words, left.stems, strict=True) if ways != _RIDING or said[-2:] != "ed")
+    if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(stems):
         return True
     if "to" in ways and (word.text.endswith(_DONE) or another.text.endswith(_DONE)):  # to cook, of cooking, for cooked
         return True
