@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 
 from langmem_adapters.experience.verifier.phrases import compounded, same_search
@@ -101,6 +102,7 @@ def _plain(reading: Reading) -> list[str]:
     return [_singular(word) for word in _told(reading) if word not in _FREE]
 
 
+@lru_cache(maxsize=1 << 14)
 def _singular(word: str) -> str:
     if word in _ALIKE or len(word) < _SHORTEST or word.endswith(("ss", "us", "is")) or word in PLURAL_ALONE:
         return _ALIKE.get(word, word)
