@@ -167,7 +167,11 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # agents, support, medicine, law and the like, words that look alike. Four near-misses and 13 paraphrases were served,
 # and the rules of from and to, and of who does it to whom, in other words too, came afterwards. "domains-later" is of a
 # twelfth hand that had seen neither rules nor sets, written after these: four near-misses and 24 paraphrases were
-# served, of five and 26 before, and two of the four mended.
+# served, of five and 26 before, and two of the four mended. "kinds" is of a thirteenth hand that had read the guide and
+# seen neither rules nor sets: 47 kinds, twelve languages, prompts of 600 to 960 characters. Eleven near-misses and 196
+# paraphrases were served, and the rules of phrases that change places with their prepositions, of days between others,
+# of "just" and of what you do for what I do came afterwards. "kinds-later" is of that hand, much of it aimed at these:
+# 112 near-misses and 49 paraphrases were served before the rules.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "published"),
     [
@@ -192,6 +196,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("code-later-adversarial", 100, 3),
         ("domains-adversarial", 260, 1),
         ("domains-later-adversarial", 110, 2),
+        ("kinds-adversarial", 536, 4),
+        ("kinds-later-adversarial", 395, 16),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -221,6 +227,8 @@ def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
         ("code-later-paraphrases", 50, 37),
         ("domains-paraphrases", 130, 13),
         ("domains-later-paraphrases", 60, 25),
+        ("kinds-paraphrases", 307, 225),
+        ("kinds-later-paraphrases", 69, 56),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(

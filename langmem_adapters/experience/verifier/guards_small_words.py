@@ -175,13 +175,13 @@ _HAVING = frozenset(("has", "have"))
 _MODALS = frozenset(_listed("can could may might should must shall will would"))
 
 
-def _done(left: Reading, right: Reading) -> set[str]:
+def _done(left: Reading, right: Reading) -> frozenset[str]:
     """What one does or did, and should, must or can in the other: what a baby weighs. But how it does is how it can."""
     told, other = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
     if "did" in told:
         return _MODALS & other
     anyhow = ("can", "could") if left.frame in {"how", "how to"} else ()
-    return (_MODALS & other).difference(anyhow, ("will", "would")) if "does" in told else set()
+    return (_MODALS & other).difference(anyhow, ("will", "would")) if "does" in told else frozenset()
 
 
 def _obligations(reading: Reading) -> set[str]:
