@@ -280,6 +280,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("negation", "Which rows are empty?", "Which rows are not empty?"),
         ("negation", "Cake with eggs", "Cake without eggs"),
         ("negation", "Delete everything but the logs", "Delete everything and the logs"),
+        ("negation", "What is the best time to visit Peru?", "What is the worst time to visit Peru?"),
+        ("negation", "Is it better to rent or buy a barn?", "Is it worse to rent or buy a barn?"),
         ("negation", "Guests who have signed the form", "Guests who have yet to sign the form"),
         ("negation", "Which files are yet to be deleted?", "Which files are not to be deleted?"),
         ("opposites", "Is the current owner liable?", "Is the previous owner liable?"),
