@@ -171,7 +171,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # seen neither rules nor sets: 47 kinds, twelve languages, prompts of 600 to 960 characters. Eleven near-misses and 196
 # paraphrases were served, and the rules of phrases that change places with their prepositions, of days between others,
 # of "just" and of what you do for what I do came afterwards. "kinds-later" is of that hand, much of it aimed at these:
-# 112 near-misses and 49 paraphrases were served before the rules.
+# 114 near-misses and 49 paraphrases were served before the rules.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "published"),
     [
@@ -197,7 +197,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("domains-adversarial", 260, 1),
         ("domains-later-adversarial", 110, 2),
         ("kinds-adversarial", 536, 4),
-        ("kinds-later-adversarial", 395, 16),
+        ("kinds-later-adversarial", 509, 17),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -211,15 +211,15 @@ def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "published"),
     [
-        ("foreign-paraphrases", 294, 223),
+        ("foreign-paraphrases", 294, 225),
         ("unseen-paraphrases", 40, 37),
         ("fresh-paraphrases", 168, 78),
         ("later-paraphrases", 48, 27),
-        ("asked-paraphrases", 301, 209),
+        ("asked-paraphrases", 301, 211),
         ("asked-later-paraphrases", 74, 66),
         ("everyday-paraphrases", 256, 169),
         ("everyday-later-paraphrases", 60, 57),
-        ("varied-paraphrases", 192, 43),
+        ("varied-paraphrases", 192, 44),
         ("prompts-paraphrases", 40, 30),
         ("traffic-paraphrases", 204, 159),
         ("traffic-later-paraphrases", 52, 39),
@@ -227,7 +227,7 @@ def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
         ("code-later-paraphrases", 50, 37),
         ("domains-paraphrases", 130, 13),
         ("domains-later-paraphrases", 60, 25),
-        ("kinds-paraphrases", 307, 225),
+        ("kinds-paraphrases", 307, 227),
         ("kinds-later-paraphrases", 69, 56),
     ],
 )
@@ -846,6 +846,10 @@ def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
         ("Will it rain tommorow?", "Will it rain tomorrow?"),
         ("I wonder how bees sleep", "How do bees sleep?"),
         ("Help me understand how to knit", "How do I knit?"),
+        ("Could you please tell me your opening hours?", "What are your opening hours?"),
+        ("Tell me my balance", "What is my balance?"),
+        ("Give me a summary of the plot of Emma", "Summarise the plot of Emma"),
+        ("Can you give me a list of the kings of Spain?", "List the kings of Spain"),
         ("Can you just tell me where the vet is?", "Where is the vet?"),
         ("What do I have to do to join the choir?", "How do I join the choir?"),
         ("Is it possible for me to vote by post?", "Can I vote by post?"),

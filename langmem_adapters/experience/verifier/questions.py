@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["FRAMES", "MAKERS", "OPENING", "QUESTION_PARTS", "QUESTION_WORDS", "REQUEST", "WHETHER", "WORDINGS"]
+__all__ = [
+    "FRAMES",
+    "MAKERS",
+    "OPENING",
+    "QUESTION_PARTS",
+    "QUESTION_WORDS",
+    "REQUEST",
+    "TELLING",
+    "WHETHER",
+    "WORDINGS",
+]
 
 _listed = str.split
 
@@ -55,6 +65,12 @@ REQUEST = (
     r"(?:me )?"
 )
 """What asks for something to be made, whether as a question or as an order; and what is to be done."""
+
+TELLING = (
+    r"^(?:please |kindly )?(?:(?:can|could|will|would) you (?:please |kindly )?)?tell me "
+    r"(?=(?:the|your|my|our) \w+(?: \w+){0,5}[?.! ]*$)"
+)
+"""What asks for something by its name: "please tell me my balance", for "what is my balance"."""
 
 _A_AND_B = "what is the difference between \\1 and \\2"
 _END = r"(?=[?.! ]*$)"
@@ -128,6 +144,15 @@ WORDINGS = (
         r"(?:explain|define) (?!(?:how|why|what|where|when|who|which|whether|that|if|the|my|our|your|his|her|their|its|"
         r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END,
         r"what is \1",
+    ),
+    *(
+        (rf"(?:give|make|write) an? {noun} of ", f"{verb} ")
+        for noun, verb in (
+            ("comparison", "compare"),
+            ("description", "describe"),
+            ("list", "list"),
+            ("summary", "summarize"),
+        )
     ),
     (r"i would like to ", "i want to "),
     (r"i need to (book|cancel|change|exchange|order|renew|replace|report|return|update|upgrade) ", r"i want to \1 "),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_soft
 from langmem_adapters.experience.verifier.pieces import of_each
-from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, WHETHER, WORDINGS
+from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, TELLING, WHETHER, WORDINGS
 from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
 from langmem_adapters.experience.verifier.slips import SLIPS
 from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, one_spelling
@@ -58,6 +58,7 @@ _QUOTES = str.maketrans(
 )
 _FRAMED = re.compile("|".join(f"({pattern})" for _, pattern in FRAMES))
 _OPENING, _WHETHER, _REQUEST = re.compile(OPENING), re.compile(WHETHER), re.compile(REQUEST)
+_TELLING = re.compile(TELLING)
 _CLOSING = re.compile(
     r"(?<=[?.!,])\s+(?:many thanks|thanks a lot|(?:thanks|thank you) (?:in advance|so much|very much))[.! ]*$"
 )
@@ -186,6 +187,7 @@ def _one_wording(text: str) -> str:
     text = _CLOSING.sub("", _OPENING.sub("", text.lstrip(), count=1), count=1)
     if found := _WHETHER.match(text):
         return text[found.end() :].rstrip("?.! ") + "?"
+    text = _TELLING.sub("what is ", text)
     if found := _REQUEST.match(text):
         text = f"{found[1]} {text[found.end() :].rstrip('?. ').removesuffix(' for me')}"
     if found := _MAKER.match(text):
