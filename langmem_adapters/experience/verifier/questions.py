@@ -145,15 +145,7 @@ WORDINGS = (
         r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END,
         r"what is \1",
     ),
-    *(
-        (rf"(?:give|make|write) an? {noun} of ", f"{verb} ")
-        for noun, verb in (
-            ("comparison", "compare"),
-            ("description", "describe"),
-            ("list", "list"),
-            ("summary", "summarize"),
-        )
-    ),
+    (r"(?:give|make|write) a summary of ", "summarize "),
     (r"i would like to ", "i want to "),
     (r"i need to (book|cancel|change|exchange|order|renew|replace|report|return|update|upgrade) ", r"i want to \1 "),
     (
