@@ -167,7 +167,11 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # agents, support, medicine, law and the like, words that look alike. Four near-misses and 13 paraphrases were served,
 # and the rules of from and to, and of who does it to whom, in other words too, came afterwards. "domains-later" is of a
 # twelfth hand that had seen neither rules nor sets, written after these: four near-misses and 24 paraphrases were
-# served, of five and 26 before, and two of the four mended.
+# served, of five and 26 before, and two of the four mended. "kinds" is of a thirteenth hand that had read the guide and
+# seen neither rules nor sets: 47 kinds, twelve languages, prompts of 600 to 960 characters. Eleven near-misses and 196
+# paraphrases were served, and the rules of phrases that change places with their prepositions, of days between others,
+# of "just" and of what you do for what I do came afterwards. "kinds-later" is of that hand, much of it aimed at these:
+# 114 near-misses and 49 paraphrases were served before the rules.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "published"),
     [
@@ -192,6 +196,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("code-later-adversarial", 100, 3),
         ("domains-adversarial", 260, 1),
         ("domains-later-adversarial", 110, 2),
+        ("kinds-adversarial", 536, 4),
+        ("kinds-later-adversarial", 509, 17),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -205,22 +211,24 @@ def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "published"),
     [
-        ("foreign-paraphrases", 294, 222),
+        ("foreign-paraphrases", 294, 225),
         ("unseen-paraphrases", 40, 37),
         ("fresh-paraphrases", 168, 78),
         ("later-paraphrases", 48, 27),
-        ("asked-paraphrases", 301, 208),
-        ("asked-later-paraphrases", 74, 65),
-        ("everyday-paraphrases", 256, 168),
+        ("asked-paraphrases", 301, 211),
+        ("asked-later-paraphrases", 74, 66),
+        ("everyday-paraphrases", 256, 169),
         ("everyday-later-paraphrases", 60, 57),
-        ("varied-paraphrases", 192, 40),
+        ("varied-paraphrases", 192, 44),
         ("prompts-paraphrases", 40, 30),
         ("traffic-paraphrases", 204, 159),
         ("traffic-later-paraphrases", 52, 39),
         ("code-paraphrases", 150, 117),
         ("code-later-paraphrases", 50, 37),
         ("domains-paraphrases", 130, 13),
-        ("domains-later-paraphrases", 60, 24),
+        ("domains-later-paraphrases", 60, 25),
+        ("kinds-paraphrases", 307, 227),
+        ("kinds-later-paraphrases", 69, 56),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
@@ -272,6 +280,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("negation", "Which rows are empty?", "Which rows are not empty?"),
         ("negation", "Cake with eggs", "Cake without eggs"),
         ("negation", "Delete everything but the logs", "Delete everything and the logs"),
+        ("negation", "What is the best time to visit Peru?", "What is the worst time to visit Peru?"),
+        ("negation", "Is it better to rent or buy a barn?", "Is it worse to rent or buy a barn?"),
         ("negation", "Guests who have signed the form", "Guests who have yet to sign the form"),
         ("negation", "Which files are yet to be deleted?", "Which files are not to be deleted?"),
         ("opposites", "Is the current owner liable?", "Is the previous owner liable?"),
@@ -588,6 +598,42 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
             "My contract says that I can cancel from the second year on. It is the third month now. Can I leave?",
             "My contract says that I can cancel within the second year. It is the third month now. Can I leave?",
         ),
+        ("order", "Take 5 mg in the morning and 10 mg at night", "Take 5 mg at night and 10 mg in the morning"),
+        (
+            "order",
+            "Send the invoice by post and the offer via email",
+            "Send the invoice via email and the offer by post",
+        ),
+        ("units", "Is it open Monday to Friday?", "Is it open Monday and Friday?"),
+        ("units", "Are pages 3 to 9 required?", "Are pages 3 and 9 required?"),
+        ("units", "How cold is it between May and June?", "How cold is it between June and May?"),
+        ("units", "Is it quiet between 22:00 and 6:00?", "Is it quiet between 6:00 and 22:00?"),
+        ("numbers", "What happened in MCMXIV?", "What happened in MCMXVI?"),
+        ("additions", "Is the lounge just for members?", "Is the lounge for members?"),
+        ("additions", "Does the shop just sell shoes?", "Does the shop sell shoes?"),
+        ("numbers", "What began World War 1?", "What began World War II?"),
+        ("words", "Bring me the 1st volume", "Bring me the 2nd volume"),
+        ("names", "What is the SEC?", "What is the sec?"),
+        ("plurals", "Where do I claim a damage?", "Where do I claim damages?"),
+        (
+            "persons",
+            "She says that I owe the deposit, is that right?",
+            "She says that you owe the deposit, is that right?",
+        ),
+        ("modality", "How much does a baby weigh?", "How much should a baby weigh?"),
+        ("modality", "Why did the pump stop?", "Why should the pump stop?"),
+        ("modality", "Did I take both pills?", "Can I take both pills?"),
+        ("order", "Was it trained on a corpus?", "Was it trained by a corpus?"),
+        ("degree", "Why do few people vote?", "Why do a few people vote?"),
+        ("degree", "Is little salt healthy?", "Is a little salt healthy?"),
+        ("persons", "I sent the form", "You sent the form"),
+        ("persons", "The form asks where I was born", "The form asks where you were born"),
+        ("persons", "The bank says that its fees rose", "The bank says that our fees rose"),
+        (
+            "details",
+            "Please tell me whether my parcel was sent yesterday and when your shop in Leeds closes on Mondays",
+            "Please tell me when my parcel was sent yesterday and when your shop in Leeds closes on Mondays",
+        ),
         (
             "details",
             "My visa expired on Monday. I have a job offer and a flat in Lyon. What are my options?",
@@ -629,6 +675,12 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ),
         ("Compare American English and British English", "Compare British English and American English"),
         ("In Tokyo, what time is it?", "What time is it in Tokyo?"),
+        ("How does one become a pilot?", "How can one become a pilot?"),
+        ("Do I get there by train on Monday?", "Do I get there on Monday by train?"),
+        ("How do I resolve a dispute?", "How do I solve a dispute?"),
+        ("Are you open Monday to Friday?", "Are you open from Monday to Friday?"),
+        ("My screen just went black", "My screen went black"),
+        ("How do you say thank you in Korean?", "How do I say thank you in Korean?"),
         ("How do I sort a list in Python?", "In Python, how do I sort a list?"),
         ("How do I schedule a cron job?", "How do I schedule a job with cron?"),
         ("What color is it?", "What colour is it?"),
@@ -792,6 +844,38 @@ def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
         ),
         ("What are the symtoms of flu?", "What are the symptoms of flu?"),
         ("Will it rain tommorow?", "Will it rain tomorrow?"),
+        ("I wonder how bees sleep", "How do bees sleep?"),
+        ("Help me understand how to knit", "How do I knit?"),
+        ("Could you please tell me your opening hours?", "What are your opening hours?"),
+        ("Tell me my balance", "What is my balance?"),
+        ("Give me a summary of the plot of Emma", "Summarise the plot of Emma"),
+        ("Can you just tell me where the vet is?", "Where is the vet?"),
+        ("What do I have to do to join the choir?", "How do I join the choir?"),
+        ("Is it possible for me to vote by post?", "Can I vote by post?"),
+        ("Which is the best time to prune a vine?", "When should I prune a vine?"),
+        ("Who was the hall painted by?", "Who painted the hall?"),
+        ("What is the price of silver?", "What is silver's price?"),
+        ("Do you have any tips for a job fair?", "Any tips for a job fair?"),
+        ("mayor of Ghent", "Who is the mayor of Ghent?"),
+        ("serendipity meaning", "What is the meaning of serendipity?"),
+        ("When I sneeze, why do I close my eyes?", "Why do I close my eyes when I sneeze?"),
+        ("Is the tour free of charge?", "Is the tour free?"),
+        ("How do I turn the radio off?", "How do I turn off the radio?"),
+        ("How do I turn push notifications off?", "How do I disable push notifications?"),
+        ("The train has not yet left", "The train hasn't left yet"),
+        ("Who rules on Feb 10?", "Who rules on 10 February?"),
+        ("How do I swim 2 km?", "How do I swim 2 kilometres?"),
+        ("What began World War II?", "What began World War 2?"),
+        ("What began World War I?", "What began World War 1?"),
+        ("Is type II cured?", "Is type 2 cured?"),
+        ("Ferries in the 1st week of May", "Ferries in the first week of May"),
+        ("Pick a number between 1 and 9", "Pick a number from 1 to 9"),
+        ("Is it open Monday through Friday?", "Is it open Monday to Friday?"),
+        ("Is it wet between June and July?", "Is it wet from June to July?"),
+        ("Is the café open?", "Is the cafe open?"),
+        ("Which tower is the highest?", "Which tower is the tallest?"),
+        ("What occurs at dusk?", "What happens at dusk?"),
+        ("What are the signs of measles?", "What are the symptoms of measles?"),
     ],
 )
 def test_the_same_question_in_another_wording_is_served(one: str, other: str) -> None:
@@ -901,6 +985,9 @@ def test_in_another_language_only_the_same_words_pass(one: str, other: str) -> N
         ("Wo wohnen Sie heute?", "wo wohnen sie heute"),
         ("Bonjour ! où est ma commande ?", "Bonjour, où est ma commande"),
         ("手机10,000元以下", "手机10000元以下"),
+        ("请问怎么修改密码?", "怎么修改密码?"),
+        ("Por favor, ¿dónde está mi pedido?", "¿Dónde está mi pedido?"),
+        ("S'il vous plaît, où est ma commande ?", "Où est ma commande ?"),
     ],
 )
 def test_in_another_language_case_punctuation_and_courtesy_do_not_matter(one: str, other: str) -> None:
@@ -918,6 +1005,16 @@ def test_one_word_of_a_long_text_is_enough() -> None:
     assert VERIFIER(text.format("oil"), text.format("milk"), cosine=0.999).guard == "words"
 
 
+def test_in_a_long_text_what_is_said_elsewhere_too_does_not_excuse_another_word_here() -> None:
+    text = "Staff must park in the street. Guests {} use the gate. "
+    text += " ".join(f"The {colour} bin is for {kind}." for colour, kind in BINS.items())
+    assert refused_by(text.format("must"), text.format("can")) == "details"
+
+
+BINS = {
+    "red": "paper", "blue": "glass", "green": "wood", "grey": "metal", "white": "food", "black": "cloth",
+    "brown": "soil", "pink": "wire", "violet": "ash",
+}  # fmt: skip
 LONG = (
     "The patient takes {} mg of warfarin in the {} and {} mg of simvastatin in the {}, drinks {} and {} with breakfast "
     "and has a history of stomach ulcers. Is it safe to add ibuprofen for a week against back pain, or is paracetamol "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 
 from langmem_adapters.experience.verifier.phrases import compounded, same_search
@@ -14,6 +15,7 @@ from langmem_adapters.experience.verifier.words import (
     PLURAL_ALONE,
     PREPOSITIONS,
     STOP,
+    UNITS,
     named,
     respelt,
     stem_of,
@@ -100,17 +102,19 @@ def _plain(reading: Reading) -> list[str]:
     return [_singular(word) for word in _told(reading) if word not in _FREE]
 
 
+@lru_cache(maxsize=1 << 14)
 def _singular(word: str) -> str:
     if word in _ALIKE or len(word) < _SHORTEST or word.endswith(("ss", "us", "is")) or word in PLURAL_ALONE:
         return _ALIKE.get(word, word)
     return respelt(word.removesuffix("s"))
 
 
-_ALIKE = named(
+_ALIKE = UNITS | named(
     """is are, was were, what which, lawyer attorney, luggage baggage, start begin commence, bigger larger,
     buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly, film movie,
     fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo picture,
-    disadvantage drawback, talk speak, terminate end, holiday vacation"""
+    disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest tallest,
+    symptom symptoms sign signs"""
 )
 """Words for which another stands without a difference, where all else is the same and no guard has refused."""
 _SHORTEST = 4  # letters of a plural

@@ -31,7 +31,7 @@ CONFUSED = frozenset(
 )
 """Pairs of stems that differ as slips of the pen do, and are two words."""
 
-ACRONYMS = frozenset(_listed("aids it us who"))
+ACRONYMS = frozenset(_listed("aids it sec us who"))
 """What is something else in capitals."""
 NAMESAKES = ACRONYMS | frozenset(
     _listed(

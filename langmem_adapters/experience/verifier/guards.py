@@ -74,7 +74,8 @@ def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     alone = {*others.values()}
     for one in sorted(lefts.keys() - rights.keys()):
         contraries = alone & OPPOSITES.get(one, set())
-        contraries.update(others[word] for word in _affixed(lefts[one]) if word in others)
+        affixed = (word for word in _affixed(lefts[one]) if word in others and not synonymous(word, lefts[one]))
+        contraries.update(others[word] for word in affixed)
         if contraries:
             return differ("opposites", {lefts[one]}, {rights[min(contraries)]})
     return ""

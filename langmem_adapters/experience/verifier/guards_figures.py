@@ -15,6 +15,9 @@ _FEW = 3  # of many, are named
 _listed = str.split  # lists of words read better as text
 _PARTS = frozenset(_listed("morning noon afternoon evening midnight yesterday tomorrow weekday weekend"))
 _DATES = _PARTS.union(DAYS, MONTHS) - {"may"}
+_TIMES = "|".join((*_listed("spring summer autumn winter"), *sorted(_PARTS), *DAYS, *MONTHS))
+_TIME = rf"({_TIMES}|\d[\d:.]*)s?(?: ?[ap]m)?"
+_SPAN = re.compile(rf"\b{_TIME}(?:-| (?:to|through|till|until) ){_TIME}|\bbetween {_TIME} and {_TIME}")
 
 
 def numbers(left: Reading, right: Reading, _: Alignment) -> str:
@@ -39,9 +42,19 @@ def _numerals(left: Reading, right: Reading) -> tuple[set[str], set[str]]:
 
 
 def units(left: Reading, right: Reading, _: Alignment) -> str:
-    """A unit, day, month or time of day must not stand in the place of another."""
+    """A unit, day, month or time of day must not stand in the place of another; nor "and" in that of "to"."""
     one, other = left.units - right.units, right.units - left.units
-    return differ("units", one, other) if (one and other) or (one | other) & _DATES else ""
+    if (one and other) or (one | other) & _DATES:
+        return differ("units", one, other)
+    both, spans = left.vocabulary & right.vocabulary, _spans(left) ^ _spans(right)
+    return differ("units", {end for span in spans if both.issuperset(span) for end in span}, ())
+
+
+def _spans(reading: Reading) -> set[tuple[str, str]]:
+    """From which day, month, time or number to which: "Monday to Friday", "between May and June"."""
+    if not (reading.units or reading.numbers):
+        return set()
+    return {(found[1] or found[3], found[2] or found[4]) for found in _SPAN.finditer(reading.text)}
 
 
 def symbols(left: Reading, right: Reading, _: Alignment) -> str:

@@ -43,7 +43,11 @@ def manner(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def degree(left: Reading, right: Reading, _: Alignment) -> str:
-    """A better one is better than another, and so not one that is only good."""
+    """A better one is better than another, and so not one that is only good; a few are some, and few are hardly any."""
+    for word in ("few", "little"):
+        lefts, rights = _all_before(left, word), _all_before(right, word)
+        if lefts and rights and ("a" in lefts) != ("a" in rights) and "the" not in lefts | rights:
+            return differ("degree", [f"a {word}"], [word])
     one, other = (("a", "better") in pairwise(reading.words) for reading in (left, right))
     good = {"good", "great"} & (right.vocabulary if one else left.vocabulary)
     return differ("degree", ["better"], good) if one != other and good else ""
@@ -83,6 +87,10 @@ def prepositions(left: Reading, right: Reading, alignment: Alignment) -> str:
     between = len(beside) > 1 and all(word.isalpha() and word not in _UNTAKEN for word in beside - _BEING)
     between = between and (STOP - _BEING).isdisjoint(beside)
     return differ("prepositions", longer[place : place + 1], ()) if between else ""
+
+
+def _all_before(reading: Reading, word: str) -> set[str]:
+    return {before for before, after in pairwise(["", *reading.words]) if after == word}
 
 
 def _before(reading: Reading, word: Word) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
@@ -28,6 +29,7 @@ _PASSING = ARTICLES | frozenset(
 )
 """Words that come and go without a difference, or of which other guards tell whether there is one."""
 _SUPPOSING = {"when": "if", "whether": "if", "during": "in"}
+_WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
 
 def words(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -59,13 +61,17 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
         return ""
     most = max(_FEW, int(_SHARE * max(len(left.words), len(right.words))))
     near = edits(left.stems, right.stems, most) <= most
+    whens = left.words.count("when") - right.words.count("when")
+    if whens * (len(_WHETHER.findall(left.text)) - len(_WHETHER.findall(right.text))) < 0:
+        return differ("details", ["when"], ["whether"])
     one, other = (Counter(_SUPPOSING.get(word, word) for word in reading.words) for reading in (left, right))
     if not near and one - other and other - one:
         return ""
     if one["which"] - other["which"] == other["what"] - one["what"]:
         one, other = (Counter({**words, "what": 0}) for words in (one, other))
     pairs = [(left.content[a], right.content[b]) for a, b, _ in alignment.pairs]
-    matched = {word.text for pair in pairs if not _in_another_tense(*pair) for word in pair}
+    forms = [pair for pair in pairs if pair[0].text != pair[1].text and not _in_another_tense(*pair)]
+    matched = {word.text for pair in forms for word in pair}
     passing = matched | _PASSING if near else matched | _PASSING | STOP
     alone = [{word for word in more - less if near or not is_soft(word)} for more, less in ((one, other), (other, one))]
     return differ("details", alone[0] - passing, alone[1] - passing)

@@ -149,29 +149,39 @@ _MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do".
 
-    Nor is it asked whether something is so for whether it always is; I will is not I can; and one may do what nobody
-    has to, but not what nobody must.
+    Nor what it does for what it should do, or whether something is so for whether it always is; I will is not I can;
+    and one may do what nobody has to, but not what nobody must.
     """
     if left.vocabulary & right.vocabulary & NEGATIONS and _obligations(left) ^ _obligations(right) == {"must", "to"}:
         return differ("modality", ["must"], ["have to"])
     if left.frame == right.frame == "none":
         mine, another = _intended(left), _intended(right)
         return differ("modality", [mine], [another]) if mine and another and mine != another else ""
+    only_modals = all(word.text in _MODALS for side in unmatched(left, right, alignment) for word in side)
+    if only_modals and (found := _done(left, right) or _done(right, left)):
+        return differ("modality", found, ())
     if not left.frame == right.frame == "whether":
         return ""
     if ("always" in left.vocabulary) != ("always" in right.vocabulary):
         return differ("modality", ["always"], ())
     one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
-    if not one or not other or one == other or "you" in (*left.words[1:2], *right.words[1:2]):
-        return ""
-    same = all(word.text in _MODALS for side in unmatched(left, right, alignment) for word in side)
-    return differ("modality", left.words[:1], right.words[:1]) if same else ""
+    apart = one and other and one != other and "you" not in (*left.words[1:2], *right.words[1:2])
+    return differ("modality", left.words[:1], right.words[:1]) if apart and only_modals else ""
 
 
-_MODES = named("can could, may might, should, must, will would, do does")
+_MODES = named("can could, may might, should, must, will would, do does, did")
 _SAID = named("can could, may might, should, must, will, want would")
 _HAVING = frozenset(("has", "have"))
 _MODALS = frozenset(_listed("can could may might should must shall will would"))
+
+
+def _done(left: Reading, right: Reading) -> frozenset[str]:
+    """What one does or did, and should, must or can in the other: what a baby weighs. But how it does is how it can."""
+    told, other = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
+    if "did" in told:
+        return _MODALS & other
+    anyhow = ("can", "could") if left.frame in {"how", "how to"} else ()
+    return (_MODALS & other).difference(anyhow, ("will", "would")) if "does" in told else frozenset()
 
 
 def _obligations(reading: Reading) -> set[str]:
@@ -186,7 +196,9 @@ def _intended(reading: Reading) -> str:
 
 
 def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """What is mine must not be yours, nor what I do to you what you do to me, nor what he does what I do.
+    """What is mine must not be yours, nor what I do to you what you do to me, nor what he or you do what I do.
+
+    But "how do I" is "how do you", where it is asked of anybody.
 
     In German a capital tells "you" from "they", where others tell that the writer uses them.
     """
@@ -199,7 +211,8 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     if one == other:
         return ""
     gone, new = Counter(one) - Counter(other), Counter(other) - Counter(one)
-    exchanged = not (gone or new) or (gone and new and {*gone, *new} - {"i", "you"})
+    of_anyone = _is_of_anyone(left, one, other) and _is_of_anyone(right, other, one) and {*gone, *new} <= _EITHER
+    exchanged = not (gone or new) or (gone and new and not of_anyone)
     if exchanged and not alone:
         return differ("persons", set(one), set(other) - set(one))
     if _acting(left.vocabulary) != _acting(right.vocabulary):
@@ -209,9 +222,19 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     return differ("persons", found, ())
 
 
+_EITHER = frozenset(("i", "you"))
 _CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
 _SIE = frozenset(_listed("sie ihnen ihr ihre ihrem ihren ihrer ihres"))
-_PERSONS = dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their")
+_PERSONS = (
+    dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their, its")
+)
+
+
+def _is_of_anyone(reading: Reading, persons: list[str], others: list[str]) -> bool:
+    """Whether one asks it of anybody, by an "I" or a "you" that the other text has not: "how do you boil rice"."""
+    here = _EITHER.intersection(persons)
+    asks = reading.frame != "none" and not (_DETERMINERS | _PERSONS.keys()).issuperset(reading.words[:1])
+    return asks and len(here) == 1 and here.isdisjoint(others)
 
 
 def _formal(reading: Reading) -> set[str]:

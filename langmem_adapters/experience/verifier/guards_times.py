@@ -31,7 +31,8 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     """
     if any(word.text != "will" for side in unmatched(left, right, alignment) for word in side):
         return ""
-    if found := _aspects(left, right) ^ _aspects(right, left):
+    one_told, other_told = _aspects_of(left), _aspects_of(right)
+    if found := _aspects(one_told, other_told) ^ _aspects(other_told, one_told):
         return differ("tense", found, ())
     supposing = "if" in left.vocabulary & right.vocabulary
     lefts, rights = (_stated(left), _stated(right)) if supposing else (left.words, right.words)
@@ -47,10 +48,9 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     return differ("tense", one, other)
 
 
-def _aspects(reading: Reading, other: Reading) -> set[str]:
+def _aspects(told: set[tuple[str, str]], other: set[tuple[str, str]]) -> set[str]:
     """What would have been done, and what is doing, being done or done, where the other tells the like of it."""
-    told = _aspects_of(reading)
-    there = {stem for _, stem in _aspects_of(other)}
+    there = {stem for _, stem in other}
     return {f"{aspect} {stem}" for aspect, stem in told if aspect == "would have" or stem in there}
 
 

@@ -33,6 +33,7 @@ _EITHER_WITH = {
     )
 }
 """The same where one of these words is there."""
+_RIDING = frozenset(("by", "on"))  # a train, but what was trained
 _DONE = ("ing", "ed")
 _AT = frozenset(("at", "in", "on"))
 _DOING = frozenset(("how to", "how", "why", "whether"))
@@ -62,7 +63,8 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
 
     - where "and", "or" and the like stand between them, and nothing that has stayed: "keep A and cancel B" is "cancel B
       and keep A", but not "cancel A and keep B";
-    - where each has taken its preposition along: "In Oslo, who …", "Who … in Oslo";
+    - where each has taken its preposition along, past nothing that has stayed: "In Oslo, who …", "Who … in Oslo", but
+      5 mg in the morning and 10 at night are not 5 at night and 10 in the morning;
     - where a compound is taken apart: "the cron job", "the job of cron";
     - in a text of ten words or more that has others besides, and is told in another order: unless both are names or
       numbers, nothing else has moved, or something is turned into something, or compared with it.
@@ -131,7 +133,8 @@ def _governed_otherwise(
 
 def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:
     """Whether both ways to a word, which is another in the other text, say the same."""
-    if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(left.stems):
+    stems = (stem for said, stem in zip(left.words, left.stems, strict=True) if ways != _RIDING or said[-2:] != "ed")
+    if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(stems):
         return True
     if "to" in ways and (word.text.endswith(_DONE) or another.text.endswith(_DONE)):  # to cook, of cooking, for cooked
         return True
@@ -181,9 +184,10 @@ def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, fl
             if exchanged != sorted(order) or _may_move(left, right, phrases[i], phrases[j], beside=False):
                 continue
             one, other = phrases[i], phrases[j]
-            if LINKS.intersection(left.words[left.content[one[0]].place : left.content[other[0]].place]):
-                continue
             governed = [_preposition(left, left.content[n]) for n in (one[0], other[0])]
+            linked = LINKS.intersection(left.words[left.content[one[0]].place : left.content[other[0]].place])
+            if linked and not any(governed):  # clauses, in whose order nothing lies
+                continue
             if sorted(governed) == sorted(_preposition(right, right.content[n]) for n in (one[1], other[1])):
                 return left.content[one[0]].text, left.content[other[0]].text
     return None
@@ -209,7 +213,7 @@ def _may_move(
     if bool(apart[0]) != bool(apart[1]) and COMPOUNDING.issuperset([*apart[0], *apart[1]]):
         return "of" not in {*apart[0], *apart[1]} or NAMING.isdisjoint((a.text, b.text))
     first, second = _preposition(left, a), _preposition(left, b)
-    return first != second and (first, second) == (_preposition(right, c), _preposition(right, d))
+    return beside and first != second and (first, second) == (_preposition(right, c), _preposition(right, d))
 
 
 def _preposition(reading: Reading, word: Word) -> str:

@@ -22,7 +22,7 @@ NAMING = frozenset(_listed("bank church college house kingdom museum republic sc
 _PARTING = frozenset(_listed("bit bunch couple group kind lot number pair part piece slice sort state type"))
 _SINGLING = frozenset(_listed("average best first last maximum minimum next top"))
 _SMALL = STOP - _JOINING - LINKS
-_ASKED = re.compile(r"(?:(?:(?:what|which) is|tell me|give me) (?:(?:the|some) )|what is (?:an? )?)")
+_ASKED = re.compile(r"(?:(?:(?:what|which|who) is|tell me|give me) (?:(?:the|some) )|what is (?:an? )?)")
 _MOST, _FEWEST, _LONGEST = 4, 2, 9  # words of a part, and of a search
 _SUPERLATIVE = 6  # letters, of the shortest but "best"
 
@@ -82,7 +82,7 @@ def same_search(left: Sequence[str], right: Sequence[str], searched: Reading, as
         return False
     topic = right[len(found[0].split()) :]
     plain = _bare(topic)
-    if not _SMALL.isdisjoint((*words, *plain)) or words[-1].endswith(("ing", "ed")):
+    if not _SMALL.isdisjoint((*words, *plain)) or words[-1].removesuffix("meaning").endswith(("ing", "ed")):
         return False
     return words in (plain, _unplaced(plain, asked)) or compounded(topic, left)
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["FRAMES", "MAKERS", "OPENING", "QUESTION_PARTS", "QUESTION_WORDS", "REQUEST", "WHETHER", "WORDINGS"]
+__all__ = [
+    "FRAMES",
+    "MAKERS",
+    "OPENING",
+    "QUESTION_PARTS",
+    "QUESTION_WORDS",
+    "REQUEST",
+    "TELLING",
+    "WHETHER",
+    "WORDINGS",
+]
 
 _listed = str.split
 
@@ -19,7 +29,7 @@ FRAMES = (
     ("why", r"\bwhy\b|\breasons? (?:for|why|behind|that|is)\b|\bhow come\b|\bwhat(?: is| are)? (?:makes|causes?)\b"),
     ("how many", r"\bhow (?:many|much)\b"),
     ("how long", r"\bhow (?:long|old|far|often|big|tall|soon|fast|high|deep)\b"),
-    ("when", r"\bwhen\b|\bwhat (?:time|year|date|day)\b"),
+    ("when", r"\bwhen\b(?!.*, (?:how|what|where|which|who|why)\b)|\bwhat (?:time|year|date|day)\b"),
     ("where", r"\bwhere\b"),
     ("who", r"\bwho\b|\bwhom\b|\bwhose\b"),
     ("how", r"\bhow\b"),
@@ -30,20 +40,21 @@ FRAMES = (
 
 OPENING = (
     r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
-    r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)(?: there)?[,.!:-]+\s+|"
-    r"(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+)*"
+    r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|basically|hello|hi|hey|excuse me|sorry)(?: there)?[,.!:-]+\s+|"
+    r"请问,?\s*|(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+)*"
     r"(?:(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)\b[\s,.!:-]*)*"
-    r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly )?)?"
+    r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly |just )?)?"
     r"(?:tell|explain|show)(?: to)?(?: me| us)?|"
     r"(?:do you(?! know how to)|does anyone|does anybody|does someone) (?:happen to )?know|"
     r"(?:would|do) you mind (?:telling|explaining to|showing) me|i was hoping you could tell me|"
-    r"i (?:would like|want|need) to (?:know|ask)|i (?:was|am) (?:just )?wondering|any idea),? (?=how |wh(?!ether)))?"
+    r"i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|help me understand|"
+    r"any idea),? (?=how |wh(?!ether)))?"
 )
 """What a question may be asked with, and asks nothing itself: "Good morning", "could you please tell me"."""
 
 WHETHER = (
-    r"(?:i (?:would like|want|need) to (?:know|ask)|i (?:was|am) (?:just )?wondering|do you (?:happen to )?know|"
-    r"does (?:anyone|anybody) know|any idea) (?:if|whether) (?=[^,]*$)(?!.* or not\b)"
+    r"(?:i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|"
+    r"do you (?:happen to )?know|does (?:anyone|anybody) know|any idea) (?:if|whether) (?=[^,]*$)(?!.* or not\b)"
 )
 """What opens a question that is answered by yes or no. No "tell me if": that may be asked for later."""
 
@@ -54,6 +65,12 @@ REQUEST = (
     r"(?:me )?"
 )
 """What asks for something to be made, whether as a question or as an order; and what is to be done."""
+
+TELLING = (
+    r"^(?:please |kindly )?(?:(?:can|could|will|would) you (?:please |kindly )?)?tell me "
+    r"(?=(?:the|your|my|our) \w+(?: \w+){0,5}[?.! ]*$)"
+)
+"""What asks for something by its name: "please tell me my balance", for "what is my balance"."""
 
 _A_AND_B = "what is the difference between \\1 and \\2"
 _END = r"(?=[?.! ]*$)"
@@ -94,10 +111,14 @@ WORDINGS = (
     (r"what is the population of (.+?)" + _END, r"how many people live in \1"),
     (r"what is the distance (?:between (.+?) and|from (.+?) to) ", r"how far is \1\2 from "),
     (r"how far is it from (.+?) to ", r"how far is \1 from "),
-    (r"(?:what|when) is the best (?:time|moment) to ", "when should i "),
+    (r"(?:what|when|which) is the best (?:time|moment) to ", "when should i "),
+    (r"(?:what|when|which) is the worst (?:time|moment) to ", "when should i not "),
     (r"what (?:is|are) the (?:procedure|process|steps) to ", "how do i "),
     (r"is there (?:a|any) way to ", "how can i "),
-    (r"is it possible to ", "can i "),
+    (r"what (?:do|must) (i|we) (?:must|(?:have|need) to) do to ", r"how do \1 "),
+    (r"what is (.+?) price" + _END, r"how much does \1 cost"),
+    (r"do you have (any (?:advice|ideas|recommendations|suggestions|tips)) ", r"\1 "),
+    (r"is it possible (?:for me )?to ", "can i "),
     (r"(?:do|does) (i|we|one) (?:have|need) to ", r"must \1 "),
     (r"where (is|are|was|were) (.+?) (?:located|situated)" + _END, r"where \1 \2"),
     (r"where (?:do|does) (.+?) come from" + _END, r"where is \1 from"),
@@ -110,10 +131,12 @@ WORDINGS = (
     (r"who is the owner of ", "who owns "),
     (r"who was the owner of ", "who owned "),
     (r"(?:by whom was )(.+?) (\w+ed)" + _END, r"who \2 \1"),
+    (r"who (?:was|were) (.+?) (\w+ed) by" + _END, r"who \2 \1"),
     (r"(.{1,60}?) was (\w+ed) by whom" + _END, r"who \2 \1"),
     (r"where can i find the (nearest|closest) ", r"where is the \1 "),
     (r"how high (is|are) the (.*\b(?:fee|rate|rent|salary|tax|wage)s?\b)", r"what \1 the \2"),
     (r"is it better to (.+?) or (?:to )?", r"should i \1 or "),
+    (r"is it worse to (.+?) or (?:to )?", r"should i not \1 or "),
     (r"what is the (?:correct )?pronunciation of ", "how do i pronounce "),
     (r"what is the (?:correct )?spelling of ", "how do i spell "),
     (r"how (?:do|would|should) (?:you|one) (pronounce|spell) ", r"how do i \1 "),
@@ -122,6 +145,7 @@ WORDINGS = (
         r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END,
         r"what is \1",
     ),
+    (r"(?:give|make|write) a summary of ", "summarize "),
     (r"i would like to ", "i want to "),
     (r"i need to (book|cancel|change|exchange|order|renew|replace|report|return|update|upgrade) ", r"i want to \1 "),
     (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_soft
 from langmem_adapters.experience.verifier.pieces import of_each
-from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, WHETHER, WORDINGS
+from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, TELLING, WHETHER, WORDINGS
 from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
 from langmem_adapters.experience.verifier.slips import SLIPS
 from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, one_spelling
@@ -58,6 +58,7 @@ _QUOTES = str.maketrans(
 )
 _FRAMED = re.compile("|".join(f"({pattern})" for _, pattern in FRAMES))
 _OPENING, _WHETHER, _REQUEST = re.compile(OPENING), re.compile(WHETHER), re.compile(REQUEST)
+_TELLING = re.compile(TELLING)
 _CLOSING = re.compile(
     r"(?<=[?.!,])\s+(?:many thanks|thanks a lot|(?:thanks|thank you) (?:in advance|so much|very much))[.! ]*$"
 )
@@ -65,7 +66,13 @@ _MAKER = re.compile(MAKERS[0])
 _WORDINGS = [(re.compile(pattern), wording) for pattern, wording in WORDINGS]
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
-_NUMERAL = re.compile(r"\b([^\W\d_]+)[ -]([IVX]+|[LC][IVXLC]+)\b(?!')")
+_NUMERAL = re.compile(r"\b([^\W\d_]+)[ -]([IVX]+|[MDCLXVI]{2,})\b(?!')")
+_ROMAN = {"I": 1, "II": 2, "III": 3, "IV": 4, "VI": 6, "VII": 7, "VIII": 8, "IX": 9, "XI": 11, "XII": 12}
+_RANKED = re.compile(
+    r"\b((?i:act|book|chapter|class|grade|level|part|phase|section|stage|title|type|volume|war)) "
+    rf"((?<=[Ww]orld [Ww]ar )I|{'|'.join([*_ROMAN][1:])})\b(?!')"
+)
+"""What is numbered in either way: "World War II", "world war 2". A V or an X may be a letter, an I a person."""
 _NAMES_TOO = frozenset(("it", "us", "who"))  # in capitals
 _NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - _NAMES_TOO
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
@@ -117,7 +124,9 @@ class Reading(NamedTuple):
 def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = in_plain_signs(text[:LONGEST])
-    lower = _one_wording(one_spelling(_in_small_letters(plain)))
+    numerals = frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain))
+    ranked = _RANKED.sub(_in_figures, plain) if any(n != "I" or word == "war" for word, n in numerals) else plain
+    lower = _one_wording(one_spelling(_in_small_letters(ranked)))
     said = [*chain.from_iterable(_words_in(lower.split()))]
     words = [word for word in said if word not in POLITE]
     capitals = _capitals(plain)
@@ -140,7 +149,7 @@ def read(text: str) -> Reading:
         stems=stems,
         content=content,
         numbers=tuple(sorted(numbers)),
-        numerals=frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain)),
+        numerals=numerals,
         units=frozenset(UNITS[word] for word in words if word in UNITS) | month | cased_units(plain),
         symbols=symbols(plain, english=english),
         quoted=_quoted(plain),
@@ -157,7 +166,13 @@ def read(text: str) -> Reading:
 
 def in_plain_signs(text: str) -> str:
     """A text with one sign for what is the same: straight quotation marks, and x^2 for x²."""
-    return unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES).replace('""', '"')
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES)
+    return text.replace('""', '"')
+
+
+def _in_figures(found: re.Match[str]) -> str:
+    return f"{found[1]} {_ROMAN[found[2]]}"
 
 
 def _in_small_letters(text: str) -> str:
@@ -172,6 +187,7 @@ def _one_wording(text: str) -> str:
     text = _CLOSING.sub("", _OPENING.sub("", text.lstrip(), count=1), count=1)
     if found := _WHETHER.match(text):
         return text[found.end() :].rstrip("?.! ") + "?"
+    text = _TELLING.sub("what is ", text)
     if found := _REQUEST.match(text):
         text = f"{found[1]} {text[found.end() :].rstrip('?. ').removesuffix(' for me')}"
     if found := _MAKER.match(text):

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import groupby
+from itertools import chain, groupby
+
+from langmem_adapters.experience.verifier.pieces import of_each
 
 __all__ = ["cased_units", "raised", "symbols"]
 
 _NEAR = 60  # characters in which the two sides of a sign are looked for
 _SYMBOLS = re.compile(
-    r"[-:!?&%/]{0,3}[+*^=<>|~\\×÷≤≥≠·]+(?:[/&]|-(?!\d))*|"  # noqa: RUF001 - these signs are meant
+    r"(?=[-:!?&%/+*^=<>|~\\×÷≤≥≠·\s])(?:[-:!?&%/]{0,3}[+*^=<>|~\\×÷≤≥≠·]+(?:[/&]|-(?!\d))*|"  # noqa: RUF001 - these signs are meant
     r"(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|"
     r"!(?=[\w=(])|(?:(?<=\d)|(?<![^\W_][^\W_])(?<=[^\W\d_]))!|\?\.(?=\w)|(?<=\s)\?\?|"
-    r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
+    r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_]))))"  # x - y, x/y
 )
 _HAS_SYMBOL = re.compile(r"[-/!+*^=<>|~\\×÷≤≥≠·]|\?[.?]")  # noqa: RUF001 - these signs are meant
 _EXACT = re.compile(
     r"https?://\S*[^\s?!,.;:)]|\b[ivIV]+(?:-[ivIV]+)+\b|\b[YyMDdHhms]{2,4}(?:[-/.:][YyMDdHhms]{1,4})+\b|"
-    r"(?:(?<=\s)[.-]+\s+){2,}[.-]+|%[A-Za-z](?!\w)|(?<!\S)--?[A-Za-z]{1,2}(?![\w-])|"
+    r"%[A-Za-z](?!\w)|(?<!\S)--?[A-Za-z]{1,2}(?![\w-])|"
     r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)"
 )
-"""What counts to the letter: addresses, ii-V-I, YYYY-MM-dd, ... --- ..., %s, options, @x, _x, x_."""
+"""What counts to the letter: addresses, ii-V-I, YYYY-MM-dd, %s, options, @x, _x, x_."""
+_MORSE = re.compile(r"\s(?:[.-]+\s+){2,}[.-]+")
 _HAS_EXACT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _DIRECTED = frozenset("-/<>^~")
 _BEFORE, _AFTER = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
@@ -30,8 +33,10 @@ _MENTIONED = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[a-z\d])|(?<!\?)(?=\?))")
 _QUOTED_SIGN = re.compile(r"""(?<=["'`])[@#&;:?!.,/_()\[\]{}-]{1,3}(?=["'`])""")
 _QUOTATION = re.compile(r"""(?<!\d)"[^"]*"|(?<!\w)'[^']+'(?!\w)""")
 _PRIME = re.compile(r"""(?<=\d)(?:''|["'])(?!s\b)|(?<![^\W_][^\W_])(?<=[^\W\d_])(?:''|["'])(?!\w)""")
+_MAY_BE_PRIME = re.compile(r"""["'](?:(?<=\d.)|(?!\w))""")
 _RAISED = re.compile(r"(?:(?<=[\d)\]])|(?<![^\W_][^\W_])(?<=[a-ln-zA-Z]))(?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ])")
 _LOWERED = re.compile(r"(?<=\d)(?=[₀₁₂₃₄₅₆₇₈₉])")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _MARKED = re.compile(r"[A-Za-z\d][\u0300-\u036f\u20d0-\u20f0]+")
 _WORDS = "€£¥₹"  # which have a name in one spelling
 _BITS = re.compile(r"[kKMGT](?<![^\W\d_].)(?:i?(?P<byte>B)|(?<!k)i?b)(?:it|yte|ps)?(?![^\W\d_])")
@@ -48,12 +53,17 @@ def symbols(text: str, *, english: bool) -> tuple[str, ...]:
     found = _pictures(text)
     if _MAY_BE_SYMBOL.search(text):
         found += [_sign(text, one) for one in _SYMBOLS.finditer(text)] if _HAS_SYMBOL.search(text) else []
-        found += _EXACT.findall(text) if _HAS_EXACT.search(text) else []
+        found += [*chain.from_iterable(_exact(text.split())), *map(str.strip, _MORSE.findall(text))]
         found += _QUOTED_SIGN.findall(text)
         found += _MENTIONED.findall(text) if english else []
-        if '"' in text or "'" in text:
+        if _MAY_BE_PRIME.search(text):
             found += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
     return tuple(sorted(found))
+
+
+@of_each
+def _exact(piece: str) -> list[str]:
+    return _EXACT.findall(piece) if _HAS_EXACT.search(piece) else []
 
 
 def cased_units(text: str) -> frozenset[str]:
@@ -66,8 +76,8 @@ def _pictures(text: str) -> list[str]:
     """Pictures, signs and currencies beyond ASCII, neighbours as one, as the two of a flag are; and marked letters."""
     if text.isascii():
         return []
-    runs = ["".join(run) for is_picture, run in groupby(text, _is_picture) if is_picture]
-    return [*runs, *_MARKED.findall(text)]
+    foreign = chain.from_iterable(groupby(run, _is_picture) for run in _BEYOND_ASCII.findall(text))
+    return [*("".join(run) for is_picture, run in foreign if is_picture), *_MARKED.findall(text)]
 
 
 def _is_picture(one: str) -> bool:

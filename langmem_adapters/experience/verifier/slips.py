@@ -1,4 +1,4 @@
-"""Words as they are most often misspelt in English, none of which is another word. Data only."""
+"""Words as they are most often misspelt in English, or with their accents; none is another word. Data only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ SLIPS = {
         symptom symtom, symptoms symtoms, temperature temprature, the teh, their thier, tomorrow tommorow
         tommorrow tomorow, transfer tranfer, truly truely, until untill, vacuum vaccum vacume, warranty
         waranty, website webiste, wednesday wensday wednsday, weird wierd, what waht, which wich whcih, with
-        wiht, how hwo, writing writting""",
+        wiht, how hwo, writing writting,
+        brulee brûlée, cafe café, cafes cafés, cliche cliché, creme crème, crepe crêpe, crepes crêpes, facade façade,
+        jalapeno jalapeño, jalapenos jalapeños, naive naïve, pinata piñata, pokemon pokémon, puree purée""",
             ",",
         ),
     )

@@ -164,7 +164,11 @@ def _runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Where pieces that stand together are code, with both sides of an operator and all that a bracket holds."""
     code = [*_are_code(pieces)]
     sums = "=" in pieces  # then a dash and a slash are operators too
-    joins = [bool(_OPERATOR.fullmatch(piece)) or (sums and piece in _SIGNS_OF_SUMS) for piece in pieces]
+    joins = [
+        join or (sums and piece in _SIGNS_OF_SUMS) for join, piece in zip(_are_operators(pieces), pieces, strict=True)
+    ]
+    if not (any(code) or any(joins) or any(piece[0] == "(" for piece in pieces)):
+        return
     n = 0
     while n < len(pieces):
         in_brackets = pieces[n].startswith("(") and n > 0 and pieces[n - 1].lower() in _LOGICAL
@@ -176,6 +180,11 @@ def _runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
             depth += sum(map(pieces[n].count, "([{")) - sum(map(pieces[n].count, ")]}"))
             n += 1
         yield start, n
+
+
+@of_each
+def _are_operators(piece: str) -> bool:
+    return bool(_OPERATOR.fullmatch(piece))
 
 
 @of_each

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from langmem_adapters.experience.verifier.words import NUMBERS
-from langmem_adapters.language.dates import MONTHS
+from langmem_adapters.experience.verifier.words import NUMBERS, UNITS
+from langmem_adapters.language.dates import DAYS, MONTHS
 
 __all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "one_spelling"]
 
@@ -30,6 +30,9 @@ def _obliged(found: re.Match[str]) -> str:
 
 
 _MONTHS = "|".join(MONTHS)
+_SHORT_MONTHS = "jan|feb|apr|jun|jul|aug|sep|oct|nov|dec"
+_LASTING = "|".join((*DAYS, *MONTHS))
+_BEHIND_RANKS = f"and|at|in|of|on|or|{_MONTHS}"
 CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] = (
     (r"\bwon'?t\b", "will not", "wont won't"),
     (r"\bcan'?t\b|\bcannot\b", "can not", "cant can't cannot"),
@@ -58,18 +61,30 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bw/o\b", "without", "w/o"),
     (r"\be-mail", "email", "e-mail"),
     (r"\b(has|have|had) yet to\b", r"\1 not", "yet"),
+    (r"\bnot yet (\w+)(?=[?.!]*$)", r"not \1 yet", "yet"),
     (r"\b(?:log|sign)[ -]?in\b", "login", "log sign signin"),
     (r"\b(?:log|sign)[ -]?(?:out|off)\b", "logout", "log sign signout"),
     (r"\b(?:turn|switch) on\b", "enable", "turn switch"),
     (r"\b(?:turn|switch) off\b", "disable", "turn switch"),
     (
-        r"\b(?:turn|switch) ((?:the|my|all|every)(?: \w+){1,3}) (on|off)(?=[?.!, ]*$| at \d)",
+        r"\b(?:turn|switch) ((?:(?:the|my|all|every) )?\w+(?: \w+){0,2}) (on|off)(?=[?.!, ]*$| at \d)",
         _switched,
         "turn switch",
     ),
     (r"\b(?:pros and cons|benefits and drawbacks)\b", "advantages and disadvantages", "cons drawbacks"),
     (r"\b(loop|iterate)(s|d|ing)? through\b", r"\1\2 over", "through"),
-    (r"\bjust (?=(?:my|one|the|those|these)\b)", "only ", "just"),
+    (
+        r"(?<!not )\bjust (?=(?:by|for|from|my|on|one|the|those|these|with|\d+|two|three|four|five|six)\b)",
+        "only ",
+        "just",
+    ),
+    (r"\bjust (?=in (?!case\b|time\b))|(?<=\bwith )just ", "only ", "just"),
+    (
+        r"(^|[.?!] )((?:are|do|does|did|is|was|were) (?:(?:a|an|my|the|your) )?\w+ )just (?!about\b|as\b|like\b|now\b)",
+        r"\1\2only ",
+        "just",
+    ),
+    (r"(?<=\bsay )thank you\b", "thanks", "thank"),
     (r"\bwi-fi\b", "wifi", "wi-fi"),
     (r"\bcapital city of\b", "capital of", "capital"),
     (
@@ -80,6 +95,8 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\b((?:convert|transform|translate)\b.{0,80}?) into\b", r"\1 to", "into"),
     (r"\b(set|back)[ -]up\b", r"\1up", "set back"),
     (r"\bget rid of\b", "remove", "rid"),
+    (r"\bfree of charge\b", "free", "charge"),
+    (r"\bper favore\b|\bpor favor\b|\bs'il (?:te|vous) pla[iî]t\b", "please", "favore favor s'il"),
     (r"\bget in touch with\b", "contact", "touch"),
     (r"\bhow come\b", "why", "come"),
     (
@@ -105,6 +122,15 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
         "about ",
         "around approx approximately circa roughly",
     ),
+    (
+        rf"\b(?:{_SHORT_MONTHS})\b\.?(?= \d)|(?<=\d )(?:{_SHORT_MONTHS})\b\.?",
+        lambda found: UNITS[found[0].rstrip(".")],
+        _SHORT_MONTHS.replace("|", " "),
+    ),
+    (rf"\bbetween (\d[\d.:]*|{_LASTING}) and (?=(?:\d[\d.:]*|{_LASTING})\b)", r"from \1 to ", "between"),
+    (rf"\b({_LASTING}) through (?=(?:{_LASTING})\b)", r"\1 to ", "through"),
+    (rf"\b1st (?!(?:{_BEHIND_RANKS})\b)(?=[a-z])", "first ", "1st"),
+    (rf"\b2nd (?!(?:{_BEHIND_RANKS})\b)(?=[a-z])", "second ", "2nd"),
     (rf"\b({_MONTHS}) (\d\d?)(?:st|nd|rd|th)?(?![\w:]|[.,]\d)", r"\2 \1", _MONTHS.replace("|", " ")),
     (r"(?<!\w)([$€£¥₹]) ?(\d[\d.,]*(?: ?(?:k|mn|bn|million|billion))?\b)", r"\2\1", "$ € £ ¥ ₹"),
     (r"(?<=[a-z\d)])([+=*])(?=\d)|(?<=\d)([+=*])(?=[a-z])", r" \1\2 ", "+ = *"),
@@ -128,16 +154,20 @@ _CONTRACTIONS = [
 _TOKEN = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
-_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
+_COMMA = re.compile(r"\d,\d")
+_RANK = re.compile(r"(?:st|nd|rd|th)\b(?<=\d..)")
+_POINT = re.compile(r"\.(?<![\w.].)(?=\d)")
 _SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(SCALES)})s?\b", re.ASCII)
+_MAY_BE_SCALED = re.compile(rf"\d\s*(?:{'|'.join(SCALES)})")
 _ONES = "one|two|three|four|five|six|seven|eight|nine"
 _TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
 _SPELT = re.compile(rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)")
+_SIGNS = "%‰$€£¥₹°"
 _SPOKEN = {
     ord(sign): f" {name} "
-    for sign, name in zip("%‰$€£¥₹°", _listed("percent permille dollar euro pound yen rupee degrees"), strict=True)
+    for sign, name in zip(_SIGNS, _listed("percent permille dollar euro pound yen rupee degrees"), strict=True)
 }
 
 
@@ -163,11 +193,12 @@ def _one_spelling_of_numbers(text: str) -> str:
     if not _PARTS.isdisjoint(_TOKEN.findall(text)):
         text = _SPELT.sub(_counted, text)
     if _DIGIT.search(text):
-        text = GROUPED.sub(lambda found: found[0].replace(",", ""), text)
-        text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", text)
-        text = _POINT.sub("0.", text)  # .5
-        return _SCALED.sub(_unscaled, text.translate(_SPOKEN))
-    return text.translate(_SPOKEN)
+        if _COMMA.search(text):
+            text = GROUPED.sub(lambda found: found[0].replace(",", ""), text)
+        text = _POINT.sub("0.", _RANK.sub("", text))  # .5
+    if any(sign in text for sign in _SIGNS):
+        text = text.translate(_SPOKEN)
+    return _SCALED.sub(_unscaled, text) if _MAY_BE_SCALED.search(text) else text
 
 
 def _counted(found: re.Match[str]) -> str:

@@ -156,7 +156,10 @@ PREPOSITIONS = frozenset(
 )
 
 PLURAL_ALONE = frozenset(
-    _listed("arms customs dates forces glasses goods grounds https manners means news savings terms")
+    _listed(
+        """arms customs damages dates forces futures glasses goods grounds https manners means news premises proceedings
+        savings securities spectacles spirits terms"""
+    )
 )
 """What is something else than several of its singular."""
 
@@ -265,7 +268,8 @@ SYNONYMS = tuple(
         terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
         grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood |
         fridge refrigerator | sofa couch | info information | ad advert advertisement | rubbish garbage trash |
-        timetable schedule | cv resume | config configuration | possible possibility""",
+        timetable schedule | cv resume | config configuration | possible possibility |
+        symptom sign | tallest highest""",
         "|",
     )
 )
