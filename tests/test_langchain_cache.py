@@ -1331,6 +1331,40 @@ def test_what_a_model_notes_in_itself_beside_what_it_tells_costs_no_hit(any_stor
     assert noting.seconds == 2.0
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_c4_a_setting_that_begins_with_0_counts_where_a_model_tells_others(any_store: Store, *, wrapped: bool) -> None:
+    class Telling(BaseChatModel):
+        model: str = "m"
+        temperature: float = 0
+        seed: int = 0
+        calls: int = 0
+
+        @property
+        def _llm_type(self) -> str:
+            return "telling"
+
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return {"model": self.model}
+
+        def _generate(self, *_: Any, **__: Any) -> ChatResult:
+            self.calls += 1
+            said = AIMessage(f"{self.temperature} {self.seed} {self.calls}")
+            return ChatResult(generations=[ChatGeneration(message=said)])
+
+    cache = ExperienceCache(store=any_store)
+
+    def asked(**fields: float) -> str:
+        model = Telling(**fields) if wrapped else Telling(cache=cache, **fields)
+        return str((CachedChatModel(model, cache) if wrapped else model).invoke("Hi").content)
+
+    settings: list[dict[str, float]] = [{}, {"temperature": 1}, {"temperature": 2}, {"seed": 5}, {"seed": 6}]
+    for _ in range(2):
+        assert [asked(**each) for each in settings] == ["0 0 1", "1.0 0 1", "2.0 0 1", "0 5 1", "0 6 1"]
+    assert asked(calls=7) == "0 0 1"  # which it sets itself: as where one is pickled that has counted
+    assert cache.stats()["hits"] == 6
+
+
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:
     cache = ExperienceCache(store=any_store, prices={"small": (1.0, 2.0)})
     used = {"input_tokens": 1000, "output_tokens": 500, "total_tokens": 1500}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
@@ -164,8 +166,20 @@ def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
     """Whether a field is another than one of a model that was told nothing would have, and no count of calls."""
     own = type(model).model_fields[name]
     default = own.get_default(call_default_factory=True, validated_data={})
-    counts = type(default) is int and default == 0  # in a pickle, too, where nobody knows of its notes
+    # in a pickle, too, where nobody knows of its notes
+    counts = type(default) is int and default == 0 and _sets_itself(type(model), name)
     return not counts and _differs(getattr(model, name), default)
+
+
+def _sets_itself(kind: type, name: str) -> bool:
+    """Whether a method of a class sets an attribute of this name."""
+    methods = [each for cls in kind.__mro__ for each in vars(cls).values() if isinstance(each, FunctionType)]
+    return any(
+        done.opname == "STORE_ATTR" and done.argval == name
+        for method in methods
+        if name in method.__code__.co_names
+        for done in dis.get_instructions(method)
+    )
 
 
 def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[str, str]]:
