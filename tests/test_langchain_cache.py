@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import numpy as np
@@ -1363,6 +1363,55 @@ def test_c4_a_setting_that_begins_with_0_counts_where_a_model_tells_others(any_s
         assert [asked(**each) for each in settings] == ["0 0 1", "1.0 0 1", "2.0 0 1", "0 5 1", "0 6 1"]
     assert asked(calls=7) == "0 0 1"  # which it sets itself: as where one is pickled that has counted
     assert cache.stats()["hits"] == 6
+
+
+class _Biased(BaseChatModel):
+    """Answers with what it is called with, and has LangChain tell all of itself, or its name alone."""
+
+    told_whole: ClassVar[bool] = False
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        return cls.told_whole
+
+    @property
+    def _llm_type(self) -> str:
+        return "biased"
+
+    def _generate(self, *_: Any, bias: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(_heard(bias)))])
+
+
+class _BiasedWhole(_Biased):
+    told_whole = True
+
+
+class _Hidden(BaseModel):
+    said: int = 0
+    kept: int = Field(0, repr=False)
+
+
+def _heard(bias: Any) -> str:
+    return str(bias.tolist() if isinstance(bias, np.ndarray) else dict(bias) if isinstance(bias, BaseModel) else bias)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [_Biased, _BiasedWhole])
+def test_c4_a_parameter_of_which_its_text_is_not_all_counts_by_what_it_holds(
+    any_store: Store, kind: type[_Biased], *, wrapped: bool
+) -> None:
+    cache = ExperienceCache(store=any_store)
+    model = CachedChatModel(kind(), cache) if wrapped else kind(cache=cache)
+    one, other = np.zeros(5_000), np.zeros(5_000)
+    other[2_500] = 1.0
+    for _ in range(2):
+        for bias in (one, other, _Hidden(kept=1), _Hidden(kept=2)):
+            assert model.bind(bias=bias).invoke("Hi").content == _heard(bias)
+    assert cache.stats()["hits"] == 4
+    for bias in (object(), {"by": [lambda: 1]}):
+        assert model.bind(bias=bias).invoke("Hi").content == str(bias)
+    assert (cache.stats()["hits"], cache.stats()["stored"]) == (4, 4)
+    assert cache.stats()["unkeyed"] == 2
 
 
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:

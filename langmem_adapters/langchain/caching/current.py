@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dis
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FunctionType
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
@@ -22,7 +24,7 @@ from langmem_adapters.langchain.caching.request import OF_THE_CALL
 from langmem_adapters.providers.addresses import ADDRESSES, unsaid_address
 from langmem_adapters.sharing import apart
 
-__all__ = ["as_it_is_now", "asking", "completed", "with_untold"]
+__all__ = ["as_it_is_now", "asking", "completed", "with_untold", "with_values"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
@@ -32,6 +34,9 @@ _telling = ForkSafeLock()
 _UNTOLD = "[('"  # how LangChain begins what it tells where it does not dump the whole model
 _NEAR = 8  # callers: it is the third, and no more than an address could be missing of what LangChain dumps
 _SELDOM = ADDRESSES | {"default_headers", "default_query", "output_version"}  # told by few who tell a name
+_ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
+_TOLD_WHOLE = frozenset({str, int, float, bool, bytes, type(None)})
+_TOLD_BY_NAME = (type, Enum, BuiltinFunctionType)  # classes: see with_fields
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 
 
@@ -70,8 +75,9 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
         model = frame.f_locals.get("self")
         if isinstance(model, BaseLanguageModel):
             told = with_untold(model, llm_string, was_asked=was_asked)
-            given = frame.f_locals.get("kwargs", {}) if isinstance(model, BaseLLM) else {}
-            given = {name: value for name, value in given.items() if name not in OF_THE_CALL}
+            given = {k: v for k, v in frame.f_locals.get("kwargs", {}).items() if k not in OF_THE_CALL}
+            if not isinstance(model, BaseLLM):
+                return with_values(told, given)
             return f"{told[:-1]}, ('given', {fingerprint(identity(given))!r})]" if given else told
         frame = frame.f_back  # type: ignore[assignment] # None above the first
     return llm_string
@@ -99,6 +105,33 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
         else:
             seen.untold = [("class", name_of(type(model))), *_fields(model, names)]
     return f"{llm_string[:-1]}, ('untold', {seen.untold!r})]" if seen.untold else llm_string
+
+
+def with_values(llm_string: str, given: Mapping[str, Any]) -> str:
+    """What LangChain tells a cache of a call, and with it those parameters of which it tells a text that is not all.
+
+    That is their ``repr``: of an array its ends, of a model not the fields that it hides. Raises SerializationError
+    for a tensor, and for what tells no more than its address, which may be another's by then.
+    """
+    if llm_string.endswith("]") and (values := list(_shortened(given))):
+        return f"{llm_string[:-1]}, ('given', {values!r})]"
+    return llm_string
+
+
+def _shortened(value: Any) -> Iterator[str]:
+    """The fingerprints of what a parameter holds and its text may not tell."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            if type(item) not in _TOLD_WHOLE:
+                yield from _shortened(item)
+    elif not isinstance(value, _TOLD_BY_NAME) and getattr(value, "__module__", "") != "enum":
+        try:
+            yield fingerprint(identity(value))
+        except (SerializationError, RecursionError):
+            if hasattr(value, "shape") or _ADDRESS.search(repr(value)):
+                raise SerializationError(f"a {type(value).__qualname__} cannot be told from another") from None
 
 
 @dataclass
