@@ -6,7 +6,7 @@ import dis
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType
@@ -221,11 +221,17 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
         own, value = type(model).model_fields[name], getattr(model, name)
         if own.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
             continue
-        try:
-            if _differs(value, own.default):
-                yield name, fingerprint(value)
-        except SerializationError:
-            continue
+        if _differs(value, own.default) and (told := _hash(value)):
+            yield name, told
+
+
+def _hash(value: Any) -> str:
+    """That of a field; "" of what is no data, as a client."""
+    with suppress(SerializationError):
+        return fingerprint(value)
+    with suppress(SerializationError, RecursionError):  # of a path, an array
+        return fingerprint(identity(value))
+    return ""
 
 
 def _differs(one: Any, other: Any) -> bool:
