@@ -21,7 +21,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import class_of, fields_of, held
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["by_name", "identity", "name_of"]
+__all__ = ["by_name", "identity", "if_data", "name_of"]
 
 # The class of pydantic's own offsets; an offset itself, kept here, would crash an interpreter in dev mode as it ends.
 _PYDANTICS = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
@@ -61,7 +61,7 @@ def identity(value: Any, *, within: bool = False) -> Any:
 def _held_by(cls: type) -> Any:
     """The fields, of a class of data; and what is said of it, by which a model is told what they are."""
     if issubclass(cls, enum.Enum):
-        return [[member.name, *_if_data(member.value)] for member in cls]
+        return [[member.name, *if_data(member.value)] for member in cls]
     if issubclass(cls, BaseModel):
         with suppress(PydanticUserError):  # of what JSON does not know, the fields by their types' names
             return cls.model_json_schema()
@@ -74,7 +74,7 @@ def _held_by(cls: type) -> Any:
 def _parts(value: Any, within: bool) -> tuple[Any, ...]:
     """What kind of thing it is, and what it is made of."""
     if isinstance(value, enum.Enum):
-        return "enum", value.name, *_if_data(value.value)  # flags together may have no name
+        return "enum", value.name, *if_data(value.value)  # flags together may have no name
     if isinstance(value, dt.date | dt.time | dt.timedelta):
         return _time(value)
     if isinstance(value, BaseModel):
@@ -120,10 +120,10 @@ def _beside(value: Any) -> dict[str, Any]:
     parts = {name: part for name, part in held(value).items() if name not in fields}
     if isinstance(value, str):
         return {name: part for name, part in parts.items() if type(part) in _SCALARS}
-    return {name: data for name, part in parts.items() for data in _if_data(part)}
+    return {name: data for name, part in parts.items() for data in if_data(part)}
 
 
-def _if_data(value: Any) -> list[str]:
+def if_data(value: Any) -> list[str]:
     """The fingerprint of a value; nothing, of what is no data."""
     with suppress(SerializationError, RecursionError):
         return [fingerprint(identity(value, within=True))]
