@@ -227,7 +227,7 @@ def test_what_a_function_holds_counts_as_it_is_at_the_call(any_store: Store) -> 
 
 def test_an_object_and_a_partial_count_as_they_are_at_the_call(any_store: Store) -> None:
     prompt, prompts = Prompt("a {}"), {"x": "a ?"}
-    functions = [prompt, prompt.ask, functools.partial(Prompt.ask, prompt)]
+    functions: list[Any] = [prompt, prompt.ask, functools.partial(Prompt.ask, prompt)]
     asks: list[Any] = [cached(store=any_store)(function) for function in functions]
     found = cached(store=any_store)(prompts.get)
     assert [*(ask("?") for ask in asks), found("x")] == ["a ?"] * 4

@@ -7,9 +7,12 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import Mock
@@ -35,6 +38,7 @@ from langchain_core.messages.content import create_image_block, create_text_bloc
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
+from langchain_core.utils import from_env
 from langchain_openai import ChatOpenAI, OpenAI
 from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCacheTestSuite
 from langgraph.checkpoint.memory import InMemorySaver
@@ -1365,6 +1369,128 @@ def test_c4_a_setting_that_begins_with_0_counts_where_a_model_tells_others(any_s
     assert cache.stats()["hits"] == 6
 
 
+class _Options(BaseModel):
+    tone: str = ""
+
+
+@dataclass
+class _PlainOptions:
+    tone: str = ""
+
+
+@dataclass
+class _LockedOptions(_PlainOptions):
+    lock: Any = field(default_factory=threading.Lock)
+
+
+class _Optional(BaseChatModel):
+    """Has its settings in an object of their own, and tells its name, or all."""
+
+    options: Any
+    told_whole: ClassVar[bool] = False
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        return cls.told_whole
+
+    @property
+    def _llm_type(self) -> str:
+        return "optional"
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.options.tone))])
+
+
+class _OptionalWhole(_Optional):
+    told_whole = True
+
+
+@pytest.mark.parametrize("options", [_Options, _PlainOptions])
+@pytest.mark.parametrize("kind", [_Optional, _OptionalWhole])
+def test_c4_settings_that_are_changed_in_themselves_count(any_store: Store, kind: Any, options: Any) -> None:
+    inner = kind(options=options())
+    model = CachedChatModel(inner, ExperienceCache(store=any_store))
+    for tone in ("curt", "kind") * 2:
+        inner.options.tone = tone
+        assert model.invoke("Hi").content == tone
+    assert model.stats()["hits"] == 2
+
+
+class _Tone(Enum):
+    CURT, KIND = "curt", "kind"
+
+    @property
+    def tone(self) -> str:
+        return str(self.value)
+
+
+def _toned(tone: str) -> _Tone:
+    return _Tone(tone)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("options", [_Options, _PlainOptions, _LockedOptions, _toned])
+@pytest.mark.parametrize("kind", [_Optional, _OptionalWhole])
+def test_c4_settings_of_a_class_of_their_own_count(
+    any_store: Store, kind: Any, options: Callable[..., Any], *, wrapped: bool
+) -> None:
+    """Of them, LangChain dumps no more than that it did not; and a lock among them does not break the call."""
+    cache = ExperienceCache(store=any_store)
+    for tone in ("curt", "kind") * 2:
+        inner = kind(options=options(tone=tone), cache=None if wrapped else cache)
+        assert (CachedChatModel(inner, cache) if wrapped else inner).invoke("Hi").content == tone
+    assert cache.stats()["hits"] == 2
+
+
+@pytest.mark.parametrize("told", [{}, {"name": "placed"}])
+def test_c4_a_setting_that_a_model_takes_from_the_environment_counts(
+    any_store: Store, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Placed(BaseChatModel):
+        region: str = Field(default_factory=from_env("A_REGION"))
+
+        @property
+        def _llm_type(self) -> str:
+            return "placed"
+
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return told
+
+        def _generate(self, *_: Any, **__: Any) -> ChatResult:
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(self.region))])
+
+    cache = ExperienceCache(store=any_store)
+    for region in ("eu", "us") * 2:
+        monkeypatch.setenv("A_REGION", region)
+        assert CachedChatModel(Placed(), cache).invoke("Hi").content == region
+    assert cache.stats()["hits"] == 2
+
+
+class _Noting(_Optional):
+    """Notes what it was asked in an object of its own."""
+
+    options: Any = None
+    asked: _Options = Field(default_factory=_Options)
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        self.asked.tone += "!"
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.asked.tone))])
+
+
+class _NotingWhole(_Noting):
+    told_whole = True
+
+
+@pytest.mark.parametrize("kind", [_Noting, _NotingWhole])
+def test_an_object_in_which_a_model_notes_its_calls_costs_no_hit(any_store: Store, kind: type[_Noting]) -> None:
+    cache = ExperienceCache(store=any_store)
+    for _ in range(2):  # as another process would
+        model = CachedChatModel(kind(), cache)
+        assert [model.invoke(said).content for said in ("Hi", "Ho", "Hi", "Ho")] == ["!", "!!", "!", "!!"]
+    assert cache.stats()["hits"] == 6
+
+
 class _Biased(BaseChatModel):
     """Answers with what it is called with, and has LangChain tell all of itself, or its name alone."""
 
@@ -1378,8 +1504,8 @@ class _Biased(BaseChatModel):
     def _llm_type(self) -> str:
         return "biased"
 
-    def _generate(self, *_: Any, bias: Any, **__: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(_heard(bias)))])
+    def _generate(self, *_: Any, **given: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(_heard(given["bias"])))])
 
 
 class _BiasedWhole(_Biased):
@@ -1408,8 +1534,8 @@ def test_c4_a_parameter_of_which_its_text_is_not_all_counts_by_what_it_holds(
         for bias in (one, other, _Hidden(kept=1), _Hidden(kept=2)):
             assert model.bind(bias=bias).invoke("Hi").content == _heard(bias)
     assert cache.stats()["hits"] == 4
-    for bias in (object(), {"by": [lambda: 1]}):
-        assert model.bind(bias=bias).invoke("Hi").content == str(bias)
+    for odd in (object(), {"by": [lambda: 1]}):
+        assert model.bind(bias=odd).invoke("Hi").content == str(odd)
     assert (cache.stats()["hits"], cache.stats()["stored"]) == (4, 4)
     assert cache.stats()["unkeyed"] == 2
 
