@@ -883,6 +883,10 @@ def having(value: Any, **held: Any) -> Any:
     return value
 
 
+def tone(said: str) -> Any:
+    return enum.Enum("Tone", {"SHORT": said})
+
+
 def with_words(words: Words, *more: str) -> Words:
     words += more
     return words
@@ -900,8 +904,8 @@ def with_words(words: Words, *more: str) -> Words:
         (having(Counted("a"), tone=Path("a")), having(Counted("a"), tone=Path("b"))),
         (with_words(Words("en"), "a"), with_words(Words("en"), "b")),
         (Exact(2026, 7, 1), having(Exact(2026, 7, 1), nanosecond=1)),
-        (enum.Enum("Tone", {"SHORT": "be short"}), enum.Enum("Tone", {"SHORT": "be very short"})),
-        (*(next(iter(enum.Enum("Tone", {"SHORT": said}))) for said in ("be short", "be very short")),),
+        (tone("be short"), tone("be very short")),
+        (tone("be short").SHORT, tone("be very short").SHORT),
         (*(dataclasses.make_dataclass("Turn", [("most", int, dataclasses.field(default=n))]) for n in (1, 2)),),
         (SUMMER.astimezone(ZoneInfo("Europe/Berlin")), SUMMER.astimezone(ZoneInfo("Africa/Johannesburg"))),
         (SUMMER.astimezone(ZoneInfo("UTC")), SUMMER),

@@ -122,7 +122,7 @@ def with_values(llm_string: str, given: Mapping[str, Any]) -> str:
     That is their ``repr``: of an array its ends, of a model not the fields that it hides. Raises SerializationError
     for a tensor, and for what tells no more than its address, which may be another's by then.
     """
-    if llm_string.endswith("]") and (values := list(_shortened(given))):
+    if llm_string.endswith("]") and not _is_json(given) and (values := list(_shortened(given))):
         return f"{llm_string[:-1]}, ('given', {values!r})]"
     return llm_string
 
@@ -165,7 +165,7 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
     """
     held = model.__dict__
     raw = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
-    now = {name: _now(value) for name, value in raw.items()}
+    now = {name: value if type(value) in _TOLD_WHOLE else _now(value) for name, value in raw.items()}
     seen: _Seen | None = held.get(_SEEN)
     notes: frozenset[str] = frozenset() if seen is None else seen.notes
     if seen is not None and seen.whose == id(model):
@@ -185,7 +185,7 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
 
 def _now(value: Any) -> Any:
     """A field as it can be compared with later: of settings that its owner may change in themselves, their hash."""
-    return (_hash(value) or value) if type(value) not in _TOLD_WHOLE and _is_record(value) else value
+    return (_hash(value) or value) if _is_record(value) else value
 
 
 def _is_record(value: Any) -> bool:
@@ -219,13 +219,15 @@ def _told_in_part(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
 
 def _is_undumped(value: Any) -> bool:
     """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own."""
-    if isinstance(value, Serializable | Runnable):
-        return False
+    return not (isinstance(value, Serializable | Runnable) or _is_json(value))
+
+
+def _is_json(value: Any) -> bool:
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):
-        return True
-    return False
+        return False
+    return True
 
 
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
@@ -259,7 +261,7 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
 
 def _default(own: FieldInfo) -> Any:
     """What a field is that nobody set; not what a function gives, which may look into the environment."""
-    return own.get_default(call_default_factory=isinstance(own.default_factory, type), validated_data={})
+    return own.default_factory() if isinstance(own.default_factory, type) else own.default
 
 
 def _hash(value: Any) -> str:
