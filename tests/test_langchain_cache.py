@@ -1534,9 +1534,11 @@ def test_c4_a_parameter_of_which_its_text_is_not_all_counts_by_what_it_holds(
         for bias in (one, other, _Hidden(kept=1), _Hidden(kept=2)):
             assert model.bind(bias=bias).invoke("Hi").content == _heard(bias)
     assert cache.stats()["hits"] == 4
+    timely = model.bind(bias="b", timeout=object())  # which says nothing of the answer
+    assert [timely.invoke("Hi").content for _ in range(2)] == ["b", "b"]
     for odd in (object(), {"by": [lambda: 1]}):
         assert model.bind(bias=odd).invoke("Hi").content == str(odd)
-    assert (cache.stats()["hits"], cache.stats()["stored"]) == (4, 4)
+    assert (cache.stats()["hits"], cache.stats()["stored"]) == (5, 5)
     assert cache.stats()["unkeyed"] == 2
 
 

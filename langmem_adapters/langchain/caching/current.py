@@ -80,7 +80,7 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
         model = frame.f_locals.get("self")
         if isinstance(model, BaseLanguageModel):
             told = with_untold(model, llm_string, was_asked=was_asked)
-            given = {k: v for k, v in frame.f_locals.get("kwargs", {}).items() if k not in OF_THE_CALL}
+            given = _asked_with(frame.f_locals.get("kwargs", {}))
             if not isinstance(model, BaseLLM):
                 return with_values(told, given)
             return f"{told[:-1]}, ('given', {fingerprint(identity(given))!r})]" if given else told
@@ -122,9 +122,13 @@ def with_values(llm_string: str, given: Mapping[str, Any]) -> str:
     That is their ``repr``: of an array its ends, of a model not the fields that it hides. Raises SerializationError
     for a tensor, and for what tells no more than its address, which may be another's by then.
     """
-    if llm_string.endswith("]") and not _is_json(given) and (values := list(_shortened(given))):
+    if llm_string.endswith("]") and not _is_json(given) and (values := list(_shortened(_asked_with(given)))):
         return f"{llm_string[:-1]}, ('given', {values!r})]"
     return llm_string
+
+
+def _asked_with(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in OF_THE_CALL}
 
 
 def _shortened(value: Any) -> Iterator[str]:
