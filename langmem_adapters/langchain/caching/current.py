@@ -265,7 +265,9 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
 
 def _default(own: FieldInfo) -> Any:
     """What a field is that nobody set; not what a function gives, which may look into the environment."""
-    return own.default_factory() if isinstance(own.default_factory, type) else own.default
+    if not isinstance(own.default_factory, type):
+        return own.default
+    return own.get_default(call_default_factory=True, validated_data={})
 
 
 def _hash(value: Any) -> str:
