@@ -167,7 +167,8 @@ def _plain(value: Any, place: str, depth: int) -> Any:
     if isinstance(value, BaseModel):
         return _plain(value.model_dump(), place, depth - 1)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value), place, depth - 1)
+        held = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return _plain(held, place, depth - 1)
     if isinstance(value, Mapping):
         return _plain_mapping(value, place, depth)
     return _tagged(value, place, depth)

@@ -23,7 +23,7 @@ import time
 import tracemalloc
 import typing
 import uuid
-from collections import OrderedDict, deque
+from collections import OrderedDict, UserDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -37,6 +37,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import chain
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, TypeAdapter, create_model
+from typing_extensions import Self
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
@@ -827,9 +828,85 @@ class Headers(Pairs):
         return [*self.pairs]
 
 
+class Noted(str):
+    """A text with what is said of it."""
+
+    __slots__ = ("__dict__",)
+
+    def __new__(cls, text: str, **notes: Any) -> Self:
+        noted = super().__new__(cls, text)
+        noted.__dict__.update(notes)
+        return noted
+
+
+class Priced(float):
+    """A number with its unit."""
+
+    unit: str
+
+
+class Batch(list[int]):
+    """A list with a name."""
+
+    name: str
+
+
+@dataclasses.dataclass
+class Asked:
+    words: str
+    tongue: dataclasses.InitVar[str] = "en"
+
+    def __post_init__(self, tongue: str) -> None:
+        self._tongue = tongue
+
+
+@dataclasses.dataclass
+class Words(list[str]):
+    tongue: str
+
+
+class Exact(dt.datetime):
+    """Knows nanoseconds, as a Timestamp of pandas."""
+
+    nanosecond = 0
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} {self.nanosecond}"
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
+def having(value: Any, **held: Any) -> Any:
+    """A value that holds something beside what it is made of."""
+    vars(value).update(held)
+    return value
+
+
+def tone(said: str) -> Any:
+    return enum.Enum("Tone", {"SHORT": said})
+
+
+def with_words(words: Words, *more: str) -> Words:
+    words += more
+    return words
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
+        (Noted("a", by="ada"), Noted("a", by="bob")),
+        (having(Priced(5), unit="EUR"), having(Priced(5), unit="USD")),
+        (having(Batch([1]), name="a"), having(Batch([1]), name="b")),
+        (Form(a=["1"]), having(Form(a=["1"]), encoding="latin-1")),
+        (UserDict(a=1), having(UserDict(a=1), name="b")),
+        (Asked("a", "en"), Asked("a", "de")),
+        (having(Counted("a"), tone=Path("a")), having(Counted("a"), tone=Path("b"))),
+        (with_words(Words("en"), "a"), with_words(Words("en"), "b")),
+        (Exact(2026, 7, 1), having(Exact(2026, 7, 1), nanosecond=1)),
+        (tone("be short"), tone("be very short")),
+        (tone("be short").SHORT, tone("be very short").SHORT),
+        (*(dataclasses.make_dataclass("Turn", [("most", int, dataclasses.field(default=n))]) for n in (1, 2)),),
         (SUMMER.astimezone(ZoneInfo("Europe/Berlin")), SUMMER.astimezone(ZoneInfo("Africa/Johannesburg"))),
         (SUMMER.astimezone(ZoneInfo("UTC")), SUMMER),
         (SUMMER.replace(tzinfo=None), SUMMER.replace(tzinfo=None, fold=1)),
@@ -860,9 +937,25 @@ class Headers(Pairs):
     ],
 )
 def test_c4_what_differs_beside_its_words_is_another_argument(one: Any, other: Any) -> None:
-    """An hour that comes twice, another zone with the same offset now, flags without a name, forms, paths, arrays."""
+    """An hour that comes twice, another zone with the same offset now, flags without a name, forms, paths, arrays.
+
+    And what a class of one's own holds beside its fields or items.
+    """
     assert fingerprint(identity(one)) != fingerprint(identity(other))
     assert fingerprint(identity(one)) == fingerprint(identity(copy.deepcopy(one)))
+
+
+def test_c4_what_is_no_data_beside_an_argument_does_not_count() -> None:
+    """Such as a client, the neighbours of a text in its page, and the tree of which a value is a leaf."""
+    for client in (object(), lambda: None):
+        assert fingerprint(identity(having(Asked("a"), client=client))) == fingerprint(identity(Asked("a")))
+    text, neighbour = Noted("a"), Noted("b")
+    having(text, next=neighbour)
+    having(neighbour, previous=text)
+    assert fingerprint(identity(text)) == fingerprint(identity(Noted("a")))
+    leaf, tree = Counted("a"), having(Batch(), leaf=None)
+    tree.append(having(leaf, tree=tree))
+    assert fingerprint(identity(leaf)) == fingerprint(identity(copy.deepcopy(leaf)))
 
 
 def test_a_time_that_pydantic_read_is_the_argument_that_python_makes() -> None:

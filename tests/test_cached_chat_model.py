@@ -666,7 +666,7 @@ def test_c4_a_model_that_changes_its_tools_is_asked_the_same_again(streams: bool
 
 
 def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
-    cache, said = _cache(), iter("abcdefghijklm")
+    cache, said = _cache(), iter("abcdefghijklmno")
 
     def asked(kind: type[Silent] = Silent, **fields: Any) -> str:
         model = CachedChatModel(kind(script=[lambda _: AIMessage(next(said))], **fields), cache)
@@ -688,6 +688,7 @@ def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
     assert CachedChatModel(limited, cache).invoke("Hi").content == "j"
     limited.num_predict = 500  # a number as calls is, but not what a model counts in
     assert CachedChatModel(limited, cache).invoke("Hi").content == "k"
+    assert [asked(kind, stop_when=Path(at)) for kind in (Silent, Loud) for at in "pqp"] == list("lmlnon")
     assert b"langmem_adapters" not in pickle.dumps(_looked_at())
     for limited.stop_when in (_Array(), _Array()):  # another each time, which may not break the call
         assert CachedChatModel(limited, cache).invoke("Hi").content

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import make_dataclass
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -934,6 +935,41 @@ def test_c4_headers_that_only_the_client_has_are_part_of_the_key() -> None:
 
     assert [asks(), asks(beta="a"), asks(beta="b")] == [1, 1, 1]
     assert [asks(**{"User-Agent": "mine"}), asks(beta="a"), asks(beta="b")] == [0, 0, 0]
+
+
+class OfAGivenClient(Scripted):
+    """Says where it asks as it is told nothing, and takes a client, as OpenAI does."""
+
+    api_base: str = "https://api.openai.com/v1"
+    default_headers: dict[str, str] | None = None
+    _client: Any = PrivateAttr(None)
+    _aclient: Any = PrivateAttr(None)
+
+
+def test_c4_where_a_client_that_the_user_gave_asks_is_part_of_the_key() -> None:
+    store = MemoryStore()
+
+    def asks(client: Any = None, aclient: Any = None, **settings: Any) -> int:
+        inner = OfAGivenClient(**settings)
+        inner._client, inner._aclient = client, aclient
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    def own(**settings: Any) -> openai.OpenAI:
+        return openai.OpenAI(api_key="k", **settings)
+
+    assert [asks(), asks(own()), asks(own(base_url="http://a")), asks(own(base_url="http://b"))] == [1, 0, 1, 1]
+    assert [asks(own(), openai.AsyncOpenAI(api_key="k", base_url="http://d")), asks(own(base_url="http://a"))] == [1, 0]
+    of_mistral = SimpleNamespace(sdk_configuration=SimpleNamespace(server_url="http://c"))  # as its client says it
+    assert [asks(of_mistral), asks(of_mistral), asks(api_base="http://c")] == [1, 0, 1]
+    assert asks(own(base_url="http://c"), api_base="http://C/") == 1
+    assert asks(api_base="http://C/") == 0  # which made none yet
+    headed = [own(default_headers={"org": name}) for name in "abab"]
+    assert [asks(client) for client in headed] == [1, 1, 0, 0]
+    assert [
+        asks(default_headers={"org": "c"}),
+        asks(own(default_headers={"org": "c"}), default_headers={"org": "c"}),
+    ] == [1, 0]
 
 
 class Style(Enum):

@@ -205,6 +205,67 @@ def test_what_stands_below_a_helper_counts_too_however_it_is_held(held: Any) -> 
         assert [f("revenue") for f in made(tenant)] == [f"{tenant}: revenue{end}" for end in ("?", "!", "")]
 
 
+def test_what_a_function_holds_counts_as_it_is_at_the_call(any_store: Store) -> None:
+    tenant, asked = "acme", itertools.count(1)
+
+    def inner(what: str) -> str:
+        return f"{tenant}: {what}"
+
+    @cached(store=any_store)
+    def look_up(what: str) -> str:
+        next(asked)
+        return inner(what)
+
+    @cached(store=any_store)
+    def direct(what: str) -> str:
+        return f"{tenant}: {what}"
+
+    for tenant in ("acme", "globex", "acme"):
+        assert [look_up("revenue"), direct("revenue")] == [f"{tenant}: revenue"] * 2
+    assert (next(asked), look_up.cache.stats()["hits"], direct.cache.stats()["hits"]) == (3, 1, 1)
+
+
+def test_an_object_and_a_partial_count_as_they_are_at_the_call(any_store: Store) -> None:
+    prompt, prompts = Prompt("a {}"), {"x": "a ?"}
+    functions: list[Any] = [prompt, prompt.ask, functools.partial(Prompt.ask, prompt)]
+    asks: list[Any] = [cached(store=any_store)(function) for function in functions]
+    found = cached(store=any_store)(prompts.get)
+    assert [*(ask("?") for ask in asks), found("x")] == ["a ?"] * 4
+    prompt.template = prompts["x"] = "b {}"
+    assert [*(ask("?") for ask in asks), found("x")] == [*["b ?"] * 3, "b {}"]
+    assert [cached(store=any_store)(each.join)("xy") for each in ("-", "+")] == ["x-y", "x+y"]
+
+
+class Saying:
+    """A decorator that is a class."""
+
+    def __init__(self, function: Callable[[str], str], before: str) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.before = function, before
+
+    def __call__(self, what: str) -> str:
+        return self.before + self.function(what)
+
+
+def test_what_a_decorator_below_keeps_in_an_object_or_a_default_counts() -> None:
+    def said(what: str) -> str:
+        return what
+
+    def after(end: str) -> Callable[[str], str]:
+        @functools.wraps(said)
+        def call(*args: str, end: str = end) -> str:
+            return said(*args) + end
+
+        return call
+
+    def around(inner: Callable[[str], str]) -> Callable[[str], str]:
+        return lambda what: inner(what.strip())
+
+    assert both([Saying(said, "a "), Saying(said, "b ")], "?") == ["a ?", "b ?"]
+    assert both([around(Saying(said, "a ")), around(Saying(said, "b "))], "?") == ["a ?", "b ?"]
+    assert both([after("!"), after(".")], "?") == ["?!", "?."]
+
+
 def test_what_cannot_be_told_when_it_has_its_value_is_said_at_each_call_and_no_others_result_is_served() -> None:
     store = MemoryStore()
 

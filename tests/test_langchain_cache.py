@@ -7,11 +7,14 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import numpy as np
@@ -35,6 +38,7 @@ from langchain_core.messages.content import create_image_block, create_text_bloc
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
+from langchain_core.utils import from_env
 from langchain_openai import ChatOpenAI, OpenAI
 from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCacheTestSuite
 from langgraph.checkpoint.memory import InMemorySaver
@@ -1329,6 +1333,213 @@ def test_what_a_model_notes_in_itself_beside_what_it_tells_costs_no_hit(any_stor
     noting.seed = 7  # its owner, and no note
     assert [model.invoke(said).content for said in "abab"] == ["a 7", "b 7", "a 7", "b 7"]
     assert noting.seconds == 2.0
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_c4_a_setting_that_begins_with_0_counts_where_a_model_tells_others(any_store: Store, *, wrapped: bool) -> None:
+    class Telling(BaseChatModel):
+        model: str = "m"
+        temperature: float = 0
+        seed: int = 0
+        calls: int = 0
+
+        @property
+        def _llm_type(self) -> str:
+            return "telling"
+
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return {"model": self.model}
+
+        def _generate(self, *_: Any, **__: Any) -> ChatResult:
+            self.calls += 1
+            said = AIMessage(f"{self.temperature} {self.seed} {self.calls}")
+            return ChatResult(generations=[ChatGeneration(message=said)])
+
+    cache = ExperienceCache(store=any_store)
+
+    def asked(**fields: float) -> str:
+        model = Telling(**fields) if wrapped else Telling(cache=cache, **fields)
+        return str((CachedChatModel(model, cache) if wrapped else model).invoke("Hi").content)
+
+    settings: list[dict[str, float]] = [{}, {"temperature": 1}, {"temperature": 2}, {"seed": 5}, {"seed": 6}]
+    for _ in range(2):
+        assert [asked(**each) for each in settings] == ["0 0 1", "1.0 0 1", "2.0 0 1", "0 5 1", "0 6 1"]
+    assert asked(calls=7) == "0 0 1"  # which it sets itself: as where one is pickled that has counted
+    assert cache.stats()["hits"] == 6
+
+
+class _Options(BaseModel):
+    tone: str = ""
+
+
+@dataclass
+class _PlainOptions:
+    tone: str = ""
+
+
+@dataclass
+class _LockedOptions(_PlainOptions):
+    lock: Any = field(default_factory=threading.Lock)
+
+
+class _Optional(BaseChatModel):
+    """Has its settings in an object of their own, and tells its name, or all."""
+
+    options: Any
+    told_whole: ClassVar[bool] = False
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        return cls.told_whole
+
+    @property
+    def _llm_type(self) -> str:
+        return "optional"
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.options.tone))])
+
+
+class _OptionalWhole(_Optional):
+    told_whole = True
+
+
+@pytest.mark.parametrize("options", [_Options, _PlainOptions])
+@pytest.mark.parametrize("kind", [_Optional, _OptionalWhole])
+def test_c4_settings_that_are_changed_in_themselves_count(any_store: Store, kind: Any, options: Any) -> None:
+    inner = kind(options=options())
+    model = CachedChatModel(inner, ExperienceCache(store=any_store))
+    for tone in ("curt", "kind") * 2:
+        inner.options.tone = tone
+        assert model.invoke("Hi").content == tone
+    assert model.stats()["hits"] == 2
+
+
+class _Tone(Enum):
+    CURT, KIND = "curt", "kind"
+
+    @property
+    def tone(self) -> str:
+        return str(self.value)
+
+
+def _toned(tone: str) -> _Tone:
+    return _Tone(tone)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("options", [_Options, _PlainOptions, _LockedOptions, _toned])
+@pytest.mark.parametrize("kind", [_Optional, _OptionalWhole])
+def test_c4_settings_of_a_class_of_their_own_count(
+    any_store: Store, kind: Any, options: Callable[..., Any], *, wrapped: bool
+) -> None:
+    """Of them, LangChain dumps no more than that it did not; and a lock among them does not break the call."""
+    cache = ExperienceCache(store=any_store)
+    for tone in ("curt", "kind") * 2:
+        inner = kind(options=options(tone=tone), cache=None if wrapped else cache)
+        assert (CachedChatModel(inner, cache) if wrapped else inner).invoke("Hi").content == tone
+    assert cache.stats()["hits"] == 2
+
+
+@pytest.mark.parametrize("told", [{}, {"name": "placed"}])
+def test_c4_a_setting_that_a_model_takes_from_the_environment_counts(
+    any_store: Store, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Placed(BaseChatModel):
+        region: str = Field(default_factory=from_env("A_REGION"))
+
+        @property
+        def _llm_type(self) -> str:
+            return "placed"
+
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return told
+
+        def _generate(self, *_: Any, **__: Any) -> ChatResult:
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(self.region))])
+
+    cache = ExperienceCache(store=any_store)
+    for region in ("eu", "us") * 2:
+        monkeypatch.setenv("A_REGION", region)
+        assert CachedChatModel(Placed(), cache).invoke("Hi").content == region
+    assert cache.stats()["hits"] == 2
+
+
+class _Noting(_Optional):
+    """Notes what it was asked in an object of its own."""
+
+    options: Any = None
+    asked: _Options = Field(default_factory=_Options)
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        self.asked.tone += "!"
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.asked.tone))])
+
+
+class _NotingWhole(_Noting):
+    told_whole = True
+
+
+@pytest.mark.parametrize("kind", [_Noting, _NotingWhole])
+def test_an_object_in_which_a_model_notes_its_calls_costs_no_hit(any_store: Store, kind: type[_Noting]) -> None:
+    cache = ExperienceCache(store=any_store)
+    for _ in range(2):  # as another process would
+        model = CachedChatModel(kind(), cache)
+        assert [model.invoke(said).content for said in ("Hi", "Ho", "Hi", "Ho")] == ["!", "!!", "!", "!!"]
+    assert cache.stats()["hits"] == 6
+
+
+class _Biased(BaseChatModel):
+    """Answers with what it is called with, and has LangChain tell all of itself, or its name alone."""
+
+    told_whole: ClassVar[bool] = False
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        return cls.told_whole
+
+    @property
+    def _llm_type(self) -> str:
+        return "biased"
+
+    def _generate(self, *_: Any, **given: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(_heard(given["bias"])))])
+
+
+class _BiasedWhole(_Biased):
+    told_whole = True
+
+
+class _Hidden(BaseModel):
+    said: int = 0
+    kept: int = Field(0, repr=False)
+
+
+def _heard(bias: Any) -> str:
+    return str(bias.tolist() if isinstance(bias, np.ndarray) else dict(bias) if isinstance(bias, BaseModel) else bias)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [_Biased, _BiasedWhole])
+def test_c4_a_parameter_of_which_its_text_is_not_all_counts_by_what_it_holds(
+    any_store: Store, kind: type[_Biased], *, wrapped: bool
+) -> None:
+    cache = ExperienceCache(store=any_store)
+    model = CachedChatModel(kind(), cache) if wrapped else kind(cache=cache)
+    one, other = np.zeros(5_000), np.zeros(5_000)
+    other[2_500] = 1.0
+    for _ in range(2):
+        for bias in (one, other, _Hidden(kept=1), _Hidden(kept=2)):
+            assert model.bind(bias=bias).invoke("Hi").content == _heard(bias)
+    assert cache.stats()["hits"] == 4
+    timely = model.bind(bias="b", timeout=object())  # which says nothing of the answer
+    assert [timely.invoke("Hi").content for _ in range(2)] == ["b", "b"]
+    for odd in (object(), {"by": [lambda: 1]}):
+        assert model.bind(bias=odd).invoke("Hi").content == str(odd)
+    assert (cache.stats()["hits"], cache.stats()["stored"]) == (5, 5)
+    assert cache.stats()["unkeyed"] == 2
 
 
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:

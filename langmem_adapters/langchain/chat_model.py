@@ -23,7 +23,7 @@ from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Request, note
 from langmem_adapters.langchain.caching.chunks import as_reported, pieces
 from langmem_adapters.langchain.caching.classes import with_fields
-from langmem_adapters.langchain.caching.current import as_it_is_now, asking, with_untold
+from langmem_adapters.langchain.caching.current import as_it_is_now, asking, with_untold, with_values
 from langmem_adapters.langchain.caching.examples import with_examples
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
@@ -273,7 +273,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         model = as_it_is_now(self.wrapped)
         told = model._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
-        return with_untold(model, told)
+        return with_values(with_untold(model, told), kwargs)
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         return self.wrapped._get_invocation_params(stop=stop, **kwargs)  # noqa: SLF001 - so that traces show them

@@ -142,9 +142,10 @@ def _parameters(model: BaseModel) -> list[Any]:
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
     if address := unsaid_address(model):
         fields["address"] = address
-    headers = getattr(private.get("_client"), "_custom_headers", None)
-    if isinstance(headers, Mapping) and "default_headers" not in type(model).model_fields:  # as of Anthropic
-        fields |= {f"header {name}": value for name, value in headers.items() if name != "User-Agent"}
+    headers = getattr(private.get("_client") or private.get("_aclient"), "_custom_headers", None)
+    if isinstance(headers, Mapping):  # as of Anthropic, and of a client that the user gave
+        said = {**(getattr(model, "default_headers", None) or {}), "User-Agent": headers.get("User-Agent")}
+        fields |= {f"header {name}": value for name, value in headers.items() if value != said.get(name)}
     return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
 
 

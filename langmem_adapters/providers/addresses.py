@@ -1,4 +1,4 @@
-"""Where a model asks, where no field of it says so: its client may have the address from the environment."""
+"""Where a model asks, where no field of it says so: its client may be the user's, or know it from the environment."""
 
 from __future__ import annotations
 
@@ -27,28 +27,30 @@ _HOMES: Final = frozenset(
         "http://127.0.0.1:11434",
         "https://api.anthropic.com",
         "https://api.groq.com",
+        "https://api.mistral.ai",
         "https://api.openai.com/v1",
     }
 )
 
 
 def unsaid_address(model: Any) -> str:
-    """The address of a model's client; "" where a field of the model says it, and for a provider's own.
+    """The address of a model's client, or of each; "" where a field of the model says it too, and for a provider's own.
 
     ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``GROQ_BASE_URL`` and ``ANTHROPIC_BASE_URL`` are read by the clients alone.
     """
     held = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
-    if any(held.get(name) for name in ADDRESSES):
-        return ""
-    found = next((url for name in _CLIENTS if (url := _address(held.get(name)))), "")
-    return "" if found in _HOMES else found
+    said = [str(held[name]).rstrip("/").lower() for name in ADDRESSES if held.get(name)]
+    found = dict.fromkeys(filter(None, (_address(held.get(name)) for name in _CLIENTS)))
+    return " ".join(url for url in found if not (any(one in url.lower() for one in said) if said else url in _HOMES))
 
 
 def _address(client: Any) -> str:
     for _ in range(_DEPTH):
         if client is None:
             break
-        url = getattr(client, "base_url", None)
+        url = getattr(client, "base_url", None) or getattr(
+            getattr(client, "sdk_configuration", None), "server_url", None
+        )
         if isinstance(url, str) or type(url).__name__ == "URL":
             return str(url).rstrip("/")
         client = getattr(client, "_client", None)

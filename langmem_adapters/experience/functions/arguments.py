@@ -9,7 +9,7 @@ from typing import Any
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.naming import is_whole, told_apart
+from langmem_adapters.experience.functions.naming import content, held_in, is_whole, stays, told_apart
 from langmem_adapters.experience.functions.values import by_name, identity, name_of
 from langmem_adapters.keys import fingerprint
 
@@ -58,7 +58,8 @@ class Arguments:
         self.stands_for_itself = bool(owner) and self._whole is None
         self._defined_by = name_of(function).rpartition(".")[0]
         self._decorated = function
-        self._function, self._is_whole = _fingerprint_of(function, trusted=trusted)
+        self._trusted = trusted
+        self._told = self._tell()
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         """Arguments by name, defaults included. Raises TypeError, where the function cannot be called with these."""
@@ -106,10 +107,24 @@ class Arguments:
         return fingerprint([self._named(), owner])
 
     def _named(self) -> str:
-        """What tells the function from others; with what it holds that had no value yet when it was decorated."""
-        if not self._is_whole:
-            self._function, self._is_whole = _fingerprint_of(self._decorated, trusted=False)  # _is_whole last
-        return self._function
+        """What tells the function from others: as it is now, if it is an object, or holds other values by now."""
+        name, is_whole, held = self._told
+        if not is_whole or any(value is not content(cell) for cell, value in held):
+            name, *_ = self._told = self._tell()
+        return name
+
+    def _tell(self) -> tuple[str, bool, list[tuple[Any, Any]]]:
+        """The fingerprint of the function, whether it will stay that, and the values on which it depends."""
+        function, trusted = self._decorated, self._trusted
+        held = [] if trusted else list(held_in(function))
+        try:
+            told = told_apart(function, trusted=trusted)
+            return fingerprint(identity(told)), trusted or (stays(function) and is_whole(told)), held
+        except (SerializationError, RecursionError) as error:
+            raise ConfigurationError(
+                f"{name_of(function)} has arguments already, or holds values, that are no data, and tell it from no"
+                " other: say with tag= where the results of this one are"
+            ) from error
 
     def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
         if self._whole is not None:
@@ -138,18 +153,6 @@ class Arguments:
         except SerializationError:
             return None
         return next(iter(values.values())) if len(values) == 1 else values
-
-
-def _fingerprint_of(function: Callable[..., Any], *, trusted: bool) -> tuple[str, bool]:
-    """A function's fingerprint, and whether it says all: see :func:`is_whole`."""
-    try:
-        told = told_apart(function, trusted=trusted)
-        return fingerprint(identity(told)), is_whole(told)
-    except (SerializationError, RecursionError) as error:
-        raise ConfigurationError(
-            f"{name_of(function)} has arguments already, or holds values, that are no data, and tell it from no other:"
-            " say with tag= where the results of this one are"
-        ) from error
 
 
 def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from langmem_adapters.views import Figures, Listing
 
-__all__ = ["class_of", "fields_of", "lost", "same"]
+__all__ = ["class_of", "fields_of", "held", "lost", "same"]
 
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # of which most values are made in the end
 _BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
@@ -45,7 +45,7 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
         if _equal(value, copy):
             return ""
         # such as a Send of LangGraph, which may carry a tuple
-        parts, others = (_held(value), _held(copy)) if tuples_as_lists else ({}, {})
+        parts, others = (held(value), held(copy)) if tuples_as_lists else ({}, {})
         if not parts:
             return name
     if parts.keys() != others.keys():
@@ -63,14 +63,14 @@ def _parts(value: Any) -> dict[Any, Any] | None:
         return None
     if isinstance(value, Mapping):
         keys, items = enumerate(value), enumerate(value.values())
-        return {**{("key", n): key for n, key in keys}, **{("item", n): item for n, item in items}, **_held(value)}
+        return {**{("key", n): key for n, key in keys}, **{("item", n): item for n, item in items}, **held(value)}
     if isinstance(value, list | tuple | deque):
         bound = {"maxlen": value.maxlen} if isinstance(value, deque) else {}
-        return {**dict(enumerate(value)), **bound, **_held(value)}
+        return {**dict(enumerate(value)), **bound, **held(value)}
     if isinstance(value, BaseModel):
         kept = {"field": fields_of(value), "extra": value.model_extra, "private": value.__pydantic_private__}
         return {(kind, name): part for kind, parts in kept.items() for name, part in (parts or {}).items()}
-    return _held(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else None
+    return held(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else None
 
 
 def class_of(value: object) -> type:
@@ -90,7 +90,7 @@ def fields_of(model: BaseModel) -> dict[str, Any]:
     return {name: value for name, value in model.__dict__.items() if name in type(model).model_fields}
 
 
-def _held(value: Any) -> dict[str, Any]:
+def held(value: Any) -> dict[str, Any]:
     """What an instance holds by name, its items aside, and what was worked out of them."""
     cls = class_of(value)
     if cls in _BUILTIN:

@@ -16,13 +16,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.values import identity, name_of
+from langmem_adapters.experience.functions.values import identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["is_whole", "told_apart"]
+__all__ = ["content", "held_in", "is_whole", "stays", "told_apart"]
 
 _LAMBDA = "<lambda>"
 _NO_VALUE = "no value yet"
+_OF_WRAPS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"}
 _SAY_NOTHING = (  # of a result: what the calls themselves use up, and what lets one wait for another
     Iterator,
     *(type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore),
@@ -36,7 +37,7 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     That is its module and name; of one that another function has made, also what it holds of it, as that is now: data
     by value, and functions, classes, modules and loggers by name, as what they hold; of a lambda, and of what was typed
     in at a prompt or in a notebook, also its code. A partial has its arguments; a method of an object, and an object
-    that is called, what that object is as data.
+    that is called, what that object is as data; and an object around a function, what it holds of data.
 
     Where it is ``trusted`` that its user has said where its results are, and has them in other modules under the same
     name, its own name is all, with that of its class; and of a lambda, which has none, its code. Raises
@@ -52,9 +53,35 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     if isinstance(function, types.FunctionType):
         return _plain(function, frozenset())
     if isinstance(function, types.BuiltinFunctionType):
-        return [name_of(function)]
+        own = function.__self__
+        return [name_of(function), *([] if isinstance(own, types.ModuleType | None) else [own])]
     inner = getattr(function, "__wrapped__", None)  # by functools.lru_cache, for one
-    return _called(function) if inner is None else told_apart(inner)
+    return _called(function) if inner is None else [*told_apart(inner), *_set_in(function)]
+
+
+def stays(function: Callable[..., Any]) -> bool:
+    """Whether a function is the same at each call, but for what it holds: no partial, and nothing of an object."""
+    if isinstance(function, functools.partial | types.MethodType):
+        return False
+    return isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__")
+
+
+def held_in(function: Callable[..., Any]) -> Iterator[tuple[types.CellType, Any]]:
+    """The variables of other functions that tell a function from others, and what they hold now.
+
+    The function or class itself is none, which is not there yet when it is decorated.
+    """
+    inside, seen = [function], set[int]()
+    while inside:
+        one = inside.pop()
+        if not isinstance(one, types.FunctionType) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        for variable, cell in _cells(one):
+            held = content(cell)
+            if held is not _NO_VALUE or variable not in _itself(one):
+                yield cell, held
+                inside.append(held)
 
 
 def is_whole(told: Any) -> bool:
@@ -94,21 +121,45 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
     if function in within:
         return told
     told += _typed_in(function)
-    if within:  # of the one that is called, defaults are arguments
+    if within or hasattr(function, "__wrapped__"):  # of the one that is called, defaults are arguments
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         told += [_told(value, function, within) for value in defaults]
-    own = {found.argval for found in dis.get_instructions(function.__code__) if found.opname == "STORE_DEREF"}
     cache = getattr(function, "cache", function)  # of one that is decorated already
-    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if variable in own:
-            continue  # what a function changes itself is no part of what it is
-        try:
-            held = cell.cell_contents
-        except ValueError:  # what calls itself, and the class in which it stands, have none when it is decorated
-            told.append(None if variable in {function.__name__, "__class__"} else _NO_VALUE)
-        else:
-            told += [] if held is cache else [_told(held, function, within | {function})]
+    for variable, cell in _cells(function):
+        held = content(cell)
+        if held is _NO_VALUE:
+            told.append(None if variable in _itself(function) else _NO_VALUE)
+        elif held is not cache:
+            told.append(_told(held, function, within | {function}))
     return told
+
+
+def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]:
+    """The variables of other functions that a function uses; not those that it changes itself."""
+    if not function.__code__.co_freevars:
+        return iter(())
+    own = {found.argval for found in dis.get_instructions(function.__code__) if found.opname == "STORE_DEREF"}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return ((variable, cell) for variable, cell in cells if variable not in own)
+
+
+def content(cell: types.CellType) -> Any:
+    """What a variable of another function holds now, or what says that it has no value yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _NO_VALUE
+
+
+def _itself(function: types.FunctionType) -> set[str]:
+    """What calls itself, and the class in which it stands, have no value when it is decorated."""
+    return {function.__name__, "__class__"}
+
+
+def _set_in(wrapper: Any) -> list[Any]:
+    """What an object that stands around a function holds, as far as that is data."""
+    held = getattr(wrapper, "__dict__", {})
+    return [[name, data] for name in sorted(held) if name not in _OF_WRAPS for data in if_data(held[name])]
 
 
 def _typed_in(function: types.FunctionType) -> list[Any]:
@@ -149,7 +200,7 @@ def _parts(value: Any) -> Sequence[Any] | None:
     if isinstance(value, types.MethodType | types.BuiltinMethodType):
         return [value.__name__, value.__self__]
     if "__wrapped__" in getattr(value, "__dict__", {}):  # by functools.lru_cache, for one
-        return [value.__wrapped__]
+        return [value.__wrapped__, *_set_in(value)]
     if isinstance(value, BaseException):
         return list(value.args)
     return list(value) if isinstance(value, list | tuple | deque) else None

@@ -7,25 +7,28 @@ import datetime as dt
 import enum
 import hashlib
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, UserDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
 
 from langmem_adapters.annotations import annotations_of
-from langmem_adapters.experience.functions.equality import class_of, fields_of
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.equality import class_of, fields_of, held
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["by_name", "identity", "name_of"]
+__all__ = ["by_name", "identity", "if_data", "name_of"]
 
 # The class of pydantic's own offsets; an offset itself, kept here, would crash an interpreter in dev mode as it ends.
 _PYDANTICS = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
 _PLAIN_ZONES = (type(None), dt.timezone, _PYDANTICS)  # what is written of a time says all of these
 _MAIN = {"__main__", "__mp_main__"}  # a script, and the same in a process that multiprocessing has spawned
 _SCALARS = (str, int, float, bool, bytes, type(None))
+_EXTENDED = (str, int, float, bytes, Decimal, list, tuple, set, frozenset, dict, UserDict)  # by classes of users
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -38,60 +41,102 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-def identity(value: Any) -> Any:
+def identity(value: Any, *, within: bool = False) -> Any:
     """A value as data, together with the class of what the codec would write as a plain value.
 
     A class counts by its module and name, those of a script as of its import, and by what its instances hold.
+    ``within`` another that only refers to it, as a leaf does to its tree, it counts by its own fields and items.
     """
     kind = class_of(value)
     if kind in _SCALARS:
         return value
     if isinstance(value, type):
         return ("class", name_of(value), _held_by(value))
-    return (*_parts(value), kind.__qualname__ if kind.__module__ == "builtins" else name_of(kind))
+    if kind.__module__ == "builtins":
+        return (*_parts(value, within), kind.__qualname__)
+    beside = {} if within else _beside(value)
+    return (*_parts(value, within), name_of(kind), *([beside] if beside else []))
 
 
 def _held_by(cls: type) -> Any:
-    """The fields, of a class of data."""
+    """The fields, of a class of data; and what is said of it, by which a model is told what they are."""
     if issubclass(cls, enum.Enum):
-        return [member.name for member in cls]
+        return [[member.name, *if_data(member.value)] for member in cls]
     if issubclass(cls, BaseModel):
         with suppress(PydanticUserError):  # of what JSON does not know, the fields by their types' names
             return cls.model_json_schema()
         return {name: str(field.annotation) for name, field in cls.model_fields.items()}
-    return {name: str(kind) for name, kind in annotations_of(cls).items()}
+    fields = {name: str(kind) for name, kind in annotations_of(cls).items()}
+    said = str(cls.__doc__)  # of a dataclass, Python says its defaults there
+    return [fields, said] if fields and " at 0x" not in said else fields
 
 
-def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each kind
+def _parts(value: Any, within: bool) -> tuple[Any, ...]:
     """What kind of thing it is, and what it is made of."""
     if isinstance(value, enum.Enum):
-        return "enum", value.value if value.name is None else value.name  # flags together may have no name
-    if isinstance(value, dt.datetime | dt.time) and (value.fold or type(value.tzinfo) not in _PLAIN_ZONES):
-        return "time", value, f"{type(value.tzinfo)} {value.tzinfo}", value.fold
+        return "enum", value.name, *if_data(value.value)  # flags together may have no name
+    if isinstance(value, dt.date | dt.time | dt.timedelta):
+        return _time(value)
     if isinstance(value, BaseModel):
-        own = by_name({**fields_of(value), **(value.model_extra or {})})
-        return ("model", own, by_name(value.__pydantic_private__)) if value.__pydantic_private__ else ("model", own)
+        own = by_name({**fields_of(value), **(value.model_extra or {})}, within=within)
+        private = value.__pydantic_private__
+        return ("model", own, by_name(private, within=within)) if private else ("model", own)
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-        return "dataclass", by_name({name: getattr(value, name) for name in names})
+        own = by_name({name: getattr(value, name) for name in names}, within=within)
+        return "dataclass", own, *(_items(value, within) or ())
+    return _items(value, within) or ("other", str(value) if isinstance(value, PurePath) else value)
+
+
+def _items(value: Any, within: bool) -> tuple[Any, ...] | None:
     if isinstance(value, Mapping):
-        return _entries(value)
+        return _entries(value, within)
     if isinstance(value, list | tuple):
-        return "sequence", [identity(item) for item in value]
+        return "sequence", [identity(item, within=within) for item in value]
     if isinstance(value, set | frozenset):
-        return "set", sorted(fingerprint(identity(item)) for item in value)
+        return "set", sorted(fingerprint(identity(item, within=within)) for item in value)
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes") and not value.dtype.hasobject:
         return "array", str(value.dtype), list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()
-    return "other", str(value) if isinstance(value, PurePath) else value
+    return None
 
 
-def _entries(value: Mapping[Any, Any]) -> tuple[Any, ...]:
+def _time(value: Any) -> tuple[Any, ...]:
+    """A date, a time of day or a span; of one of pandas, which knows nanoseconds, also its text."""
+    zone, fold = getattr(value, "tzinfo", None), getattr(value, "fold", 0)
+    more = () if type(value).__module__ == "datetime" else (repr(value),)
+    if not (more or fold or type(zone) not in _PLAIN_ZONES):
+        return "other", value
+    return "time", value, f"{type(zone)} {zone}", fold, *more
+
+
+def _beside(value: Any) -> dict[str, Any]:
+    """What an instance holds beside its fields or items, as far as it is data.
+
+    Of a text, only what is plain: one out of a web page refers to its neighbours there.
+    """
+    if isinstance(value, enum.Enum) or not (dataclasses.is_dataclass(value) or isinstance(value, _EXTENDED)):
+        return {}
+    fields = getattr(value, "__dataclass_fields__", {})
+    parts = {name: part for name, part in held(value).items() if name not in fields}
+    if isinstance(value, str):
+        return {name: part for name, part in parts.items() if type(part) in _SCALARS}
+    return {name: data for name, part in parts.items() for data in if_data(part)}
+
+
+def if_data(value: Any) -> list[str]:
+    """The fingerprint of a value; nothing, of what is no data."""
+    with suppress(SerializationError, RecursionError):
+        return [fingerprint(identity(value, within=True))]
+    return []
+
+
+def _entries(value: Mapping[Any, Any], within: bool) -> tuple[Any, ...]:
     pairs = _pairs(value)
     if isinstance(value, OrderedDict) or len({key for key, _ in pairs}) < len(pairs):
-        return "in order", [[identity(key), identity(item)] for key, item in pairs]
+        return "in order", [[identity(part, within=within) for part in pair] for pair in pairs]
     if all(type(key) is str for key, _ in pairs):
-        return "mapping", by_name(dict(pairs))
-    return "pairs", sorted([fingerprint(identity(key)), fingerprint(identity(item))] for key, item in pairs)
+        return "mapping", by_name(dict(pairs), within=within)
+    return "pairs", sorted([fingerprint(identity(part, within=within)) for part in pair] for pair in pairs)
 
 
 def _pairs(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
@@ -102,6 +147,6 @@ def _pairs(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     return list(getattr(kind, "multi_items", kind.items)(value))  # that of Starlette's and HTTPX's, too
 
 
-def by_name(fields: Mapping[str, Any]) -> dict[str, Any]:
+def by_name(fields: Mapping[str, Any], *, within: bool = False) -> dict[str, Any]:
     """Each by its name."""
-    return {name: identity(value) for name, value in fields.items()}
+    return {name: identity(value, within=within) for name, value in fields.items()}

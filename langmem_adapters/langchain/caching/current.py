@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import dis
+import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
-from pydantic import SecretStr
+from langchain_core.load.serializable import Serializable
+from langchain_core.runnables import Runnable
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
 
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.functions.values import identity, name_of
+from langmem_adapters.experience.functions.values import identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
 from langmem_adapters.providers.addresses import ADDRESSES, unsaid_address
 from langmem_adapters.sharing import apart
 
-__all__ = ["as_it_is_now", "asking", "completed", "with_untold"]
+__all__ = ["as_it_is_now", "asking", "completed", "with_untold", "with_values"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
@@ -28,8 +36,12 @@ _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers o
 _SEEN = "_langmem_seen"
 _telling = ForkSafeLock()
 _UNTOLD = "[('"  # how LangChain begins what it tells where it does not dump the whole model
+_UNDUMPED = '"not_implemented"'  # as LangChain dumps settings of a class, of which it tells no more than that
 _NEAR = 8  # callers: it is the third, and no more than an address could be missing of what LangChain dumps
 _SELDOM = ADDRESSES | {"default_headers", "default_query", "output_version"}  # told by few who tell a name
+_ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
+_TOLD_WHOLE = frozenset({str, int, float, bool, bytes, type(None)})
+_TOLD_BY_NAME = (type, Enum, BuiltinFunctionType)  # classes: see with_fields
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 
 
@@ -68,8 +80,9 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
         model = frame.f_locals.get("self")
         if isinstance(model, BaseLanguageModel):
             told = with_untold(model, llm_string, was_asked=was_asked)
-            given = frame.f_locals.get("kwargs", {}) if isinstance(model, BaseLLM) else {}
-            given = {name: value for name, value in given.items() if name not in OF_THE_CALL}
+            given = _asked_with(frame.f_locals.get("kwargs", {}))
+            if not isinstance(model, BaseLLM):
+                return with_values(told, given)
             return f"{told[:-1]}, ('given', {fingerprint(identity(given))!r})]" if given else told
         frame = frame.f_back  # type: ignore[assignment] # None above the first
     return llm_string
@@ -85,18 +98,53 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
         return llm_string
     if address := unsaid_address(model):
         llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
-    if not llm_string.startswith(_UNTOLD):
+    if not (llm_string.startswith(_UNTOLD) or _UNDUMPED in llm_string):
         return llm_string
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - seen.notes
-        if told := _told_in_part(model):
+        if not llm_string.startswith(_UNTOLD):
+            seen.untold = list(
+                _fields(model, {n for n in names if _is_undumped(getattr(model, n)) and _is_set(model, n)})
+            )
+        elif told := _told_in_part(model):
             set_ = {name for name in names & _SELDOM if getattr(model, name) is not None}
             left_out = {name for name in names - _SELDOM - told.keys() if _is_set(model, name)}
             seen.untold = list(_fields(model, set_ | left_out))
         else:
             seen.untold = [("class", name_of(type(model))), *_fields(model, names)]
     return f"{llm_string[:-1]}, ('untold', {seen.untold!r})]" if seen.untold else llm_string
+
+
+def with_values(llm_string: str, given: Mapping[str, Any]) -> str:
+    """What LangChain tells a cache of a call, and with it those parameters of which it tells a text that is not all.
+
+    That is their ``repr``: of an array its ends, of a model not the fields that it hides. Raises SerializationError
+    for a tensor, and for what tells no more than its address, which may be another's by then.
+    """
+    if llm_string.endswith("]") and not _is_json(given) and (values := list(_shortened(_asked_with(given)))):
+        return f"{llm_string[:-1]}, ('given', {values!r})]"
+    return llm_string
+
+
+def _asked_with(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in OF_THE_CALL}
+
+
+def _shortened(value: Any) -> Iterator[str]:
+    """The fingerprints of what a parameter holds and its text may not tell."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            if type(item) not in _TOLD_WHOLE:
+                yield from _shortened(item)
+    elif not isinstance(value, _TOLD_BY_NAME) and getattr(value, "__module__", "") != "enum":
+        try:
+            yield fingerprint(identity(value))
+        except (SerializationError, RecursionError):
+            if hasattr(value, "shape") or _ADDRESS.search(repr(value)):
+                raise SerializationError(f"a {type(value).__qualname__} cannot be told from another") from None
 
 
 @dataclass
@@ -120,7 +168,8 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
     Threads that do this at once have it told once more than need be, and no more.
     """
     held = model.__dict__
-    now = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
+    raw = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
+    now = {name: value if type(value) in _TOLD_WHOLE else _now(value) for name, value in raw.items()}
     seen: _Seen | None = held.get(_SEEN)
     notes: frozenset[str] = frozenset() if seen is None else seen.notes
     if seen is not None and seen.whose == id(model):
@@ -129,20 +178,31 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
         changed = {name for name in now.keys() | seen.fields.keys() if _differs(seen.fields.get(name), now.get(name))}
         if was_asked:
             before = seen.held
-            notes |= {n for n in changed if _may_be_notes(model, n, is_same=now.get(n) is before.get(n))}
+            notes |= {n for n in changed if _may_be_notes(model, n, is_same=raw.get(n) is before.get(n))}
         if changed <= notes:
-            held[_SEEN] = new = _Seen(id(model), now, apart(now), notes, seen.untold if notes == seen.notes else None)
+            held[_SEEN] = new = _Seen(id(model), raw, apart(now), notes, seen.untold if notes == seen.notes else None)
             return new
     held.pop(_TOLD, None)
-    held[_SEEN] = new = _Seen(id(model), now, apart(now), notes)
+    held[_SEEN] = new = _Seen(id(model), raw, apart(now), notes)
     return new
+
+
+def _now(value: Any) -> Any:
+    """A field as it can be compared with later: of settings that its owner may change in themselves, their hash."""
+    return (_hash(value) or value) if _is_record(value) else value
+
+
+def _is_record(value: Any) -> bool:
+    """Whether it holds fields by name, and is neither a class nor a model of its own."""
+    is_record = isinstance(value, BaseModel) or is_dataclass(value)
+    return is_record and not isinstance(value, type | Runnable)
 
 
 def _may_be_notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
     """Whether a model that changed a field while it was asked may have counted its calls in it, or listed them.
 
-    That is a number that begins with 0, and the same list as before that began empty; and where its author tells some
-    fields, any of the others. Else it was its owner who set a field just then.
+    That is a number that begins with 0, the same list as before that began empty, and the same object of a class of
+    its own; and where its author tells some fields, any of the others. Else it was its owner who set a field just then.
     """
     own = type(model).model_fields.get(name)
     if own is None:
@@ -151,7 +211,8 @@ def _may_be_notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) ->
         return True
     if type(own.default) is int:
         return own.default == 0
-    return is_same and (own.default_factory is list or (type(own.default) is list and not own.default))
+    began_empty = own.default_factory is list or (type(own.default) is list and not own.default)
+    return is_same and (began_empty or _is_record(getattr(model, name)))
 
 
 def _told_in_part(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
@@ -160,12 +221,36 @@ def _told_in_part(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
     return {} if whole else model._identifying_params  # noqa: SLF001 - the way to ask
 
 
+def _is_undumped(value: Any) -> bool:
+    """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own."""
+    return not (isinstance(value, Serializable | Runnable) or _is_json(value))
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
     """Whether a field is another than one of a model that was told nothing would have, and no count of calls."""
-    own = type(model).model_fields[name]
-    default = own.get_default(call_default_factory=True, validated_data={})
-    counts = type(default) is int and default == 0  # in a pickle, too, where nobody knows of its notes
+    default = _default(type(model).model_fields[name])
+    # in a pickle, too, where nobody knows of its notes
+    counts = type(default) is int and default == 0 and _sets_itself(type(model), name)
     return not counts and _differs(getattr(model, name), default)
+
+
+def _sets_itself(kind: type, name: str) -> bool:
+    """Whether a method of a class sets an attribute of this name."""
+    methods = [each for cls in kind.__mro__ for each in vars(cls).values() if isinstance(each, FunctionType)]
+    return any(
+        done.opname == "STORE_ATTR" and done.argval == name
+        for method in methods
+        if name in method.__code__.co_names
+        for done in dis.get_instructions(method)
+    )
 
 
 def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[str, str]]:
@@ -174,11 +259,27 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
         own, value = type(model).model_fields[name], getattr(model, name)
         if own.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
             continue
-        try:
-            if _differs(value, own.default):
-                yield name, fingerprint(value)
-        except SerializationError:
-            continue
+        if _differs(value, _default(own)) and (told := _hash(value)):
+            yield name, told
+
+
+def _default(own: FieldInfo) -> Any:
+    """What a field is that nobody set; not what a function gives, which may look into the environment."""
+    if not isinstance(own.default_factory, type):
+        return own.default
+    return own.get_default(call_default_factory=True, validated_data={})
+
+
+def _hash(value: Any) -> str:
+    """That of a field, of settings that hold a client of what else they hold; "" of what is no data, as a client."""
+    with suppress(SerializationError):
+        return fingerprint(value)
+    with suppress(SerializationError, RecursionError):  # of a path, an array
+        return fingerprint(identity(value))
+    if _is_record(value):
+        told = [[name, *if_data(part)] for name, part in vars(value).items()]
+        return fingerprint(name_of(type(value)), told)
+    return ""
 
 
 def _differs(one: Any, other: Any) -> bool:
