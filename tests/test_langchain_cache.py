@@ -1383,10 +1383,9 @@ class _LockedOptions(_PlainOptions):
     lock: Any = field(default_factory=threading.Lock)
 
 
-class _Optional(BaseChatModel):
-    """Has its settings in an object of their own, and tells its name, or all."""
+class _Telling(BaseChatModel):
+    """Has LangChain tell its name alone, or all of itself."""
 
-    options: Any
     told_whole: ClassVar[bool] = False
 
     @classmethod
@@ -1395,7 +1394,13 @@ class _Optional(BaseChatModel):
 
     @property
     def _llm_type(self) -> str:
-        return "optional"
+        return "telling"
+
+
+class _Optional(_Telling):
+    """Has its settings in an object of their own."""
+
+    options: Any
 
     def _generate(self, *_: Any, **__: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=AIMessage(self.options.tone))])
@@ -1491,18 +1496,8 @@ def test_an_object_in_which_a_model_notes_its_calls_costs_no_hit(any_store: Stor
     assert cache.stats()["hits"] == 6
 
 
-class _Biased(BaseChatModel):
-    """Answers with what it is called with, and has LangChain tell all of itself, or its name alone."""
-
-    told_whole: ClassVar[bool] = False
-
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        return cls.told_whole
-
-    @property
-    def _llm_type(self) -> str:
-        return "biased"
+class _Biased(_Telling):
+    """Answers with what it is called with."""
 
     def _generate(self, *_: Any, **given: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=AIMessage(_heard(given["bias"])))])

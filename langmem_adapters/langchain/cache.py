@@ -146,7 +146,7 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
             own: dict[str, Any] = {"wait": 0.0, "output_version": None, "of_chats": False, "metric": metric}
             return Kept(pool, alike, Answers(pool, alike=alike, **own, **self._around))
 
-        self._tenants = Tenants(tenant, kept_of, strict=strict)
+        self._tenants = Tenants(tenant, kept_of, counts=self._counts, strict=strict)
 
     @property
     def _answers(self) -> Answers:
@@ -159,7 +159,7 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
-        if (kept := self._here()) is None:
+        if (kept := self._tenants.served()) is None:
             return None
         asked = self._request(prompt, llm_string)
         if (found := self._recently(kept, asked)) is not None:
@@ -169,7 +169,7 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        if (kept := self._here()) is None:
+        if (kept := self._tenants.served()) is None:
             return None
         asked = self._request(prompt, llm_string)
         if (found := self._recently(kept, asked)) is not None:
@@ -237,13 +237,6 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
             return Answers(kept.pool, wait=wait, output_version=output_version, alike=kept.alike, **self._around)
 
         return self._tenants.with_same(answers_of)
-
-    def _here(self) -> Kept | None:
-        """What is looked at; None, where nobody is being served, and none is."""
-        kept = self._tenants.here()
-        if kept is None:
-            self._counts.add("bypassed")
-        return kept
 
     def _recently(self, kept: Kept, asked: Request) -> list[Generation] | None:
         """The answer, if it was read a moment ago."""

@@ -204,8 +204,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
         Nor is there one where nobody is being served, and the cache is strict.
         """
-        if self._tenants.here() is None:
-            self._answers.pass_by(None)
+        if self._tenants.served() is None:
             return None
         prompt = dumps(list(messages))
         try:

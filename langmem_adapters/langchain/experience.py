@@ -219,7 +219,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
                 return model
             cached += 1
             answers = self._of(scope, model.output_version)
-            return CachedChatModel(model, Tenants("", lambda _: answers))
+            return CachedChatModel(model, Tenants("", lambda _: answers, counts=self._counts))
 
         model = replaced_models(_chosen(request.model), replace)
         self._counts.add("bypassed", not cached)

@@ -67,9 +67,8 @@ class Answers(SingleFlightAnswers):
             return Metric(model=model(), **counts)
 
         times: dict[str, Any] = {"clock": clock, "new_id": new_id}
-        more: dict[str, Any] = {"counts": counts, "scoring": scoring, "keep_requests": False, **times}
-        of_calls: dict[str, Any] = {"responses": _Kept(**times), "cache": _Calls}
-        super().__init__(pool, KeyedRequest, rules=Rules(metric=metric, **rules), **of_calls, **more)
+        more: dict[str, Any] = {"counts": counts, "scoring": scoring, "cache": _Calls, "keep_requests": False, **times}
+        super().__init__(pool, KeyedRequest, rules=Rules(metric=metric, **rules), responses=_Kept(**times), **more)
 
     def _served(self, turn: Invocation) -> Any:
         kwargs = turn.value.additional_kwargs

@@ -162,13 +162,14 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         self._url, self._settings = url, {"tenant": tenant, **pool, **rules} if writable else None
         opened = cache_store(url, store)
         counted = ExperiencePool(opened, **pool)  # with which all are
-        shared: dict[str, Any] = {"counts": Counts(), "scoring": BackgroundScoring(scorer, "a response", WarnOnce())}
+        counts, scoring = Counts(), BackgroundScoring(scorer, "a response", WarnOnce())
 
         def answers_of(tenant: str) -> Answers:
             own = ExperiencePool(opened, tenant=tenant, **pool, **times)._counted_with(counted)  # noqa: SLF001 - of ours
-            return Answers(own, model=lambda: str(llm.metadata.model_name), **shared, **rules, **times)
+            told: dict[str, Any] = {"model": lambda: str(llm.metadata.model_name), **rules, **times}
+            return Answers(own, counts=counts, scoring=scoring, **told)
 
-        self._tenants = Tenants(tenant, answers_of, strict=strict)
+        self._tenants = Tenants(tenant, answers_of, counts=counts, strict=strict)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache. Raises ConfigurationError for what is the model's to change."""
@@ -265,8 +266,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         return asked, lambda _: ask(prompt, formatted, **kwargs), give
 
     def _asked(self, make: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
-        if self._tenants.here() is None:
-            self._answers.pass_by(None)
+        if self._tenants.served() is None:
             return None
         try:
             key = make(self._wrapped, *request)

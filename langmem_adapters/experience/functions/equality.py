@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from langmem_adapters.views import Figures, Listing
 
-__all__ = ["class_of", "fields_of", "held", "lost", "same"]
+__all__ = ["ATOMS", "class_of", "fields_of", "held", "lost", "same"]
 
-_ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # of which most values are made in the end
+ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # of which most values are made in the end
 _BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
 _VIEWED: dict[type, type] = {Listing: list, Figures: dict}
 
@@ -59,7 +59,7 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
 
 def _parts(value: Any) -> dict[Any, Any] | None:
     """What a value is made of; None for one that is equal or not as a whole."""
-    if type(value) in _ATOMS:
+    if type(value) in ATOMS:
         return None
     if isinstance(value, Mapping):
         keys, items = enumerate(value), enumerate(value.values())
@@ -108,7 +108,7 @@ def _slots(cls: type) -> list[str]:
 
 def _equal(a: Any, b: Any) -> bool:
     """Whether two values of one class are equal as a whole."""
-    if type(a) in _ATOMS or isinstance(a, float):
+    if type(a) in ATOMS or isinstance(a, float):
         return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
     if isinstance(a, set | frozenset):
         others = {other: other for other in b}

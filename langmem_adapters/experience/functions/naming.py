@@ -19,7 +19,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.values import identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["content", "held_in", "is_whole", "stays", "told_apart"]
+__all__ = ["content", "held_in", "is_whole", "stays", "stored", "told_apart"]
 
 _LAMBDA = "<lambda>"
 _NO_VALUE = "no value yet"
@@ -138,9 +138,14 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]
     """The variables of other functions that a function uses; not those that it changes itself."""
     if not function.__code__.co_freevars:
         return iter(())
-    own = {found.argval for found in dis.get_instructions(function.__code__) if found.opname == "STORE_DEREF"}
+    own = stored(function, "STORE_DEREF")
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return ((variable, cell) for variable, cell in cells if variable not in own)
+
+
+def stored(function: types.FunctionType, opname: str) -> set[Any]:
+    """The names that a function's code sets by this operation."""
+    return {found.argval for found in dis.get_instructions(function.__code__) if found.opname == opname}
 
 
 def content(cell: types.CellType) -> Any:

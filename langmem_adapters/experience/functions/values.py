@@ -18,7 +18,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter
 
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.functions.equality import class_of, fields_of, held
+from langmem_adapters.experience.functions.equality import ATOMS, class_of, fields_of, held
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["by_name", "identity", "if_data", "name_of"]
@@ -27,7 +27,6 @@ __all__ = ["by_name", "identity", "if_data", "name_of"]
 _PYDANTICS = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
 _PLAIN_ZONES = (type(None), dt.timezone, _PYDANTICS)  # what is written of a time says all of these
 _MAIN = {"__main__", "__mp_main__"}  # a script, and the same in a process that multiprocessing has spawned
-_SCALARS = (str, int, float, bool, bytes, type(None))
 _EXTENDED = (str, int, float, bytes, Decimal, list, tuple, set, frozenset, dict, UserDict)  # by classes of users
 
 
@@ -48,7 +47,7 @@ def identity(value: Any, *, within: bool = False) -> Any:
     ``within`` another that only refers to it, as a leaf does to its tree, it counts by its own fields and items.
     """
     kind = class_of(value)
-    if kind in _SCALARS:
+    if kind in ATOMS:
         return value
     if isinstance(value, type):
         return ("class", name_of(value), _held_by(value))
@@ -119,7 +118,7 @@ def _beside(value: Any) -> dict[str, Any]:
     fields = getattr(value, "__dataclass_fields__", {})
     parts = {name: part for name, part in held(value).items() if name not in fields}
     if isinstance(value, str):
-        return {name: part for name, part in parts.items() if type(part) in _SCALARS}
+        return {name: part for name, part in parts.items() if type(part) in ATOMS}
     return {name: data for name, part in parts.items() for data in if_data(part)}
 
 

@@ -263,11 +263,8 @@ class SingleFlightAnswers(Shared):
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
         await self._calls.aflush()
 
-    def pass_by(self, error: SerializationError | None) -> None:
-        """Count a request that is not looked for: as nobody is being served, or, with an error, as it has no key."""
-        if error is None:
-            self._counts.add("bypassed")
-            return
+    def pass_by(self, error: SerializationError) -> None:
+        """Count and tell a request that has no key, as it cannot be told from another."""
         self._counts.add("unkeyed")
         self._calls.warn("requests without a key bypass the cache", error)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError
@@ -33,18 +34,21 @@ class Tenants(Shared, Generic[K]):
     Args:
         tenant: Whose.
         make: Gives what is kept of a tenant.
+        counts: Where it is counted which calls were "bypassed".
         strict: Whether there is nothing where none is found; else what all such calls share.
     """
 
-    def __init__(self, tenant: Tenant, make: Callable[[str], K], *, strict: bool = True) -> None:
-        if not (isinstance(tenant, str | ContextVar) or callable(tenant)):
-            raise ConfigurationError(
-                f"a tenant is a text, a context variable or a function without arguments, not {type(tenant).__name__}"
-            )
+    def __init__(self, tenant: Tenant, make: Callable[[str], K], *, counts: Counts, strict: bool = True) -> None:
         if not isinstance(tenant, str | ContextVar):
+            if not callable(tenant):
+                kind = type(tenant).__name__
+                raise ConfigurationError(
+                    f"a tenant is a text, a context variable or a function without arguments, not {kind}"
+                )
             check_plain("tenant", tenant)
         self._tenant = tenant
         self._make = make
+        self._counts = counts
         self._strict = strict
         self._lock = ForkSafeLock()
         self._latest: LRU[str, K] = LRU(_LATEST)
@@ -56,6 +60,13 @@ class Tenants(Shared, Generic[K]):
     def here(self) -> K | None:
         """What is kept of who is being served; None, where a strict cache has nothing for nobody."""
         return self._found() if self._only is None else self._only
+
+    def served(self) -> K | None:
+        """:meth:`here`, for a call, which is counted where it goes past the cache."""
+        found = self.here()
+        if found is None:
+            self._counts.add("bypassed")
+        return found
 
     def named(self) -> K:
         """:meth:`here`. Raises ConfigurationError, where there is nothing."""
@@ -73,7 +84,7 @@ class Tenants(Shared, Generic[K]):
 
     def with_same(self, make: Callable[[str], L]) -> Tenants[L]:
         """Something else of the same tenants."""
-        return Tenants(self._tenant, make, strict=self._strict)
+        return Tenants(self._tenant, make, counts=self._counts, strict=self._strict)
 
     def _found(self) -> K | None:
         given: object = self._tenant

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import json
 import re
 import sys
@@ -22,6 +21,8 @@ from pydantic.fields import FieldInfo
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.equality import ATOMS
+from langmem_adapters.experience.functions.naming import stored
 from langmem_adapters.experience.functions.values import identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
@@ -40,7 +41,6 @@ _UNDUMPED = '"not_implemented"'  # as LangChain dumps settings of a class, of wh
 _NEAR = 8  # callers: it is the third, and no more than an address could be missing of what LangChain dumps
 _SELDOM = ADDRESSES | {"default_headers", "default_query", "output_version"}  # told by few who tell a name
 _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
-_TOLD_WHOLE = frozenset({str, int, float, bool, bytes, type(None)})
 _TOLD_BY_NAME = (type, Enum, BuiltinFunctionType)  # classes: see with_fields
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 
@@ -104,9 +104,8 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
     if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - seen.notes
         if not llm_string.startswith(_UNTOLD):
-            seen.untold = list(
-                _fields(model, {n for n in names if _is_undumped(getattr(model, n)) and _is_set(model, n)})
-            )
+            undumped = {name for name in names if _is_undumped(getattr(model, name)) and _is_set(model, name)}
+            seen.untold = list(_fields(model, undumped))
         elif told := _told_in_part(model):
             set_ = {name for name in names & _SELDOM if getattr(model, name) is not None}
             left_out = {name for name in names - _SELDOM - told.keys() if _is_set(model, name)}
@@ -137,7 +136,7 @@ def _shortened(value: Any) -> Iterator[str]:
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            if type(item) not in _TOLD_WHOLE:
+            if type(item) not in ATOMS:
                 yield from _shortened(item)
     elif not isinstance(value, _TOLD_BY_NAME) and getattr(value, "__module__", "") != "enum":
         try:
@@ -169,7 +168,7 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
     """
     held = model.__dict__
     raw = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
-    now = {name: value if type(value) in _TOLD_WHOLE else _now(value) for name, value in raw.items()}
+    now = {name: value if type(value) in ATOMS else _now(value) for name, value in raw.items()}
     seen: _Seen | None = held.get(_SEEN)
     notes: frozenset[str] = frozenset() if seen is None else seen.notes
     if seen is not None and seen.whose == id(model):
@@ -245,12 +244,7 @@ def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
 def _sets_itself(kind: type, name: str) -> bool:
     """Whether a method of a class sets an attribute of this name."""
     methods = [each for cls in kind.__mro__ for each in vars(cls).values() if isinstance(each, FunctionType)]
-    return any(
-        done.opname == "STORE_ATTR" and done.argval == name
-        for method in methods
-        if name in method.__code__.co_names
-        for done in dis.get_instructions(method)
-    )
+    return any(name in stored(method, "STORE_ATTR") for method in methods if name in method.__code__.co_names)
 
 
 def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[str, str]]:
