@@ -91,13 +91,14 @@ class Store(Protocol):
         namespace: Namespace,
         entries: Sequence[tuple[str, bytes]],
         *,
+        put: Mapping[str, bytes] | None = None,
         keys: Sequence[str] = (),
         ttl: float | None = None,
     ) -> Appended:
         """Add ``(id, data)`` entries at the end, all or none; an id that the log holds already is left as it is.
 
-        One round trip at any length, and no conflict between writers. The values of ``keys`` are those of the same
-        moment.
+        One round trip at any length, and no conflict between writers. Values may be ``put`` with them, whatever was
+        there. The values of ``keys`` are those of the same moment, from before.
         """
 
     def write(

@@ -114,10 +114,21 @@ class SealedStore(Shared):
         items = [item._replace(data=self._open(_entry(namespace, item.id), item.data)) for item in page.items]
         return Page(items, page.total, self._opened(namespace, page.values))
 
-    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+    def append(
+        self,
+        namespace: Namespace,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        put: Mapping[str, bytes] | None = None,
+        keys: Sequence[str] = (),
+        ttl: float | None = None,
+    ) -> Appended:
         """:meth:`Store.append`."""
-        sealed = self._sealed(namespace, entries, {id_ for id_, _ in entries})
-        appended = self.store.append(namespace, sealed, **options)
+        if put:
+            self.get(namespace, keys)  # what is not sealed is refused before anything takes its place
+        names = {*(put or ()), *(id_ for id_, _ in entries)}
+        sealed, values = self._sealed(namespace, entries, names), self._sealed_values(namespace, put or {}, names)
+        appended = self.store.append(namespace, sealed, put=values, keys=keys, ttl=ttl)
         return appended._replace(values=self._opened(namespace, appended.values))
 
     def write(
@@ -133,7 +144,7 @@ class SealedStore(Shared):
         """:meth:`Store.write`."""
         names = {*(put or ()), *delete, *(id_ for id_, _ in append)}
         change: dict[str, Any] = {
-            "put": {key: self._sealed_value(namespace, key, data, names) for key, data in (put or {}).items()},
+            "put": self._sealed_values(namespace, put or {}, names),
             "delete": delete,
             "append": self._sealed(namespace, append, names),
             **rest,
@@ -190,6 +201,11 @@ class SealedStore(Shared):
         self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], names: AbstractSet[str]
     ) -> list[tuple[str, bytes]]:
         return [(id_, self._seal(_entry(namespace, id_), self.redacted(data, names))) for id_, data in entries]
+
+    def _sealed_values(
+        self, namespace: Namespace, values: Mapping[str, bytes], names: AbstractSet[str]
+    ) -> dict[str, bytes]:
+        return {key: self._sealed_value(namespace, key, data, names) for key, data in values.items()}
 
     def _sealed_value(self, namespace: Namespace, key: str, data: bytes, names: AbstractSet[str]) -> bytes:
         hashes = key in _MARKS and namespace[:1] == ("brain",)

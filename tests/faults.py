@@ -25,7 +25,7 @@ class Down(MemoryStore):
     def get(self, *_: Any, **__: Any) -> Any:
         raise StoreUnavailable("nobody answers")
 
-    write = get
+    write = append = get
 
 
 class Refusing(MemoryStore):

@@ -47,7 +47,7 @@ from langmem_adapters.experience.functions.equality import same
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Appended, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
@@ -1146,6 +1146,11 @@ class Broken(MemoryStore):
         if not self.reads:
             raise StoreUnavailable("it is down")
         return super().get(*args, **kwargs)
+
+    def append(self, *args: Any, **kwargs: Any) -> Appended:
+        if not self.writes:
+            raise StoreUnavailable("it is down")
+        return super().append(*args, **kwargs)
 
     def write(self, *args: Any, **kwargs: Any) -> None:
         if not self.writes:

@@ -30,7 +30,7 @@ from langmem_adapters.experience.shelf import under_way
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import arun, run
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Appended, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import CROWD, on_threads
@@ -313,11 +313,18 @@ class Disturbed(MemoryStore):
         super().__init__()
         self.left, self.happens = before, happens
 
+    def append(self, *args: Any, **more: Any) -> Appended:
+        self._count()
+        return super().append(*args, **more)
+
     def write(self, *args: Any, **more: Any) -> None:
+        self._count()
+        super().write(*args, **more)
+
+    def _count(self) -> None:
         self.left -= 1
         if self.left == 0:
             self.happens()
-        super().write(*args, **more)
 
 
 @pytest.mark.parametrize("before", range(1, 6))
@@ -902,8 +909,10 @@ def test_a_lease_that_makes_no_sense_is_none(nonsense: bytes) -> None:
 
 def test_an_outage_while_waiting_is_no_reason_not_to_call() -> None:
     class Deaf(MemoryStore):
-        def write(self, *args: Any, **kwargs: Any) -> None:
+        def write(self, *args: Any, **kwargs: Any) -> Any:
             raise StoreUnavailable("read-only")
+
+        append = write
 
     @cached(store=Deaf())
     def f() -> int:

@@ -13,6 +13,7 @@ from tests.interleavings import Killed, Outcome, explore
 
 POOL = ("experience", "", "", "t")
 KEY = "key"
+UNFOUND = "of no request"
 BOUNDS: dict[str, dict[str, Any]] = {"any": {}, "entries": {"max_entries": 2}, "bytes": {"max_bytes": 250}}
 
 
@@ -24,6 +25,13 @@ def pool(world: World, bounds: str = "any", *, found: bool = True) -> Experience
 def keep(text: str, bounds: str = "any", key: str = KEY) -> Part:
     def part(world: World) -> None:
         pool(world, bounds).create(Experience(req=text, resp=text), key=key)
+
+    return part
+
+
+def keep_unfound(bounds: str = "any") -> Part:
+    def part(world: World) -> None:
+        pool(world, bounds, found=False).create(Experience(resp=UNFOUND), key=KEY)
 
     return part
 
@@ -86,8 +94,9 @@ def check_sound(world: World, bounds: str) -> None:
     if bounds == "entries":
         assert len(kept) <= BOUNDS[bounds]["max_entries"]
     own = pool(world, bounds)
-    for text in kept.values():
+    for text in {*kept.values()} - {UNFOUND}:
         assert text in {found.experience.resp for found in own.query(text, k=9)}
+    assert UNFOUND not in {found.experience.resp for found in own.query("alpha beta gamma delta", k=9)}
     assert {hit.id for hit in world.indexes[0].search(POOL, "alpha beta gamma delta", 9)} <= {*kept}
     keep("epsilon", bounds)(world)
     assert [found.experience.resp for found in own.query("epsilon")] == ["epsilon"]
@@ -95,6 +104,7 @@ def check_sound(world: World, bounds: str) -> None:
 
 PARTS: dict[str, Callable[[str], Part]] = {
     "keep": keep,
+    "keep unfound": keep_unfound,
     "delete": delete,
     "forget": forget_all,
     "clear": clear,
@@ -105,7 +115,7 @@ PARTS: dict[str, Callable[[str], Part]] = {
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("buried", [False, True], ids=["kept", "buried"])
-@pytest.mark.parametrize("second", ["keep the same", "delete", "forget", "clear", "use"])
+@pytest.mark.parametrize("second", ["keep the same", "keep unfound", "delete", "forget", "clear", "use"])
 def test_a_text_that_changes_beside_another_process(bounds: str, buried: bool, second: str) -> None:
     """An entry that moves in the log stays one with its place there."""
     beside = keep("alpha", bounds) if second == "keep the same" else PARTS[second](bounds)
@@ -125,6 +135,24 @@ def test_a_text_that_changes_beside_another_process(bounds: str, buried: bool, s
     explore(make, processes(*parts), check, switches=1)
 
 
+@pytest.mark.parametrize("buried", [False, True], ids=["kept", "buried"])
+@pytest.mark.parametrize("second", ["keep", "keep unfound", "delete", "forget", "search"])
+def test_an_entry_of_no_request_takes_the_place_of_one_beside_another_process(buried: bool, second: str) -> None:
+    parts = [keep_unfound(), keep("beta") if second == "keep" else PARTS[second]("any")]
+
+    def make() -> World:
+        return World(begin=together(begun("any"), *[delete()] * buried))
+
+    after = one_after_the_other(make, parts, lambda outcome: contents(outcome.store))
+
+    def check(outcome: Outcome) -> None:
+        outcome.done()
+        assert contents(outcome.store) in after
+        check_sound(outcome.store, "any")
+
+    explore(make, processes(*parts), check)
+
+
 @pytest.mark.parametrize("first", ["delete", "forget"])
 def test_what_is_kept_and_deleted_beside_a_removal(first: str) -> None:
     """No removal takes the grave of a later entry for that of an earlier one."""
@@ -138,7 +166,7 @@ def test_what_is_kept_and_deleted_beside_a_removal(first: str) -> None:
     explore(lambda: World(begin=begun("any")), processes(PARTS[first]("any"), again), check)
 
 
-@pytest.mark.parametrize("first", ["keep", "delete", "forget"])
+@pytest.mark.parametrize("first", ["keep", "keep unfound", "delete", "forget"])
 @pytest.mark.parametrize("second", ["keep", "search"])
 def test_the_death_of_a_process_heals(first: str, second: str) -> None:
     """What a killed process has left undone is never served, and the next operations do it."""

@@ -574,8 +574,10 @@ class _Gone(MemoryStore):
     def get(self, *_: Any) -> dict[str, bytes]:
         raise StoreUnavailable("it is gone")
 
-    def write(self, *_: Any, **__: Any) -> None:
+    def write(self, *_: Any, **__: Any) -> Any:
         raise StoreUnavailable("it is gone")
+
+    append = write
 
 
 async def test_an_outage_is_a_policy(caplog: pytest.LogCaptureFixture) -> None:

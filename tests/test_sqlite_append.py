@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from langmem_adapters.keys import to_bytes
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.stores.sqlite_append import FEW
@@ -34,12 +35,12 @@ def stores(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[SQLiteStore, SQLi
     other.close()
 
 
-def statements(store: SQLiteStore, *ids: str, keys: tuple[str, ...] = ()) -> list[str]:
+def statements(store: SQLiteStore, *ids: str, keys: tuple[str, ...] = (), put: tuple[str, ...] = ()) -> list[str]:
     """The kinds of statements that an append of these takes."""
     (connection,) = store._database._idle
     said: list[str] = []
     connection.set_trace_callback(lambda text: said.append(text.split()[0]))
-    store.append(NS, [(id_, b"data") for id_ in ids], keys=keys)
+    store.append(NS, [(id_, b"data") for id_ in ids], put=dict.fromkeys(put, b"value"), keys=keys)
     connection.set_trace_callback(None)
     return said
 
@@ -58,6 +59,31 @@ def test_a_log_that_was_appended_to_takes_one_statement(stores: tuple[SQLiteStor
     many = [f"{n}" for n in range(FEW + 1)]
     assert statements(store, *many)[0] == "BEGIN"
     assert ids(store) == ["a", "b", "c", "d", *many]
+
+
+@pytest.mark.parametrize("fails_fast", [False, True])
+def test_a_value_that_is_put_with_its_entry_takes_one_statement(tmp_path: Path, fails_fast: bool) -> None:
+    store = SQLiteStore(tmp_path / "store.db", fails_fast=fails_fast)
+    store.append(NS, [("a", b"")], put={"a": b"1"}, keys=["a", "grave of a"])
+    assert statements(store, "b", put=("b",), keys=("b", "grave of b")) == ["INSERT"]
+    assert statements(store, "c", "d", put=("d",)) == ["INSERT"]
+    assert statements(store, "e", put=("elsewhere",))[0] == "BEGIN"
+    assert statements(store, "f", put=("f",), keys=("elsewhere",))[1] == "BEGIN"
+    assert statements(store, "g", put=("g",), keys=("a",))[1] == "BEGIN"
+    values = dict.fromkeys(["b", "d", "elsewhere", "f", "g"], b"value")
+    assert store.get(NS) == {"a": b"1", **values}
+    assert ids(store) == ["a", "b", "c", "d", "e", "f", "g"]
+    store.close()
+
+
+def test_a_value_beside_an_entry_outlives_it_where_none_had_one_before(
+    stores: tuple[SQLiteStore, SQLiteStore],
+) -> None:
+    store, other = stores
+    store.append(NS, [("a", b"")])
+    store.append(NS, [("b", b"")], put={"b": b"value"})
+    other.write(NS, remove=other.scan(NS).items)
+    assert store.get(NS) == {"b": b"value"}
 
 
 def test_one_who_was_overtaken_looks_again(stores: tuple[SQLiteStore, SQLiteStore]) -> None:
@@ -103,21 +129,32 @@ BETWEEN: dict[str, Callable[[SQLiteStore], Any]] = {
 }
 
 
+@pytest.mark.parametrize("put", [False, True])
 @pytest.mark.parametrize("keys", [(), ("x",)])
 @pytest.mark.parametrize("before", [1, 2])
 @pytest.mark.parametrize("between", BETWEEN)
 def test_whatever_came_in_between_an_append_is_what_it_would_be(
-    stores: tuple[SQLiteStore, SQLiteStore], clock: FakeClock, between: str, before: int, keys: tuple[str, ...]
+    stores: tuple[SQLiteStore, SQLiteStore],
+    clock: FakeClock,
+    between: str,
+    before: int,
+    *,
+    keys: tuple[str, ...],
+    put: bool,
 ) -> None:
+    def values(id_: str) -> dict[str, bytes]:
+        return {id_: to_bytes(id_)} if put else {}
+
     store, other = stores
     for n in range(before):  # the first writes the row, what comes later does not
-        store.append(NS, [(f"{n}", b"")])
+        store.append(NS, [(f"{n}", b"")], put=values(f"{n}"))
     BETWEEN[between](other)
     fresh = SQLiteStore(store.path, clock=clock)
-    old = fresh.scan(NS, keys=keys)
+    old, held = fresh.scan(NS, keys=keys), fresh.get(NS)
     fresh.close()
-    assert store.append(NS, [("new", b"")], keys=keys) == ([True], old.total + 1, old.values)
-    assert store.append(NS, [("newer", b"")], keys=keys) == ([True], old.total + 2, old.values)
+    assert store.append(NS, [("new", b"")], put=values("new"), keys=keys) == ([True], old.total + 1, old.values)
+    assert store.append(NS, [("newer", b"")], put=values("newer"), keys=keys) == ([True], old.total + 2, old.values)
+    assert store.get(NS) == held | values("new") | values("newer")
     assert ids(store) == [*(item.id for item in old.items), "new", "newer"]
     assert (dates := store.dates(NS)) is not None
     assert dates.left is None
@@ -210,6 +247,7 @@ _steps = st.lists(
         st.one_of(
             st.tuples(st.just("append"), _entries, st.sampled_from([(), (), ("x",), ("x", "y")])),
             st.tuples(st.just("append"), _entries, st.just(("x",))),
+            st.tuples(st.just("append and put"), _entries, st.sampled_from([(), ("x",), ("a", "x"), ("b", "c", "y")])),
             st.tuples(st.just("append for"), _entries, st.sampled_from([5.0, 500.0])),
             st.tuples(st.just("put"), st.sampled_from(["x", "y", "a"]), st.lists(_names, max_size=1)),
             st.tuples(st.just("remove"), st.sets(st.integers(0, 9), max_size=3), _entries),
@@ -231,7 +269,7 @@ def test_whatever_two_do_the_file_holds_what_the_memory_holds(steps: list[Any]) 
     for who, namespace, step in steps:
         assert _done(files[who], namespace, step, clock) == _done(memory, namespace, step, None)
         for looked in (NS, OTHER):
-            ours, theirs = files[1 - who].scan(looked, keys=["x"]), memory.scan(looked, keys=["x"])
+            ours, theirs = files[1 - who].scan(looked, keys=["x", "a"]), memory.scan(looked, keys=["x", "a"])
             assert [item[1:] for item in ours.items] == [item[1:] for item in theirs.items]
             assert ours[1:] == theirs[1:]
     for file in files:
@@ -240,8 +278,8 @@ def test_whatever_two_do_the_file_holds_what_the_memory_holds(steps: list[Any]) 
 
 def _done(store: SQLiteStore | MemoryStore, namespace: Any, step: tuple[str, Any, Any], clock: FakeClock | None) -> Any:
     kind, one, two = step
-    if kind == "append":
-        return store.append(namespace, one, keys=two)
+    if kind in {"append", "append and put"}:
+        return store.append(namespace, one, put=dict(one) if kind == "append and put" else None, keys=two)
     if kind == "append for":
         return store.append(namespace, one, ttl=two)
     if kind == "put":

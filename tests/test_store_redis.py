@@ -22,6 +22,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Listed
@@ -373,6 +374,7 @@ def test_an_operation_is_one_round_trip_at_any_length(far: RedisStore, proxy: Co
         assert trips(lambda: far.append(NS, [(f"y{next(numbers)}", b"")])) == 1
         assert trips(lambda: far.append(NS, [(f"y{next(numbers)}", b""), (f"y{next(numbers)}", b"")])) == 1
         assert trips(lambda: far.append(("p", "q"), [(f"y{next(numbers)}", b"")], ttl=100)) == 1
+        assert trips(lambda: far.append(NS, [(f"y{next(numbers)}", b"")], put={"a": b"0"}, keys=["a", "b"])) == 1
         assert trips(lambda: far.scan(NS, limit=20, reverse=True, keys=["a"])) == 1
         assert trips(partial(far.scan, NS, after=item.seq, keys=["a"])) == 1
         assert trips(lambda: far.get(NS, ["a", "b"])) == 1
@@ -383,6 +385,16 @@ def test_an_operation_is_one_round_trip_at_any_length(far: RedisStore, proxy: Co
         assert trips(lambda: far.write(NS, put={"a": b"2"}, guard={"a": b"1"})) == 2
         assert trips(lambda: far.clear(NS)) == 1
     assert trips(lambda: far.recent(("p",), limit=1)) == 2
+
+
+def test_a_new_answer_is_kept_in_one_round_trip(far: RedisStore, proxy: Counting) -> None:
+    pool, trips = ExperiencePool(far), []
+    for n in range(9):
+        proxy.trips = 0
+        pool.create(Experience(resp=n), key=str(n))
+        trips.append(proxy.trips)
+    assert sorted(trips)[4] == 1  # of four writes one looks for what is spent
+    assert [found.resp for n in range(9) if (found := pool.lookup(key=str(n)))] == [*range(9)]
 
 
 def test_a_retry_after_a_lost_answer_appends_once(far: RedisStore, proxy: Counting) -> None:

@@ -91,7 +91,8 @@ class PoolFlows:
         )
         if self.writes:
             key = key_of(kept.req, key)
-            gone = yield from step(self._shelf.put, key, kept.to_bytes(), evicted)
+            has_text = kept.req is not None
+            gone = yield from step(self._shelf.put, key, kept.to_bytes(), evicted, has_text=has_text)
             self._own.add("evicted", gone)
             self._own.add("stored")
         return kept
@@ -186,7 +187,8 @@ class PoolFlows:
             raise ConfigurationError(f"k is a whole number, not {k!r:.50}")
         if not self.reads or k < 1:
             return views.Listing([], views.experiences)
-        found = yield from step(self._shelf.search, searched_by(req), k, self._read, where)
+        like_one = lambda experience: experience.req is not None and where(experience)  # noqa: E731
+        found = yield from step(self._shelf.search, searched_by(req), k, self._read, like_one)
         return _listed([Similar(experience, score) for _, score, experience in found], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:

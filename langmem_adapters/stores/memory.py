@@ -68,15 +68,15 @@ class MemoryStore(Shared):
         namespace: Namespace,
         entries: Sequence[tuple[str, bytes]],
         *,
+        put: Mapping[str, bytes] | None = None,
         keys: Sequence[str] = (),
         ttl: float | None = None,
     ) -> Appended:
         with no_fork, self._lock.held():
             content = self._look(namespace)
-            new, later = self._numbered(content, entries)
-            self._touch(namespace, content, ttl)
-            content.log.update(later)
-            return Appended(new, len(content.log), _chosen(content.values, keys))
+            values = _chosen(content.values, keys)
+            new = self._change(namespace, content, put or {}, (), entries, (), ttl)
+            return Appended(new, len(content.log), values)
 
     def write(
         self,
@@ -90,25 +90,11 @@ class MemoryStore(Shared):
         ttl: float | None = None,
     ) -> None:
         with no_fork, self._lock.held():
-            content, last, put = self._look(namespace), self._seq, put or {}
+            content = self._look(namespace)
             for key, expected in (guard or {}).items():
                 if content.values.get(key) != expected:
                     raise Conflict(f"the value {key!r} was changed by another writer")
-            gone = [kept for item in remove if (kept := content.log.get(item.id)) and kept.seq == item.seq]
-            values = _chosen(content.values, [*delete, *put])
-            try:
-                for key in delete:
-                    content.values.pop(key, None)
-                content.values.update(put)
-                for item in gone:
-                    content.log.pop(item.id, None)
-                content.log.update(self._numbered(content, append)[1])
-                self._touch(namespace, content, ttl)
-            except BaseException:  # an interrupt leaves it as it was
-                content.values = {key: value for key, value in content.values.items() if key not in put} | values
-                old = {item for item in content.log.values() if item.seq <= last}.union(gone)
-                content.log = {item.id: item for item in sorted(old)}
-                raise
+            self._change(namespace, content, put or {}, delete, append, remove, ttl)
 
     def clear(self, namespace: Namespace) -> None:
         with no_fork, self._lock.held():
@@ -170,6 +156,36 @@ class MemoryStore(Shared):
 
     def __repr__(self) -> str:
         return "MemoryStore()"
+
+    def _change(  # noqa: PLR0917 - all of them each time
+        self,
+        namespace: Namespace,
+        content: _Content,
+        put: Mapping[str, bytes],
+        delete: Sequence[str],
+        append: Sequence[tuple[str, bytes]],
+        remove: Sequence[Item],
+        ttl: float | None,
+    ) -> list[bool]:
+        """Change all or nothing; says of each entry if it is new."""
+        last = self._seq
+        gone = [kept for item in remove if (kept := content.log.get(item.id)) and kept.seq == item.seq]
+        values = _chosen(content.values, [*delete, *put])
+        try:
+            for key in delete:
+                content.values.pop(key, None)
+            content.values.update(put)
+            for item in gone:
+                content.log.pop(item.id, None)
+            new, later = self._numbered(content, append)
+            content.log.update(later)
+            self._touch(namespace, content, ttl)
+        except BaseException:  # an interrupt leaves it as it was
+            content.values = {key: value for key, value in content.values.items() if key not in put} | values
+            old = {item for item in content.log.values() if item.seq <= last}.union(gone)
+            content.log = {item.id: item for item in sorted(old)}
+            raise
+        return new
 
     def _look(self, namespace: Namespace) -> _Content:
         return self._found(namespace) or _Content()

@@ -128,15 +128,16 @@ class RedisStore(Shared):
         namespace: Namespace,
         entries: Sequence[tuple[str, bytes]],
         *,
+        put: Mapping[str, bytes] | None = None,
         keys: Sequence[str] = (),
         ttl: float | None = None,
     ) -> Flow[Appended]:
         place = self._keys.place(namespace)
         first = _first(entries)
-        asked = [_values(place, keys)] if keys else []
-        replies = yield from self._commit(namespace, place, [*asked, *redis_log.appending(place, first)], ttl)
-        values = _present(keys, replies.pop(0)) if keys else {}
-        new, total = yield from redis_log.settle(self._wire, place, first, replies)
+        beside = [*([_values(place, keys)] if keys else []), *([_putting(place, put)] if put else [])]
+        replies = yield from self._commit(namespace, place, [*beside, *redis_log.appending(place, first)], ttl)
+        values = _present(keys, replies[0]) if keys else {}
+        new, total = yield from redis_log.settle(self._wire, place, first, replies[len(beside) :])
         return Appended([new.pop(id_, False) for id_, _ in entries], total, values)
 
     @blocking
@@ -157,8 +158,7 @@ class RedisStore(Shared):
         if delete:
             commands.append(pack("HDEL", place.values, *map(to_bytes, delete)))
         if put:
-            pairs = (word for key, value in put.items() for word in (to_bytes(key), value))
-            commands.append(pack("HSET", place.values, *pairs))
+            commands.append(_putting(place, put))
         start = len(commands)
         if first or not put:  # a namespace is there from its first write on, even if that leaves nothing in it
             commands += redis_log.appending(place, first)
@@ -261,6 +261,10 @@ def _page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
 
 def _values(place: NamespaceKeys, keys: Sequence[str]) -> bytes:
     return pack("HMGET", place.values, *map(to_bytes, keys))
+
+
+def _putting(place: NamespaceKeys, put: Mapping[str, bytes]) -> bytes:
+    return pack("HSET", place.values, *(word for key, value in put.items() for word in (to_bytes(key), value)))
 
 
 def _present(keys: Sequence[str], found: Sequence[bytes | None]) -> dict[str, bytes]:

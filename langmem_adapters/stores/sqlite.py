@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from langmem_adapters.stores.sqlite_namespaces import (
     SCHEMA,
     SINCE,
     UPDATED_AT,
+    NamespaceState,
     add,
     bounds,
     find,
@@ -105,23 +107,26 @@ class SQLiteStore(Shared):
         namespace: Namespace,
         entries: Sequence[tuple[str, bytes]],
         *,
+        put: Mapping[str, bytes] | None = None,
         keys: Sequence[str] = (),
         ttl: float | None = None,
     ) -> Appended:
         name = encode_namespace(namespace)
-        if ttl is None and self._is_patient:
+        if ttl is None:
             with self._database.at_once() as connection:
-                appended = sqlite_append.append(connection, name, entries, self._clock(), keys)
+                appended = sqlite_append.append(
+                    connection, name, entries, self._clock(), put=put or {}, keys=keys, waits=self._is_patient
+                )
             if appended is not None:
                 return appended
         check_seconds("ttl", ttl)
         with self._database.writing() as connection, connection:
             now = self._clock()
             found = open_(connection, name, namespace, now)
-            new = add(connection, found, entries, now)
+            values = sqlite_values.read(connection, found.number, keys) if keys else {}
+            new = _add(connection, found, entries, put or {}, now)
             added = sum(new)
             row = note(connection, found, added=added, removed=0, ttl=ttl, now=now)
-            values = sqlite_values.read(connection, found.number, keys) if keys else {}
         end = sqlite_append.LogEnd(found.number, *row, found.free + added)
         sqlite_append.remember(connection, name, end)
         return Appended(new, end.length(), values)
@@ -154,12 +159,9 @@ class SQLiteStore(Shared):
                 removed = connection.executemany(
                     "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?", [(item.seq, number) for item in remove]
                 ).rowcount
-            beside = {id_: values.pop(id_) for id_, _ in append if id_ in values}
-            if delete or beside:
-                sqlite_values.delete_alone(connection, number, [*delete, *beside])
-            if values:
-                sqlite_values.put(connection, number, values, beside=found.beside)
-            new = add(connection, found, append, now, beside)
+            if delete:
+                sqlite_values.delete_alone(connection, number, delete)
+            new = _add(connection, found, append, values, now)
             note(connection, found, added=sum(new), removed=removed, ttl=ttl, now=now)
 
     def clear(self, namespace: Namespace) -> None:
@@ -233,6 +235,23 @@ class SQLiteStore(Shared):
 
     def __repr__(self) -> str:
         return f"SQLiteStore({self.path!r})"
+
+
+def _add(
+    connection: sqlite3.Connection,
+    found: NamespaceState,
+    entries: Sequence[tuple[str, bytes]],
+    values: Mapping[str, bytes],
+    now: float,
+) -> list[bool]:
+    """Append to the log, and put values: those of the same ids beside their entries."""
+    alone = dict(values)
+    beside = {id_: alone.pop(id_) for id_, _ in entries if id_ in alone}
+    if beside:
+        sqlite_values.delete_alone(connection, found.number, list(beside))
+    if alone:
+        sqlite_values.put(connection, found.number, alone, beside=found.beside)
+    return add(connection, found, entries, now, beside)
 
 
 def _check(guard: Mapping[str, bytes | None], values: Mapping[str, bytes]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.files.places import Connection
@@ -39,19 +39,42 @@ class LogEnd(NamedTuple):
 
 
 def append(
-    connection: Connection, name: str, entries: Sequence[tuple[str, bytes]], now: float, keys: Sequence[str]
+    connection: Connection,
+    name: str,
+    entries: Sequence[tuple[str, bytes]],
+    now: float,
+    *,
+    put: Mapping[str, bytes],
+    keys: Sequence[str],
+    waits: bool,
 ) -> Appended | None:
-    """Append all, where none of the ids is known and none of the keys has a value; None: nothing is written."""
+    """Append all, where none of the ids is known and no key has a value; None: nothing is written.
+
+    Values are put beside the entries of the same ids. Unless it ``waits``, nothing is written either where another
+    process is writing.
+    """
     end: LogEnd | None = connection.remembered.get(name)
     if end is None or not entries or max(len(entries), len(keys)) > FEW:
         return None
-    (first, data), *others = entries
+    (first, first_data), *others = entries
+    beside: list[str] = []
+    if put:
+        ids = {id_ for id_, _ in entries}
+        if not put.keys() <= ids:
+            return None
+        beside = [key for key in keys if key not in ids]
+        keys = [*keys, *put]
     row = (end.number, end.next, end.total, now - BEHIND, now, end.free - 1, now)
-    more = [value for n, entry in enumerate(others, end.free + 1) for value in (n, *entry, now)]
-    values = (end.free, *row, *((end.number, *keys) if keys else ()), first, data, now, *more)
+    absent = (*((end.number, *keys) if keys else ()), *((end.number, *beside) if beside else ()))
+    more = [value for n, (id_, data) in enumerate(others, end.free + 1) for value in (n, id_, data, now, put.get(id_))]
+    values = (end.free, *row, *absent, first, first_data, now, put.get(first), *more)
     try:
-        added = connection.execute(_statement(len(entries), len(keys)), values).rowcount
+        added = connection.execute(_statement(len(entries), len(keys), len(beside), bool(put)), values).rowcount
     except sqlite3.IntegrityError:  # something has changed, the place is taken, or an id is known
+        return None
+    except sqlite3.OperationalError as error:
+        if waits or "locked" not in str(error):
+            raise
         return None
     end = LogEnd(*end[:3], end.free + added)
     remember(connection, name, end)
@@ -66,19 +89,26 @@ def remember(connection: Connection, name: str, end: LogEnd) -> None:
 
 
 @functools.cache
-def _statement(entries: int, keys: int) -> str:
-    without = (
-        f" AND NOT EXISTS (SELECT 1 FROM langmem_values WHERE namespace = ? AND key IN ({', '.join('?' * keys)}))"  # noqa: S608 - question marks
-        if keys
-        else ""
+def _statement(entries: int, keys: int, beside: int, puts: bool) -> str:
+    """For so many entries, and keys that must have no value: in a row of its own, or ``beside`` an entry."""
+    alone = f"langmem_values WHERE namespace = ? AND key IN ({_marks(keys)})"
+    entry = f"langmem_log WHERE seq >> 32 = ? AND id IN ({_marks(beside)}) AND value IS NOT NULL"
+    absent = "".join(
+        f" AND NOT EXISTS (SELECT 1 FROM {rows})"  # noqa: S608 - constants and question marks
+        for rows, count in ((alone, keys), (entry, beside))
+        if count
     )
     as_remembered = (
         "EXISTS (SELECT 1 FROM langmem_namespaces WHERE number = ? AND next = ? AND total = ?"  # noqa: S608 - same
-        f" AND listed_at > ? AND listed_at <= ? AND expires_at IS NULL{' AND beside = 0' if keys else ''})"
+        f" AND listed_at > ? AND listed_at <= ? AND expires_at IS NULL{f' AND beside = {puts:d}' if keys else ''})"
         " AND EXISTS (SELECT 1 FROM langmem_log WHERE seq = ?)"
-        " AND NOT EXISTS (SELECT 1 FROM langmem_namespaces WHERE expires_at <= ?)" + without
+        " AND NOT EXISTS (SELECT 1 FROM langmem_namespaces WHERE expires_at <= ?)" + absent
     )
     return (
-        f"INSERT INTO langmem_log VALUES (?, CASE WHEN {as_remembered} THEN ? END, ?, ?, NULL)"  # noqa: S608 - same
-        + ", (?, ?, ?, ?, NULL)" * (entries - 1)
+        f"INSERT INTO langmem_log VALUES (?, CASE WHEN {as_remembered} THEN ? END, ?, ?, ?)"  # noqa: S608 - same
+        + ", (?, ?, ?, ?, ?)" * (entries - 1)
     )
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)

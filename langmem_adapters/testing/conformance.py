@@ -88,6 +88,16 @@ class StoreConformance(ConcurrentStoreConformance):
         assert store.append(_NS, [], keys=keys) == Appended([], 2, values)
         assert store.append(("another", "namespace"), [("a", b"1")], keys=keys).values == {}
 
+    def test_an_append_puts_values_and_brings_along_those_from_before(self, store: Store) -> None:
+        keys = ["a", "title"]
+        assert store.append(_NS, [("a", b"1")], put={"a": b"v", "title": b"t"}, keys=keys) == Appended([True], 1, {})
+        both = {"a": b"v", "title": b"t"}
+        assert store.append(_NS, [("b", b"2")], put={"b": b""}, keys=keys) == Appended([True], 2, both)
+        assert store.append(_NS, [("a", b"again")], put={"a": b"w"}, keys=keys) == Appended([False], 2, both)
+        assert store.append(_NS, [], put={"title": b"u"}, keys=["title"]) == Appended([], 2, {"title": b"t"})
+        assert store.get(_NS) == {"a": b"w", "b": b"", "title": b"u"}
+        assert [(item.id, item.data) for item in store.scan(_NS).items] == [("a", b"1"), ("b", b"2")]
+
     def test_values_are_put_replaced_and_deleted(self, store: Store) -> None:
         store.write(_NS, put={"a": b"1", "b": b"2", "c": bytes(range(256))})
         store.write(_NS, put={"a": b"3"}, delete=["b", "none"])

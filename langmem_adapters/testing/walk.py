@@ -37,10 +37,13 @@ def store_walk(make: Callable[[FakeClock], Store]) -> type:  # noqa: C901 - a cl
             self.oracle = MemoryStore(clock=self.clock)
             self.stores = (self.store, self.oracle)
 
-        @rule(name=_names, entries=_entries, ttl=_ttls)
-        def append(self, name: Namespace, entries: list[tuple[str, bytes]], ttl: float | None) -> None:
+        @rule(name=_names, entries=_entries, put=st.dictionaries(_keys, _data, max_size=2), ttl=_ttls)
+        def append(
+            self, name: Namespace, entries: list[tuple[str, bytes]], put: dict[str, bytes], ttl: float | None
+        ) -> None:
             self.clock.advance(1)
-            ours, theirs = (store.append(name, entries, keys=["title", ""], ttl=ttl) for store in self.stores)
+            keys = ["title", "", "id1"]
+            ours, theirs = (store.append(name, entries, put=put, keys=keys, ttl=ttl) for store in self.stores)
             assert ours == theirs
 
         @rule(

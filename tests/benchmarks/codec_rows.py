@@ -37,6 +37,7 @@ class _Instant(MemoryStore):
         namespace: Namespace,  # noqa: ARG002 - as the protocol has it
         entries: Sequence[tuple[str, bytes]],
         *,
+        put: object = None,  # noqa: ARG002
         keys: Sequence[str] = (),  # noqa: ARG002
         ttl: float | None = None,  # noqa: ARG002
     ) -> Appended:

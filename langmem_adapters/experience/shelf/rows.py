@@ -8,7 +8,7 @@ puts the key again, or comes across the item, sees by it that there is something
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.experience.shelf.read_cache import invalidate
@@ -17,10 +17,9 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
 
-__all__ = ["BYTES", "GRAVE", "USED", "Rows", "number", "was_unfound"]
+__all__ = ["BYTES", "GRAVE", "USED", "Rows", "number"]
 
 USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
-_UNFOUND = b"-"
 
 
 class Rows:
@@ -91,6 +90,14 @@ class Rows:
             invalidate(self.namespace, keys)
         return True
 
+    def exchange(self, key: str, data: bytes) -> dict[str, bytes]:
+        """Put an entry in the place of whatever is there; give the entry and the grave from before."""
+        there = [key, GRAVE + key]
+        try:
+            return self.store.append(self.namespace, [(key, b"")], put={key: data}, keys=there).values
+        finally:
+            invalidate(self.namespace, [key])
+
     def leave(self) -> bool:
         """Have the place of these rows go soon, if there are none: each write says anew how long it stays."""
         if self._is_empty():
@@ -103,19 +110,11 @@ class Rows:
     def _is_empty(self) -> bool:
         return not self.store.scan(self.namespace, limit=0).total
 
-    def bury(self, values: Mapping[str, bytes], unfound: Collection[str]) -> bool:
-        """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker.
-
-        Of those that are ``unfound``, no index can have a text.
-        """
+    def bury(self, values: Mapping[str, bytes]) -> bool:
+        """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker."""
         keys, new = list(values), os.urandom(8)  # none that was there before
-        graves = {GRAVE + key: new + _UNFOUND * (key in unfound) for key in keys}
+        graves = {GRAVE + key: new for key in keys}
         return self.change(keys, put=graves, delete=[*keys, *self.uses(keys)], guard=values)
-
-
-def was_unfound(grave: bytes | None) -> bool:
-    """Whether a grave is that of an entry of which no index can have a text."""
-    return grave is not None and grave[8:] == _UNFOUND
 
 
 def number(data: bytes | None) -> int:

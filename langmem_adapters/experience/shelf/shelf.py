@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, SerializationError, StoreError
+from langmem_adapters.codec import is_for_others, refuse_undamaged
+from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, StoreError
 from langmem_adapters.experience.shelf.eviction import Evicted, Eviction
 from langmem_adapters.experience.shelf.index import ShelfIndex
 from langmem_adapters.experience.shelf.read_cache import ReadCache, invalidate
-from langmem_adapters.experience.shelf.rows import GRAVE, USED, Rows, was_unfound
+from langmem_adapters.experience.shelf.rows import GRAVE, USED, Rows
 from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
@@ -96,10 +97,11 @@ class Shelf:
         except StoreError as error:
             _log.info("an entry that was used could not be marked as such: %s", error)
 
-    def put(self, key: str, data: bytes, evicted: Evicted | None = None) -> int:
+    def put(self, key: str, data: bytes, evicted: Evicted | None = None, *, has_text: bool = True) -> int:
         """Keep an entry in place of the one before; returns how many had to go for it.
 
-        They are added to ``evicted``, as are some that nobody could be served any more.
+        They are added to ``evicted``, as are some that nobody could be served any more. One without a text has none
+        by which it could be found.
         """
         evicted = [] if evicted is None else evicted
         before = len(evicted)
@@ -107,8 +109,9 @@ class Shelf:
             self.delete([key])
             evicted.append((key, data))
             return 1
-        while (left := self._put(key, data)) is None:
-            pass
+        left = None if has_text or self._bounded else self._put_unfound(key, data)
+        while left is None:
+            left = self._put(key, data)
         if self._bounded:
             left += self._eviction.evict(evicted)
         gone = len(evicted) - before
@@ -118,6 +121,21 @@ class Shelf:
             self._forget(left)
         return gone
 
+    def _put_unfound(self, key: str, data: bytes) -> list[Item]:
+        """Keep an entry that no text finds, in one round trip where there was none.
+
+        It needs no new place in the log, as a search leaves it out whatever an index knows its key by. Not where there
+        is a bound: what is made anew would be among the first to go.
+        """
+        before = self._rows.exchange(key, data)
+        old, grave = before.get(key), before.get(GRAVE + key)
+        if old is not None and is_for_others(old):
+            self._rows.change([key], put={key: old}, guard={key: data})
+            refuse_undamaged(old, "an experience")
+        if grave is not None:
+            self._rows.change([key], delete=[GRAVE + key], guard={key: data, GRAVE + key: grave})
+        return []
+
     def _put(self, key: str, data: bytes) -> list[Item] | None:
         """Keep an entry; gives what left the log for it, or None, if another writer was quicker."""
         new = [(key, b"")]
@@ -125,10 +143,9 @@ class Shelf:
             return []
         names = self._rows.with_marks([key])
         found = self._rows.get(names)
-        if self._may_stay(found.get(key), found.get(GRAVE + key), data):
-            there = {name: found.get(name) for name in (key, GRAVE + key)}
-            done = self._rows.change([key], put={key: data}, delete=[GRAVE + key], append=new, guard=there)
-            return [] if done else None
+        if key in found and GRAVE + key not in found and self._text_of(found[key]) == self._text_of(data):
+            there = {key: found[key], GRAVE + key: None}
+            return [] if self._rows.change([key], put={key: data}, append=new, guard=there) else None
         items = [item for page in self._rows.pages() for item in page if item.id == key]
         done = self._rows.change(
             [key],
@@ -139,24 +156,6 @@ class Shelf:
             guard={name: found.get(name) for name in names},
         )
         return items if done else None
-
-    def _may_stay(self, old: bytes | None, grave: bytes | None, new: bytes) -> bool:
-        """Whether a new entry may have the place in the log of the old one, or of one that was removed.
-
-        Not of the latter where there is a bound: what is made anew would be among the first to go.
-        """
-        if old is None or grave is not None:
-            return was_unfound(grave) and not self._bounded and self._is_unfound(new)
-        return self._text_of(old) == self._text_of(new)
-
-    def _is_unfound(self, data: bytes) -> bool:
-        try:
-            return not self._text_of(data)
-        except SerializationError:  # who can read it may have found one
-            return False
-
-    def _bury(self, values: Mapping[str, bytes]) -> bool:
-        return self._rows.bury(values, {key for key, data in values.items() if self._is_unfound(data)})
 
     def _forget(self, left: Sequence[Item]) -> None:
         """What is kept beside a write does not fail it: what the index could not forget, a search will."""
@@ -176,14 +175,14 @@ class Shelf:
     def delete(self, keys: Sequence[str]) -> int:
         """Remove entries; returns how many there were."""
         outdate(self.namespace, keys)
-        while (found := self.store.get(self.namespace, keys)) and not self._bury(found):
+        while (found := self.store.get(self.namespace, keys)) and not self._rows.bury(found):
             pass
         self._gone(list(found))
         return len(found)
 
     def discard(self, key: str, data: bytes) -> None:
         """Remove exactly this entry, and not what another has put in its place by now."""
-        if self._bury({key: data}):
+        if self._rows.bury({key: data}):
             self._gone([key])
 
     def _gone(self, keys: Sequence[str]) -> None:
@@ -257,6 +256,6 @@ class Shelf:
         keys = list(spent)
         try:
             for start in range(0, len(keys), PAGE):
-                self._bury({key: spent[key] for key in keys[start : start + PAGE]})
+                self._rows.bury({key: spent[key] for key in keys[start : start + PAGE]})
         except StoreError as error:
             _log.info("what nobody can be served could not be removed: %s", type(error).__name__)
