@@ -25,7 +25,7 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Page, Store
 from langmem_adapters.records.paging import pages
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_store, check_text, check_whole, checked_scope
+from langmem_adapters.validation import check_sources, check_store, check_text, check_whole, checked_scope
 
 __all__ = ["Line", "Sessions", "parse_lines"]
 
@@ -70,6 +70,7 @@ class Sessions(Shared):
     ) -> None:
         check_store(store)
         check_expiry(ttl, refresh)
+        check_sources(clock=clock)
         self.store = store
         self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl

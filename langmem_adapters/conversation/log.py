@@ -25,7 +25,7 @@ from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespa
 from langmem_adapters.model import Message, MessageData, Scope, salvage
 from langmem_adapters.protocols import Appended, Item, Store
 from langmem_adapters.recall.keeping import as_kept
-from langmem_adapters.validation import check_store, checked_messages
+from langmem_adapters.validation import check_sources, check_store, checked_messages
 
 __all__ = [
     "ARCHIVE",
@@ -98,6 +98,7 @@ class SessionLog:
         new_id: Callable[[], str],
     ) -> None:
         check_store(store)
+        check_sources(clock=clock, new_id=new_id)
         if not (long_term is None or isinstance(long_term, LongTermMemory)):
             kind = type(long_term).__name__
             raise ConfigurationError(

@@ -31,7 +31,7 @@ from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_on_error, check_text, checked_list
+from langmem_adapters.validation import check_on_error, check_sources, check_text, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceNodeCache"]
@@ -94,6 +94,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         check_text("tenant", tenant)
         check_text("tag", tag)
         check_on_error(on_error)
+        check_sources(clock=clock)
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
         check(prices or {})
