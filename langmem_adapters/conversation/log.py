@@ -271,8 +271,8 @@ class SessionLog:
         return left
 
     def begun(self, items: Sequence[Item], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
-        """The values with BEGUN, without which nobody sees that the session was cleared; None: it already was."""
-        if BEGUN in values or not items:
+        """The values with both marks, without which nobody sees that the session was cleared; None: it already was."""
+        if not items or {BEGUN, CREATED} <= values.keys():
             return values
         put = {BEGUN: encode(self.new_id())}
         if CREATED not in values:
