@@ -27,7 +27,7 @@ from langmem_adapters.indexes import cache_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_one_of, check_seconds
+from langmem_adapters.validation import check_one_of, check_seconds, check_sources
 
 __all__ = ["cached", "exp_cache"]
 
@@ -162,6 +162,7 @@ def _decorated(
     if pool is not None and (of_pool or tag is not None or index is not None):
         raise ConfigurationError("a pool has its tag, index, bounds and owner already: give them to the pool")
 
+    check_sources(clock=clock, timer=timer, sleep=sleep, new_id=new_id)
     check_seconds("ttl", of_pool.get("ttl"))
     own = None if serializer is None else as_serializer(serializer)
     rules = Rules(serializer=own, **given)

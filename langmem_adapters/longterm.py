@@ -88,6 +88,7 @@ class LongTermMemory(Shared):
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
+        validation.check_sources(clock=clock, new_id=new_id)
         validation.check_seconds("ttl", ttl)
         validation.check_count("similarity_top_k", similarity_top_k, least=0)
         self.scope = validation.checked_scope(tenant=tenant, user=user, session=session)
@@ -334,8 +335,7 @@ class LongTermMemory(Shared):
             self._semantic.follow_later()
 
     def _each(self) -> Iterator[Memory]:
-        found = (self._reading.memory(id_, data) for id_, data in self._records.all())
-        return (memory for memory in found if memory is not None)
+        return filter(None, (self._reading.memory(id_, data) for id_, data in self._records.all()))
 
     def _flush(self, report: Callable[[int], None] | None, progress: Progress, total: int | None = None) -> Flow[None]:
         with advancing(progress, "indexing", total, "changes", report=report) as advance:

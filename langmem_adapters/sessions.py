@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from langmem_adapters import views
 from langmem_adapters.codec import decode
 from langmem_adapters.conversation.export_lines import VERSION, Line, dump, loaded, parse_lines, sound
-from langmem_adapters.conversation.log import CREATED, brain_namespace
+from langmem_adapters.conversation.log import BEGUN, CREATED, brain_namespace
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, put_title, read_title
 from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
@@ -25,7 +25,7 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Page, Store
 from langmem_adapters.records.paging import pages
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_store, check_text, check_whole, checked_scope
+from langmem_adapters.validation import check_sources, check_store, check_text, check_whole, checked_scope
 
 __all__ = ["Line", "Sessions", "parse_lines"]
 
@@ -70,6 +70,7 @@ class Sessions(Shared):
     ) -> None:
         check_store(store)
         check_expiry(ttl, refresh)
+        check_sources(clock=clock)
         self.store = store
         self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
@@ -264,7 +265,7 @@ class Sessions(Shared):
         except NotSealed as damage:  # one session must not take the others along
             _log.warning("title, summary and knowledge of a session are left out: %s", damage)
             return {}
-        return {key: data for key, data in sorted(values.items()) if key != EXPIRES}
+        return {key: data for key, data in sorted(values.items()) if key not in {BEGUN, EXPIRES}}
 
     def import_flow(self, given: Iterable[bytes | str], progress: Progress = False) -> Flow[Imported]:
         """:meth:`import_`, as a part of a larger flow."""

@@ -27,6 +27,7 @@ __all__ = [
     "check_scope",
     "check_seconds",
     "check_settings",
+    "check_sources",
     "check_store",
     "check_text",
     "check_whole",
@@ -132,6 +133,14 @@ def check_plain(name: str, value: object) -> None:
     check_function(name, value)
     if is_coroutine(value):
         raise ConfigurationError(f"{name} is a coroutine function: give it a plain one")
+
+
+def check_sources(**functions: object) -> None:
+    """Raise ConfigurationError for what is no plain function: of clocks, of what gives ids, of what waits."""
+    for name, value in functions.items():
+        if value is None:
+            raise ConfigurationError(f"{name} is a function, or is left out, and not None")
+        check_plain(name, value)
 
 
 def check_seconds(name: str, value: object, *, or_none: bool = True) -> None:

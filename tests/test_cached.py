@@ -1535,6 +1535,11 @@ def test_part7_what_hits_have_saved() -> None:
         ({"pool": "sqlite:///x.db"}, "a pool is what ExperiencePool\\(…\\) gives, not str"),
         ({"should_store": asyncio.sleep}, "should_store is a coroutine function: give it a plain one"),
         ({"metric": asyncio.sleep}, "metric is a coroutine function: give it a plain one"),
+        ({"returns": 5}, r"returns is a type, such as int or list\[str\], not 5"),
+        ({"returns": [int]}, "returns is a type, .*, not "),
+        ({"returns": len}, "returns is a type, .*, not <built-in function len>"),
+        ({"timer": 5}, "timer is a function, .*, not 5"),
+        ({"sleep": None}, "sleep is a function, or is left out, and not None"),
     ],
 )
 def test_wrong_options_are_refused_in_a_sentence(options: dict[str, Any], sentence: str) -> None:

@@ -139,6 +139,18 @@ def test_an_experience_expires_by_the_clock(any_store: Store, clock: FakeClock) 
     assert served(pool, "short") == 3
 
 
+async def test_what_has_expired_is_not_there_to_be_deleted(any_store: Store, clock: FakeClock) -> None:
+    pool = ExperiencePool(any_store, ttl=60, clock=clock)
+    for key in ("a", "b", "c"):
+        pool.create(Experience(resp=key), key=key)
+    clock.advance(59)
+    assert pool.delete(key="a")
+    clock.advance(1)
+    assert not pool.delete(key="b")
+    assert not await pool.adelete(key="c")
+    assert any_store.scan(("experience", "", ""), limit=0).total == 0
+
+
 def test_c5_an_unreadable_entry_is_a_miss_and_is_healed(
     pool: ExperiencePool, any_store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

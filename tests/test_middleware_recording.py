@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,45 @@ def test_what_was_asked_is_recorded_though_the_thread_is_emptied() -> None:
     for n, agent in enumerate(agents):
         ask(agent, f"question {n}")
     assert texts(stored(ours)) == ["question 0", "ok: question 0", "question 1"]
+
+
+def anew(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """The same messages, as who makes them anew writes them: without ids."""
+    return [message.model_copy(update={"id": None}) for message in messages]
+
+
+_REPLACED: dict[str, tuple[Callable[[list[BaseMessage]], list[BaseMessage]], bool]] = {  # and whether that is new
+    "by itself": (anew, False),
+    "by its last turn": (lambda messages: anew(messages[-14:]), False),
+    "by its first turn": (lambda messages: anew(messages[:14]), True),
+    "by another conversation": (lambda _: [HumanMessage("hi"), AIMessage("hello")], True),
+    "by what ends as it did": (lambda messages: [HumanMessage("hi"), AIMessage("hello"), *anew(messages[-14:])], True),
+    "by itself in other words": (lambda messages: [HumanMessage("hi"), *anew(messages[1:])], True),
+}
+
+
+@pytest.mark.parametrize("how", _REPLACED)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_thread_that_is_put_in_the_place_of_itself_is_not_recorded_again(
+    any_store: Store, how: str, *, at_once: bool
+) -> None:
+    """What it did not say before is."""
+    ours, model = memory(any_store), Scripted(answer=six_calls())
+    agent: Any = create_agent(model, [look], middleware=[ours], checkpointer=InMemorySaver())
+    ask(agent, "question 0")
+    ask(agent, "question 1")
+    before, (replace, is_new) = texts(stored(ours)), _REPLACED[how]
+    where = of("ada", "s")
+    thread = replace(agent.get_state(where["config"]).values["messages"])
+    replaced = [RemoveMessage(REMOVE_ALL_MESSAGES), *thread]
+    if at_once:
+        agent.invoke({"messages": [*replaced, HumanMessage("question 2")]}, **where)
+    else:
+        agent.update_state(where["config"], {"messages": replaced})
+        ask(agent, "question 2")
+    known = [*before, *(texts(thread) if is_new else []), "question 2"]
+    assert texts(stored(ours))[: len(known)] == known
+    assert texts(model.seen[-1])[: len(thread) + 1] == [*texts(thread), "question 2"]
 
 
 def test_what_a_run_said_is_not_kept_in_the_state_once_it_is_recorded() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -23,22 +25,34 @@ from llama_index.core.postprocessor import LongContextReorder, SimilarityPostpro
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.schema import MetadataMode
+from llama_index.core.schema import MetadataMode, QueryBundle
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
-from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, cached, open_index
+from langmem_adapters import (
+    BrainMemory,
+    ConfigurationError,
+    LongTermMemory,
+    Message,
+    SearchError,
+    StoreUnavailable,
+    cached,
+    open_index,
+)
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
 from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.llamaindex import BrainChatStore, BrainRetriever
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import RECALLED
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
 from tests.faults import Slow
 from tests.loops import ticking
+from tests.servers import RedisServer
+from tests.waiting import until
 
 SAID = [
     "My bike is in the shed.",
@@ -657,6 +671,92 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
         LongTermMemory(MemoryStore(), open_index("memory:"), vectors=cast(Any, "sqlite:///x.db"), user="ada")
     with pytest.raises(ConfigurationError, match="needs a scope"):
         LongTermMemory(MemoryStore(), open_index("memory:"))
+
+
+# --- outages: G2 ---------------------------------------------------------------------------------------------
+
+_KINDS = ["langchain", "llamaindex", "brain"]
+
+
+def _searching(kind: str, store: Store, index: Index, **settings: Any) -> tuple[Any, Any, Any]:
+    """A retriever, and both ways to ask it."""
+    memory = LongTermMemory(store, index, user="ada")
+    if kind == "langchain":
+        chain = LangChainRetriever(memory=memory, **settings)
+        return chain, chain.invoke, chain.ainvoke
+    brain = BrainMemory(store, "monday", user="ada")
+    nodes: Any = (
+        BrainRetriever(brain=brain, index=index, **settings)
+        if kind == "brain"
+        else LlamaIndexRetriever(memory, **settings)
+    )
+    return nodes, nodes.retrieve, nodes.aretrieve
+
+
+async def _check_outage(kind: str, store: Store, index: Index, error: type[Exception], log: Any) -> None:
+    """No list, unless it was declared to go on; then an empty one, which is counted, and told once."""
+    _, search, asearch = _searching(kind, store, index)
+    with pytest.raises(error):
+        search("my secret bike")
+    with pytest.raises(error):
+        await asearch("my secret bike")
+    assert "without its memories" not in log.text
+    retriever, search, asearch = _searching(kind, store, index, on_error="degrade")
+    assert [search("my secret bike"), await asearch("bike")] == [[], []]
+    assert retriever.stats() == {"recalls": 2, "errors": 2}
+    assert log.text.count("goes on without its memories") == log.text.count(error.__name__) == 1
+    assert "secret" not in log.text
+    retriever.on_error = "raise"
+    with pytest.raises(error):
+        search("bike")
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+async def test_g2_what_a_dead_redis_does_is_declared(
+    kind: str, start_redis: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
+    store, index = RedisStore(server.url(), retry_for=0), open_index("memory:")
+    long_term(store)
+    BrainMemory(store, "monday", user="ada").add_talk(SAID[0])
+    retriever, search, _ = _searching(kind, store, index, on_error="degrade")
+    assert len(search("bike")) == 1
+    server.kill()
+    await _check_outage(kind, store, index, StoreUnavailable, caplog)
+    assert search("bike") == []
+    server.start()
+    until(lambda: len(search("bike")) == 1)
+    assert 1 <= retriever.stats()["errors"] < retriever.stats()["recalls"]
+    store.close()
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+async def test_g2_what_a_broken_index_does_is_declared(
+    kind: str, any_store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "index.db"
+    index = open_index(f"sqlite:///{file}")
+    long_term(any_store)
+    BrainMemory(any_store, "monday", user="ada").add_talk(SAID[0])
+    assert len(_searching(kind, any_store, index)[1]("bike")) == 1
+    cast(Any, index).close()
+    file.write_bytes(b"\xff" * file.stat().st_size)
+    broken = open_index(f"sqlite:///{file}")
+    await _check_outage(kind, any_store, broken, SearchError, caplog)
+    cast(Any, broken).close()
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_g2_a_policy_that_is_none_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"on_error"):
+        _searching(kind, MemoryStore(), open_index("memory:"), on_error="ignore")
+
+
+def test_g2_an_error_of_the_caller_is_no_outage() -> None:
+    for kind in _KINDS[:2]:
+        _, search, _ = _searching(kind, MemoryStore(), open_index("memory:"), on_error="degrade")
+        with pytest.raises(ConfigurationError):
+            search(cast(Any, 5)) if kind == "langchain" else search(cast(Any, QueryBundle(cast(Any, 5))))
 
 
 # --- recall and the window: F2c, H1 -------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.log import CREATED, brain_namespace
+from langmem_adapters.codec import encode
+from langmem_adapters.conversation.log import BEGUN, CREATED, brain_namespace
 from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted, with_deleted
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.flow import run
@@ -22,6 +23,7 @@ from langmem_adapters.llamaindex import BrainChatStore
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Store
+from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
 from tests.faults import Overtaken
 
@@ -257,6 +259,53 @@ def test_a_session_that_is_cleared_before_anything_moves_is_left_alone(any_store
         assert (any_store.scan(namespace).total, any_store.get(namespace), remembered(brain)) == (0, {}, [])
     else:
         assert sorted(ids(brain) + remembered(brain)) == ["id-0", "id-1", "id-3", "id-99"]
+
+
+@pytest.mark.parametrize("by", ["this version", "an older one"])
+def test_a_session_that_began_anew_is_not_taken_for_the_one_that_was_cleared(any_store: Store, by: str) -> None:
+    """Though it begins with the same values: what moves out of the one that was cleared is not left for the other."""
+    brain = brain_on(any_store, user="")
+    brain.add_messages(at_five(0, 1))
+    if by == "an older one":  # which wrote CREATED alone
+        any_store.write(brain_namespace(brain.scope), put={CREATED: encode(5.0)})
+
+    def cleared_and_begun_anew() -> None:
+        brain.clear()
+        with pytest.raises(KeyboardInterrupt):  # who moves is there already, and not at the end
+            brain_on(cast("Store", meanwhile(any_store, interrupt)), user="").add_messages(at_five(5, 6, 7))
+
+    let_go(any_store, "overflow", cleared_and_begun_anew, user="")
+    assert (ids(brain), remembered(brain)) == (["id-6", "id-7"], ["id-5"])
+
+
+def test_a_session_from_which_an_older_version_took_when_it_began_tells_it_again(any_store: Store) -> None:
+    brain = brain_on(any_store)
+    brain.add_messages(at_five(0))
+    any_store.write(brain_namespace(brain.scope), put={BEGUN: encode("some id")})  # which it leaves behind
+    brain.add_messages(said(1, 2))
+    (info,) = Sessions(any_store, user="ada").list_sessions()
+    assert (info.messages, info.created_at) == (2, 5.0)
+
+
+def test_a_session_that_came_back_from_its_export_is_not_the_one_that_was_cleared(any_store: Store) -> None:
+    brain = brain_on(any_store, user="")
+    brain.add_messages(said(0, 1))
+
+    def cleared_and_imported() -> None:
+        lines = list(Sessions(any_store).export())
+        brain.clear()
+        Sessions(any_store).import_(lines)
+
+    let_go(any_store, "overflow", cleared_and_imported, user="")
+    assert (ids(brain), remembered(brain)) == (["id-1", "id-99"], ["id-0"])
+
+
+def at_five(*numbers: int) -> list[Message]:
+    return [message.model_copy(update={"created_at": 5.0}) for message in said(*numbers)]
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_two_threads(any_store: Store) -> None:

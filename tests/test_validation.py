@@ -14,6 +14,7 @@ import redis
 from langchain_core.messages import HumanMessage
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import MockLLM
+from llama_index.core.vector_stores import SimpleVectorStore
 
 import langmem_adapters
 from langmem_adapters import (
@@ -387,6 +388,30 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
 def test_settings_are_of_their_kind(use: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{sentence}$"):
         use()
+
+
+_SOURCED: list[tuple[Callable[..., object], str]] = [
+    (_brain, "clock new_id"),
+    (_memory, "clock new_id"),
+    (partial(ExperiencePool, MemoryStore()), "clock new_id"),
+    (partial(WorkingMemory, MemoryStore()), "clock new_id sleep"),
+    (partial(Sessions, MemoryStore()), "clock"),
+    (partial(ours.cached, len, url="memory:"), "clock new_id sleep timer"),
+    (partial(langchain.ExperienceCache, "memory:"), "clock new_id"),
+    (partial(langchain.BrainMemoryMiddleware, "memory:"), "clock new_id"),
+    (partial(langchain.ExperienceMiddleware, "memory:"), "clock new_id"),
+    (partial(langgraph.LongTermStore, "memory:"), "clock new_id"),
+    (partial(langgraph.ExperienceNodeCache, "memory:"), "clock"),
+    (partial(llamaindex.CachedLLM, MockLLM(), url="memory:"), "clock new_id"),
+    (partial(llamaindex.NodeVectors, SimpleVectorStore()), "new_id"),
+]
+
+
+@pytest.mark.parametrize("wrong", [5, None, asyncio.sleep])
+@pytest.mark.parametrize(("make", "name"), [(make, name) for make, names in _SOURCED for name in names.split()])
+def test_what_gives_times_and_ids_is_a_plain_function(make: Callable[..., object], name: str, wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^{name} is a (coroutine )?function"):
+        make(**{name: wrong})
 
 
 def test_what_comes_one_by_one_is_taken_as_a_list() -> None:

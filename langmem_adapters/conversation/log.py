@@ -25,11 +25,12 @@ from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespa
 from langmem_adapters.model import Message, MessageData, Scope, salvage
 from langmem_adapters.protocols import Appended, Item, Store
 from langmem_adapters.recall.keeping import as_kept
-from langmem_adapters.validation import check_store, checked_messages
+from langmem_adapters.validation import check_sources, check_store, checked_messages
 
 __all__ = [
     "ARCHIVE",
     "ARCHIVED",
+    "BEGUN",
     "CREATED",
     "MOVES",
     "PAGE",
@@ -44,13 +45,15 @@ __all__ = [
 
 CREATED = "created"
 """The value that says when a session began, once its first message has left."""
+BEGUN = "begun"
+"""The value that comes with it and is another one each time: a session cleared and begun anew is not the same."""
 ARCHIVED = "archived"
 """The value that changes as messages move to LlamaIndex's archive."""
 ARCHIVE = f"{ARCHIVED}/"
 """How the keys of the values begin that the archive is made of."""
 MOVES = (ARCHIVED, DEPARTED)
 """Whatever takes messages away changes one of these values."""
-WATCHED = (SUMMARY, CREATED, DELETED, *MOVES)
+WATCHED = (SUMMARY, CREATED, BEGUN, DELETED, *MOVES)
 """What whoever lets messages leave reads with them, and is guarded by, to learn what became of them meanwhile."""
 PAGE = 64
 _PASS = 8 * PAGE  # messages that move in one write, or hardly more
@@ -95,6 +98,7 @@ class SessionLog:
         new_id: Callable[[], str],
     ) -> None:
         check_store(store)
+        check_sources(clock=clock, new_id=new_id)
         if not (long_term is None or isinstance(long_term, LongTermMemory)):
             kind = type(long_term).__name__
             raise ConfigurationError(
@@ -267,16 +271,18 @@ class SessionLog:
         return left
 
     def begun(self, items: Sequence[Item], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
-        """The values with CREATED, without which nobody sees that the session was cleared; None: it already was."""
-        if CREATED in values or not items:
+        """The values with both marks, without which nobody sees that the session was cleared; None: it already was."""
+        if not items or {BEGUN, CREATED} <= values.keys():
             return values
-        first = readable((yield from self.session.scan(limit=1)).items)
-        created = {CREATED: encode(first[0][1].created_at if first else None)}
-        begun = {**values, **created}
-        if (yield from self.session.try_write(put=created, guard=unchanged(values))):
+        put = {BEGUN: encode(self.new_id())}
+        if CREATED not in values:
+            first = readable((yield from self.session.scan(limit=1)).items)
+            put[CREATED] = encode(first[0][1].created_at if first else None)
+        begun = {**values, **put}
+        if (yield from self.session.try_write(put=put, guard=unchanged(values))):
             if (yield from self.session.scan(after=items[0].seq - 1, limit=1)).items == items[:1]:
                 return begun
-            yield from self.session.try_write(delete=[CREATED], guard=unchanged(begun))
+            yield from self.session.try_write(delete=list(put), guard=unchanged(begun))
         return None
 
     def _take_back(
@@ -288,7 +294,7 @@ class SessionLog:
         deleted = have_been_deleted(before, now, [item.id for item, _ in gone])
         lost: set[str] = set()
         # An archive takes and deletes without a tally; a cleared session has lost its own.
-        if any(before.get(key) != now.get(key) for key in (CREATED, ARCHIVED)):
+        if any(before.get(key) != now.get(key) for key in (CREATED, BEGUN, ARCHIVED)):
             ids = {item.id for item, _ in gone}
             here = {item.id for item, _ in (yield from self._look(ids))[0]}
             _, now = yield from self._look(())  # later, so that what has left since the look before has departed

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode, refuse_undamaged
-from langmem_adapters.conversation.log import CREATED, PAGE, WATCHED, SessionLog, readable
+from langmem_adapters.conversation.log import BEGUN, PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.expiry import Expiring
@@ -209,7 +209,7 @@ class Conversation(SessionLog):
         page = yield from self.session.scan(after=after, limit=1, keys=[TITLE, *WATCHED])
         begun = (yield from self.begun(newest, page.values)) if page.items == newest else None
         if begun is not None and TITLE not in begun:
-            guard = {TITLE: None, CREATED: begun.get(CREATED)}
+            guard = {TITLE: None, BEGUN: begun.get(BEGUN)}
             yield from self.session.try_write(put={TITLE: encode(title)}, guard=guard)
         return (yield from self.get_title())
 

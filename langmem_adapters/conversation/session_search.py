@@ -12,7 +12,6 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.log import ARCHIVE, brain_namespace
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.errors import Conflict
-from langmem_adapters.flow import arun, run, step
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records.following import IndexChange, begin, follow
@@ -51,13 +50,6 @@ class SessionSearch(Shared):
 
         None that shares nothing with the query; an empty query, or ``k`` of 0 or less, finds nothing.
         """
-        return run(step(self._search, query, k))
-
-    async def asearch(self, query: str, k: int) -> list[tuple[Message, float]]:
-        """:meth:`search`, without blocking the event loop."""
-        return await arun(step(self._search, query, k))
-
-    def _search(self, query: str, k: int) -> list[tuple[Message, float]]:
         check_text("a query", query)
         check_whole("k", k)
         if k <= 0 or not query.strip():

@@ -26,7 +26,14 @@ from langmem_adapters.model import Experience, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_index, check_seconds, check_store, check_text, checked_scope
+from langmem_adapters.validation import (
+    check_index,
+    check_seconds,
+    check_sources,
+    check_store,
+    check_text,
+    checked_scope,
+)
 
 __all__ = ["ExperiencePool", "QueryType", "Similar", "experience_namespace"]
 
@@ -93,6 +100,7 @@ class ExperiencePool(Shared, PoolFlows):
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
+        check_sources(clock=clock, new_id=new_id)
         check_seconds("ttl", ttl)
         check_store(store)
         if index is not None:

@@ -126,9 +126,7 @@ class PoolFlows:
         cache = self._shelf.read_cache
         data = cache.get(key) if cache is not None and self.reads else None
         experience = None if data is None else Experience.from_bytes(data)
-        if experience is None or (experience.expires_at is not None and experience.expires_at <= self._clock()):
-            return None
-        return experience
+        return None if experience is None or self._has_expired(experience) else experience
 
     def tally(self, served: Experience | None) -> None:
         """Count a hit, and what it saved; or a miss, where a look-up was wanted."""
@@ -198,7 +196,7 @@ class PoolFlows:
 
     def _delete(self, req: Any, key: str | None, uuid: str | None) -> Flow[bool]:
         if uuid is None:
-            return bool((yield from step(self._shelf.delete, [key_of(req, key)])))
+            return any(map(self._lasts, (yield from step(self._shelf.delete, [key_of(req, key)]))))
 
         def is_it(data: bytes) -> bool:
             return (found := self._read(data)) is not None and found.uuid == uuid
@@ -210,7 +208,7 @@ class PoolFlows:
         added = 0
         with advancing(progress, "importing", len(read), "experiences") as advance:
             for key, experience in read:
-                if experience.expires_at is None or experience.expires_at > self._clock():
+                if not self._has_expired(experience):
                     added += self.writes
                     yield from self.create_flow(experience, key=key)
                 advance(1)
@@ -232,10 +230,20 @@ class PoolFlows:
             refuse_undamaged(data, "an experience")
             self._unreadable(damage)
             return None
-        if experience.expires_at is not None and experience.expires_at <= self._clock():
+        if self._has_expired(experience):
             self._own.add("expired")
             return None
         return experience
+
+    def _has_expired(self, experience: Experience) -> bool:
+        return experience.expires_at is not None and experience.expires_at <= self._clock()
+
+    def _lasts(self, data: bytes) -> bool:
+        """Whether an entry has not expired, as far as that can be read."""
+        try:
+            return not self._has_expired(Experience.from_bytes(data))
+        except SerializationError:
+            return True
 
     def _unreadable(self, why: SerializationError) -> None:
         self._own.add("unreadable")

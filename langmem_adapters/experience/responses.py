@@ -16,7 +16,7 @@ from pydantic import PydanticUserError, TypeAdapter
 
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.equality import lost, same
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.model import Experience, Metric
@@ -26,6 +26,7 @@ __all__ = ["Responses"]
 Form = Literal["plain", "typed", "loose"]
 _FORMS: Final[tuple[Form, ...]] = ("plain", "typed", "loose")
 _STREAMS = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
+_FORMS_OF_TYPES = {"typing", "types", "typing_extensions", "annotationlib"}  # Any, a NewType, int | None, …
 
 
 class Responses:
@@ -44,6 +45,9 @@ class Responses:
     def __init__(
         self, function: Callable[..., Any], *, returns: Any = None, serializer: Serializer, stream: bool
     ) -> None:
+        is_alias = typing.get_origin(returns) or type(returns).__module__ in _FORMS_OF_TYPES
+        if not (returns is None or isinstance(returns, type | str) or is_alias):
+            raise ConfigurationError(f"returns is a type, such as int or list[str], not {returns!r:.50}")
         self._function = function
         self._returns = returns
         self._serializer = serializer

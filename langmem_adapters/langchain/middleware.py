@@ -17,7 +17,7 @@ from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.reflection import ASKED
 from langmem_adapters.conversation.session import Context
-from langmem_adapters.errors import MissingDependency, SearchError, SerializationError, StoreError
+from langmem_adapters.errors import MissingDependency
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
@@ -43,6 +43,7 @@ from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.lru import LRU
 from langmem_adapters.model import Message, Recalled, Scope, Summary
+from langmem_adapters.outages import Outages
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
@@ -187,6 +188,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         }
         self._words = words_in(self._store)
         self._counts = Counts()
+        self._outages = Outages("the agent goes on without its memory", self._counts)
         self._warn = WarnOnce()
         self._lock = ForkSafeLock()
         self._brains: LRU[Scope, BrainMemory] = LRU(_BRAINS)
@@ -324,14 +326,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         return {RECORDED: thread[-1].id, SAID: [], SENT: {}}
 
     def _attempt(self, flow: Flow[T], instead: T) -> Flow[T]:
-        try:
-            return (yield from flow)
-        except (StoreError, SearchError, SerializationError) as error:
-            if self._on_error == "raise":
-                raise
-            self._counts.add("errors")
-            self._warn("the agent goes on without its memory", error)
-            return instead
+        return (yield from self._outages.attempt(flow, instead, self._on_error))
 
     # --- memories of sessions
 

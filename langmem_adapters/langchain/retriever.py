@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from langmem_adapters import views
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate, one_value
 from langmem_adapters.language.analysis import matching
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
+from langmem_adapters.outages import Outages
 from langmem_adapters.recall.filtered import search_filtered
 from langmem_adapters.recall.memories import metadata_of
 
@@ -37,6 +40,8 @@ class LongTermRetriever(BaseRetriever):
             ``$nin``, ``$and``, ``$or`` and ``$not``, or a function of the metadata. It is applied in the search, so
             that the best of those that are wanted are found; soonest, where they are of one session. Also per call:
             ``retriever.invoke(query, filter={…})``, which narrows the retriever's own filter and never widens it.
+        on_error: What an outage of the store or the index does: "raise" raises, as no documents would mean that there
+            are no memories; "degrade" finds none, is logged once for each cause and counted in :meth:`stats`.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> from langmem_adapters.langchain import LongTermRetriever
@@ -51,6 +56,15 @@ class LongTermRetriever(BaseRetriever):
     memory: LongTermMemory
     k: int = Field(default=5, ge=1)
     filter: MetadataFilter | None = None
+    on_error: Literal["degrade", "raise"] = "raise"
+
+    _outages: Outages = PrivateAttr(
+        default_factory=lambda: Outages("the chain goes on without its memories", Counts("recalls", "errors"))
+    )
+
+    def stats(self) -> dict[str, int]:
+        """Counts since construction: ``recalls``, and those of them that found nothing because of ``errors``."""
+        return dict(self._outages.counts)
 
     def _get_relevant_documents(
         self,
@@ -75,7 +89,9 @@ class LongTermRetriever(BaseRetriever):
     def _find(self, query: str, k: int | None, narrower: MetadataFilter | None) -> Flow[list[Document]]:
         filters = [metadata_predicate(self.filter), metadata_predicate(narrower)]
         session = one_value(self.filter, "session") or one_value(narrower, "session")
-        found = yield from search_filtered(self.memory, query, self.k if k is None else k, filters, session)
+        self._outages.counts.add("recalls")
+        search = search_filtered(self.memory, query, self.k if k is None else k, filters, session)
+        found = yield from self._outages.attempt(search, [], self.on_error)
         return views.Listing([_document(*one) for one in found], _view, query=query)
 
 

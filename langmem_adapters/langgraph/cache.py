@@ -27,10 +27,11 @@ from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric
+from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_on_error, check_text, checked_list
+from langmem_adapters.validation import check_on_error, check_sources, check_text, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceNodeCache"]
@@ -93,6 +94,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         check_text("tenant", tenant)
         check_text("tag", tag)
         check_on_error(on_error)
+        check_sources(clock=clock)
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
         check(prices or {})
@@ -106,6 +108,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         self._on_error = on_error
         self._clock = clock
         self._counts = Counts()
+        self._outages = Outages("the graph goes on without its cache", self._counts)
         self._warn = WarnOnce()
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
@@ -156,7 +159,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             try:
                 data = self._store.get((*self._place, *namespace, key), [_ENTRY]).get(_ENTRY)
             except LangmemError as error:
-                self._degrade(error)
+                self._outages.bear(error, self._on_error)
                 data = None
             entry = None if data is None else self._read(data, namespace)
             self._counts.add("misses" if entry is None else "hits")
@@ -199,7 +202,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
                     self._store.write(place, put={_ENTRY: entry}, ttl=ttl)
                     self._counts.add("stored")
             except LangmemError as error:
-                self._degrade(error)
+                self._outages.bear(error, self._on_error)
 
     def _written(self, namespace: Namespace, value: ValueT, ttl: int | None) -> bytes:
         if tuple(namespace) == _NAMELESS:  # where all such tasks would be one
@@ -231,12 +234,6 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             found = [row.namespace for place in places for row in self._store.recent(place)]
         for entry in found:
             self._store.clear(entry)
-
-    def _degrade(self, error: LangmemError) -> None:
-        if self._on_error == "raise":
-            raise error
-        self._counts.add("errors")
-        self._warn("the graph goes on without its cache", error)
 
 
 class _Schema(GenerateJsonSchema):

@@ -36,7 +36,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import Tree
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
-from langmem_adapters.validation import check_settings, check_text, checked_list
+from langmem_adapters.validation import check_settings, check_sources, check_text, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermStore"]
@@ -103,6 +103,7 @@ class LongTermStore(Shared, BaseStore):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         check_text("tenant", tenant)
+        check_sources(clock=clock, new_id=new_id)
         _check(ttl)
         self.ttl_config = ttl
         self._store = store_of(url, store)

@@ -21,6 +21,7 @@ from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message
+from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import told
 from langmem_adapters.stores import may_be_written_down, store_of, unpicklable
@@ -100,7 +101,9 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     tokenizer_fn: Callable[[str], Sequence[Any]] | None = Field(default=None, exclude=True)
 
     _memory_of: Callable[[str], LongTermMemory] = PrivateAttr()
-    _counts: Counts = PrivateAttr(default_factory=Counts)
+    _outages: Outages = PrivateAttr(
+        default_factory=lambda: Outages("the conversation goes on without its long-term memory", Counts())
+    )
     _warn: WarnOnce = PrivateAttr(default_factory=WarnOnce)
     _waiting: dict[str, list[Message]] = PrivateAttr(default_factory=dict)
     _made_by: dict[str, Any] | None = PrivateAttr(default=None)
@@ -197,11 +200,11 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         shown = [message for chat in checked_chats(messages or []) for message in _storable(chat)]
         question = next((message.text for message in reversed(shown) if message.role == "user"), "")
         memory = self._memory(session_id or "")
-        self._counts.add("recalls")
+        self._outages.counts.add("recalls")
         try:
             found = await memory.asearch(question, self.similarity_top_k, shown=shown)
         except LangmemError as error:
-            self._degrade(error)
+            self._outages.bear(error, self.on_error)
             return ""
         return _passage([without_tags(told(one.memory), "memory", "recalled", "content_block") for one in found])
 
@@ -219,7 +222,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     def stats(self) -> dict[str, int]:
         """Counts since construction: ``recalls``, and the ``errors`` in them; messages that are ``waiting`` now."""
         waiting = sum(map(len, self._waiting.values()))
-        return {**{name: self._counts[name] for name in ("recalls", "errors")}, "waiting": waiting}
+        return {**{name: self._outages.counts[name] for name in ("recalls", "errors")}, "waiting": waiting}
 
     def _memory(self, session: str) -> LongTermMemory:
         memory = self._memory_of(session)
@@ -230,12 +233,6 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         if not own.user and own.session != session:
             raise ConfigurationError(f"this memory is that of session {own.session!r}, and not of {session!r}")
         return memory
-
-    def _degrade(self, error: LangmemError) -> None:
-        if self.on_error == "raise":
-            raise error
-        self._counts.add("errors")
-        self._warn("the conversation goes on without its long-term memory", error)
 
 
 def _check_function(memory: object) -> None:

@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import Literal
+
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import open_index
 from langmem_adapters.llamaindex.filters import metadata_predicate, one_value
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Occurrence
+from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.filtered import search_filtered
 from langmem_adapters.recall.memories import metadata_of
 from langmem_adapters.stores import store_of
-from langmem_adapters.validation import check_one_of, check_scope
+from langmem_adapters.validation import check_on_error, check_one_of, check_scope
 
 __all__ = ["BrainRetriever", "LongTermRetriever"]
 
 
-class BrainRetriever(BaseRetriever):
+class _Retriever(BaseRetriever):
+    """What both retrievers are: a search, and what an outage does to it."""
+
+    def __init__(
+        self, similarity_top_k: int, on_error: Literal["degrade", "raise"], callback_manager: CallbackManager | None
+    ) -> None:
+        check_on_error(on_error)
+        self.similarity_top_k = similarity_top_k
+        self.on_error = on_error
+        self._outages = Outages("the query goes on without its memories", Counts("recalls", "errors"))
+        super().__init__(callback_manager=callback_manager)
+
+    def stats(self) -> dict[str, int]:
+        """Counts since construction: ``recalls``, and those of them that found nothing because of ``errors``."""
+        return dict(self._outages.counts)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return run(self._recall(query_bundle.query_str))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await arun(self._recall(query_bundle.query_str))
+
+    def _recall(self, query: str) -> Flow[list[NodeWithScore]]:
+        self._outages.counts.add("recalls")
+        return (yield from self._outages.attempt(self._find(query), [], self.on_error))
+
+    @abstractmethod
+    def _find(self, query: str) -> Flow[list[NodeWithScore]]:
+        """Search for what fits the query."""
+
+
+class BrainRetriever(_Retriever):
     """Finds what was said, or is known, in a session (implements ``llama_index.core.BaseRetriever``).
 
     It is there for sessions that were written through LangChain as well. Nodes are as those of
@@ -38,6 +74,7 @@ class BrainRetriever(BaseRetriever):
         user, tenant: Whose session it is; sessions of others are never seen.
         similarity_top_k: How many nodes at the most.
         index: Where the session's index is kept; default: in memory, as long as this object.
+        on_error: What an outage of the store or the index does, as in :class:`LongTermRetriever`.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> from langmem_adapters.llamaindex import BrainRetriever
@@ -58,6 +95,7 @@ class BrainRetriever(BaseRetriever):
         tenant: str = "",
         similarity_top_k: int = 5,
         index: Index | None = None,
+        on_error: Literal["degrade", "raise"] = "raise",
         callback_manager: CallbackManager | None = None,
     ) -> None:
         check_one_of("BrainRetriever", url=url, store=store, brain=brain)
@@ -68,15 +106,10 @@ class BrainRetriever(BaseRetriever):
         else:
             check_scope(brain.scope, session=session_id, user=user, tenant=tenant)
         self._search = SessionSearch(brain, open_index("memory:") if index is None else index)
-        self.similarity_top_k = similarity_top_k
-        super().__init__(callback_manager=callback_manager)
+        super().__init__(similarity_top_k, on_error, callback_manager)
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._search.search(query_bundle.query_str, self.similarity_top_k)
-        return [self._node(message, score) for message, score in found]
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = await self._search.asearch(query_bundle.query_str, self.similarity_top_k)
+    def _find(self, query: str) -> Flow[list[NodeWithScore]]:
+        found = yield from step(self._search.search, query, self.similarity_top_k)
         return [self._node(message, score) for message, score in found]
 
     def __repr__(self) -> str:
@@ -88,7 +121,7 @@ class BrainRetriever(BaseRetriever):
         return _node(message, score, message.id, said)
 
 
-class LongTermRetriever(BaseRetriever):
+class LongTermRetriever(_Retriever):
     """Finds memories of a user (implements ``llama_index.core.BaseRetriever``).
 
     A node's text is what was said; its id is the memory's; its score lies in [0, 1], higher is better; its
@@ -104,6 +137,8 @@ class LongTermRetriever(BaseRetriever):
         filters: Which memories are looked at, by the metadata above; nested ones too. They are applied in the search,
             so that the best of those that are wanted are found; soonest, where they are of one session. An operator
             that is not LlamaIndex's is a ConfigurationError.
+        on_error: What an outage of the store or the index does: "raise" raises, as no nodes would mean that there are
+            no memories; "degrade" finds none, is logged once for each cause and counted in :meth:`stats`.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> from langmem_adapters.llamaindex import LongTermRetriever
@@ -119,21 +154,15 @@ class LongTermRetriever(BaseRetriever):
         *,
         similarity_top_k: int = 5,
         filters: MetadataFilters | None = None,
+        on_error: Literal["degrade", "raise"] = "raise",
         callback_manager: CallbackManager | None = None,
     ) -> None:
         if not isinstance(memory, LongTermMemory):
             raise ConfigurationError(f"LongTermRetriever searches a LongTermMemory, not {type(memory).__name__}")
         self._memory = memory
-        self.similarity_top_k = similarity_top_k
         self._is_wanted = metadata_predicate(filters)
         self._session = one_value(filters, "session")
-        super().__init__(callback_manager=callback_manager)
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return run(self._find(query_bundle.query_str))
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await arun(self._find(query_bundle.query_str))
+        super().__init__(similarity_top_k, on_error, callback_manager)
 
     def _find(self, query: str) -> Flow[list[NodeWithScore]]:
         k, filters = self.similarity_top_k, [self._is_wanted]

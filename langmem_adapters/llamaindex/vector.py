@@ -24,7 +24,7 @@ from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
 from langmem_adapters.keys import fingerprint, to_bytes, to_text
 from langmem_adapters.protocols import Position
-from langmem_adapters.validation import check_count
+from langmem_adapters.validation import check_count, check_sources
 
 __all__ = ["NodeVectors"]
 
@@ -94,6 +94,7 @@ class NodeVectors:
         if type(store).delete_nodes is BasePydanticVectorStore.delete_nodes:
             raise ConfigurationError(f"{type(store).__name__} cannot delete nodes by id, which an index needs")
         check_count("batch", batch)
+        check_sources(new_id=new_id)
         self._store = store
         self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
         self._batch = batch

@@ -172,13 +172,13 @@ class Shelf:
                 return False
         return True
 
-    def delete(self, keys: Sequence[str]) -> int:
-        """Remove entries; returns how many there were."""
+    def delete(self, keys: Sequence[str]) -> list[bytes]:
+        """Remove entries; returns those that there were."""
         outdate(self.namespace, keys)
         while (found := self.store.get(self.namespace, keys)) and not self._rows.bury(found):
             pass
         self._gone(list(found))
-        return len(found)
+        return list(found.values())
 
     def discard(self, key: str, data: bytes) -> None:
         """Remove exactly this entry, and not what another has put in its place by now."""
@@ -208,7 +208,7 @@ class Shelf:
                     self._index.forget(keys, items)
             else:  # another writer was quicker with one of them
                 now = self._rows.get(keys)
-                gone += sum(self.delete([key]) for key in keys if key in now and where(now[key]))
+                gone += sum(len(self.delete([key])) for key in keys if key in now and where(now[key]))
         return gone
 
     def clear(self) -> None:

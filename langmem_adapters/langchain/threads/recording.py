@@ -129,9 +129,21 @@ def _known(
     if brain is None:
         return place
     older = thread[place : _new_question(thread, state)]
+    if not place and state.get(RECORDED) and _ends_with(context.messages, older, words):
+        return len(older)
     left = yield from undeleted(brain, older, context.messages)
     there = set(map(id, left))
     return max((place + n + 1 for n, message in enumerate(older) if id(message) not in there), default=place)
+
+
+def _ends_with(history: Sequence[Message], thread: Sequence[Message], words: Words) -> bool:
+    """Whether a history ends with all that a thread says: it was put in the place of itself, without its ids."""
+
+    def content(message: Message, text: str) -> tuple[Any, ...]:
+        return message.role, text, message.tool_call_id, [call.id for call in message.tool_calls]
+
+    said = [content(message, words(message)) for message in thread if is_said(message)]
+    return bool(said) and said == [content(message, words_of(message)) for message in history[-len(said) :]]
 
 
 def _passed_over(

@@ -1,0 +1,50 @@
+"""What becomes of an outage where a host would rather go on: it is raised, or counted and told, as was declared."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from langmem_adapters.concurrency.counts import Counts
+from langmem_adapters.errors import LangmemError, SearchError, SerializationError, StoreError
+from langmem_adapters.flow import Flow
+from langmem_adapters.sharing import Lasting
+from langmem_adapters.warn_once import WarnOnce
+
+__all__ = ["Outages"]
+
+T = TypeVar("T")
+
+
+class Outages(Lasting):
+    """The outages that somebody goes on in spite of: ``errors`` of the counts, each cause logged once.
+
+    Args:
+        sentence: Who goes on without what.
+        counts: Where they are counted.
+
+    >>> from langmem_adapters.errors import StoreUnavailable
+    >>> outages = Outages("the agent goes on without its memory", Counts())
+    >>> outages.bear(StoreUnavailable("nobody answers"), "degrade")
+    >>> outages.counts["errors"]
+    1
+    """
+
+    def __init__(self, sentence: str, counts: Counts) -> None:
+        self.counts = counts
+        self._sentence = sentence
+        self._warn = WarnOnce()
+
+    def bear(self, error: LangmemError, on_error: str) -> None:
+        """Raise the error, or, if ``on_error`` is "degrade", count and tell it."""
+        if on_error == "raise":
+            raise error
+        self.counts.add("errors")
+        self._warn(self._sentence, error)
+
+    def attempt(self, flow: Flow[T], instead: T, on_error: str) -> Flow[T]:
+        """What a flow gives, or where a store or an index fails it, what there is instead."""
+        try:
+            return (yield from flow)
+        except (StoreError, SearchError, SerializationError) as error:
+            self.bear(error, on_error)
+            return instead
