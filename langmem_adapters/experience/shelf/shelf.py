@@ -100,8 +100,8 @@ class Shelf:
     def put(self, key: str, data: bytes, evicted: Evicted | None = None, *, has_text: bool = True) -> int:
         """Keep an entry in place of the one before; returns how many had to go for it.
 
-        They are added to ``evicted``, as are some that nobody could be served any more. One without a text has none
-        by which it could be found.
+        They are added to ``evicted``, as are some that nobody could be served any more. Without ``has_text`` it has
+        none by which a search could find it.
         """
         evicted = [] if evicted is None else evicted
         before = len(evicted)
