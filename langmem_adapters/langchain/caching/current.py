@@ -98,14 +98,15 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
         return llm_string
     if address := unsaid_address(model):
         llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
-    if not (llm_string.startswith(_UNTOLD) or _UNDUMPED in llm_string):
+    hidden = _hidden(type(model))
+    if not (llm_string.startswith(_UNTOLD) or _UNDUMPED in llm_string or hidden):
         return llm_string
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - seen.notes
         if not llm_string.startswith(_UNTOLD):
-            undumped = {name for name in names if _is_undumped(getattr(model, name)) and _is_set(model, name)}
-            seen.untold = list(_fields(model, undumped))
+            undumped = hidden | {name for name in names if _is_undumped(getattr(model, name))}
+            seen.untold = list(_fields(model, {name for name in undumped if _is_set(model, name)}))
         elif told := _told_in_part(model):
             set_ = {name for name in names & _SELDOM if getattr(model, name) is not None}
             left_out = {name for name in names - _SELDOM - told.keys() if _is_set(model, name)}
@@ -220,6 +221,11 @@ def _told_in_part(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
     return {} if whole else model._identifying_params  # noqa: SLF001 - the way to ask
 
 
+def _hidden(kind: type[BaseLanguageModel[Any]]) -> set[str]:
+    """Fields that say where and how a model is asked, and are excluded from a dump, as OpenRouter's headers."""
+    return {name for name in _SELDOM & kind.model_fields.keys() if kind.model_fields[name].exclude}
+
+
 def _is_undumped(value: Any) -> bool:
     """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own."""
     return not (isinstance(value, Serializable | Runnable) or _is_json(value))
@@ -251,7 +257,8 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
     """The fields of a model that are data and not what they are by default, by their hashes."""
     for name in sorted(names):
         own, value = type(model).model_fields[name], getattr(model, name)
-        if own.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
+        excluded = own.exclude and name not in _SELDOM
+        if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token")):
             continue
         if _differs(value, _default(own)) and (told := _hash(value)):
             yield name, told

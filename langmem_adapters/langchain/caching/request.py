@@ -38,6 +38,7 @@ OF_THE_CALL = frozenset(
         "streaming",
         "tags",
         "timeout",
+        "timeout_seconds",
         "verbose",
     }
 )
