@@ -1531,6 +1531,61 @@ def test_c4_a_token_of_an_api_is_no_part_of_the_key(kind: Any) -> None:
     assert cache.stats()["hits"] == 1
 
 
+class _Around(_Telling):
+    """Asks another model, as ChatHuggingFace asks an endpoint."""
+
+    inner: Any
+    told: dict[str, Any] = Field(default_factory=dict, exclude=True)
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return self.told
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        answered = self.inner.invoke(messages)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(getattr(answered, "content", answered)))])
+
+
+class _AroundWhole(_Around):
+    told_whole = True
+
+
+class _Endpoint(LLM):
+    provider: str = ""
+    timeout: float = 1
+    calls: int = 0
+    hub_api_token: str = ""
+
+    @property
+    def _llm_type(self) -> str:
+        return "endpoint"
+
+    def _call(self, *_: Any, **__: Any) -> str:
+        self.calls += 1
+        return f"{self.provider} {self.calls}"
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("told", [{}, {"name": "around"}])
+@pytest.mark.parametrize("kind", [_Around, _AroundWhole])
+def test_c4_the_model_that_a_model_asks_is_part_of_the_key(kind: Any, told: Any, *, wrapped: bool) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+
+    def around(inner: Any) -> Any:
+        model = kind(inner=inner, told=told, cache=None if wrapped else cache)
+        return CachedChatModel(model, cache) if wrapped else model
+
+    for provider in ("groq", "novita") * 2:
+        assert around(_Endpoint(provider=provider)).invoke("Hi").content == f"{provider} 1"
+    assert around(_Endpoint(provider="groq", timeout=9, hub_api_token="mine")).invoke("Hi").content == "groq 1"
+    assert around(around(_Endpoint(provider="groq"))).invoke("Hi").content == "groq 1"
+    changed = _Endpoint(provider="groq")
+    model = around(changed)
+    assert [model.invoke(said).content for said in ("Hi", "Ho", "Ho")] == ["groq 1"] * 3
+    changed.provider = "novita"
+    assert [model.invoke("Ho").content for _ in range(2)] == ["novita 2"] * 2
+
+
 class _Tone(Enum):
     CURT, KIND = "curt", "kind"
 

@@ -188,8 +188,8 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
 
 
 def _now(value: Any) -> Any:
-    """A field as it can be compared with later: of settings that its owner may change in themselves, their hash."""
-    return (_hash(value) or value) if _is_record(value) else value
+    """A field as it can be compared with later: of settings or a model, which may change in themselves, their hash."""
+    return (_hash(value) or value) if _is_record(value) or isinstance(value, BaseLanguageModel) else value
 
 
 def _is_record(value: Any) -> bool:
@@ -227,7 +227,12 @@ def _hidden(kind: type[BaseLanguageModel[Any]]) -> set[str]:
 
 
 def _is_undumped(value: Any) -> bool:
-    """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own."""
+    """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own.
+
+    Nor does it dump a model that is not serializable, as the endpoint in a ChatHuggingFace.
+    """
+    if isinstance(value, BaseLanguageModel):
+        return not value.is_lc_serializable()
     return not (isinstance(value, Serializable | Runnable) or _is_json(value))
 
 
@@ -264,6 +269,13 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
             yield name, told
 
 
+def _of_model(model: BaseLanguageModel[Any]) -> list[Any]:
+    """A model in a field of another: what it is, where it asks, and how."""
+    names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
+    own = list(_fields(model, {name for name in names if _is_set(model, name)}))
+    return [name_of(type(model)), unsaid_address(model), own]
+
+
 def _default(own: FieldInfo) -> Any:
     """What a field is that nobody set; not what a function gives, which may look into the environment."""
     if not isinstance(own.default_factory, type):
@@ -272,7 +284,11 @@ def _default(own: FieldInfo) -> Any:
 
 
 def _hash(value: Any) -> str:
-    """That of a field, of settings that hold a client of what else they hold; "" of what is no data, as a client."""
+    """That of a field, of settings or a model that hold a client of what else they hold; "" of what is no data."""
+    if isinstance(value, BaseLanguageModel):
+        with suppress(RecursionError):  # they go round in a circle
+            return fingerprint(_of_model(value))
+        return ""
     with suppress(SerializationError):
         return fingerprint(value)
     with suppress(SerializationError, RecursionError):  # of a path, an array
