@@ -310,6 +310,24 @@ def test_c4_how_a_call_is_made_does_not_change_its_key() -> None:
     assert _openai()(callbacks=[1], timeout=5) == plain
 
 
+class _SignedIn(ChatOpenAI):
+    """Asks with what its user has, as ChatBedrock and AzureChatOpenAI do."""
+
+    session_token: SecretStr | None = None
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        return {"openai_api_key": "OPENAI_API_KEY", "session_token": "SESSION_TOKEN"}
+
+
+def test_c4_nor_does_what_it_is_paid_with() -> None:
+    def key(**settings: Any) -> str:
+        model = _SignedIn(model="gpt-4o", api_key=SecretStr("k"), **settings)
+        return request_key(dumps([HumanMessage("Hi")]), model._get_llm_string())
+
+    assert key() == key(session_token=SecretStr("mine")) == key(session_token=SecretStr("yours"))
+
+
 class _Patient(ChatOpenAI):
     """Calls by the names of ChatAnthropic, ChatCohere and ChatMistralAI what is of the call."""
 
