@@ -419,9 +419,10 @@ def test_the_caches_own_rules_hold() -> None:
 @pytest.mark.parametrize(
     ("told", "is_kept"), [({}, False), ({"finish_reason": "stop"}, True), ({"status": "completed"}, True)]
 )
-def test_c7_a_stream_that_ends_without_a_reason_is_not_kept(told: dict[str, Any], is_kept: bool) -> None:
+@pytest.mark.parametrize("provider", ["openai", "openrouter"])
+def test_c7_a_stream_that_ends_without_a_reason_is_not_kept(provider: str, told: dict[str, Any], is_kept: bool) -> None:
     def broken_off(_: list[BaseMessage]) -> AIMessage:
-        return AIMessage("The cap", response_metadata={"model_provider": "openai", **told})
+        return AIMessage("The cap", response_metadata={"model_provider": provider, **told})
 
     class Proxied(Scripted):
         def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:

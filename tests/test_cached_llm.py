@@ -937,6 +937,29 @@ def test_c4_headers_that_only_the_client_has_are_part_of_the_key() -> None:
     assert [asks(**{"User-Agent": "mine"}), asks(beta="a"), asks(beta="b")] == [0, 0, 0]
 
 
+def _of_google(place: str = "a", version: str = "v1beta", project: str = "p", **headers: str) -> Any:
+    options = SimpleNamespace(base_url=f"https://{place}/", api_version=version, headers=headers)
+    return SimpleNamespace(
+        _api_client=SimpleNamespace(_http_options=options, vertexai=True, project=project, location="eu")
+    )
+
+
+def test_c4_what_only_the_client_of_google_knows_is_part_of_the_key() -> None:
+    """As GoogleGenAI has no field for it; and by none of its own headers, of which one is the key of the API."""
+    store = MemoryStore()
+
+    def asks(**told: str) -> int:
+        inner = OfAClient()
+        inner._client = _of_google(**told)
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    others = [{"place": "b"}, {"version": "v1"}, {"project": "q"}, {"X-Model": "large"}]
+    assert [asks(**told) for told in [{}, *others] * 2] == [1] * 5 + [0] * 5
+    own = ("Content-Type", "user-agent", "x-goog-api-client", "x-goog-api-key")
+    assert [asks(**{name: value}) for name in own for value in "ab"] == [0] * 8
+
+
 class OfAGivenClient(Scripted):
     """Says where it asks as it is told nothing, and takes a client, as OpenAI does."""
 
@@ -962,6 +985,8 @@ def test_c4_where_a_client_that_the_user_gave_asks_is_part_of_the_key() -> None:
     assert [asks(own(), openai.AsyncOpenAI(api_key="k", base_url="http://d")), asks(own(base_url="http://a"))] == [1, 0]
     of_mistral = SimpleNamespace(sdk_configuration=SimpleNamespace(server_url="http://c"))  # as its client says it
     assert [asks(of_mistral), asks(of_mistral), asks(api_base="http://c")] == [1, 0, 1]
+    aws = [SimpleNamespace(meta=SimpleNamespace(endpoint_url=f"https://{region}.amazonaws.com")) for region in "ab"]
+    assert [asks(client, api_base="") for client in aws * 2] == [1, 1, 0, 0]  # which a model need not be told
     assert asks(own(base_url="http://c"), api_base="http://C/") == 1
     assert asks(api_base="http://C/") == 0  # which made none yet
     headed = [own(default_headers={"org": name}) for name in "abab"]
@@ -1756,8 +1781,9 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
         ({"response": {"status": "queued"}}, {"response": {"status": "completed"}}),
         ({"response": {"status": "in_progress"}}, {"response": {"status": "completed"}}),
         ({"contentBlockDelta": {"delta": {"text": "a"}}}, {"metadata": {"usage": {"outputTokens": 1}}}),
+        tuple({"event_type": kind} for kind in ("text-generation", "stream-end")),
     ],
-    ids=["OpenAI", "MistralAI", "GoogleGenAI", "Ollama", "OpenAIResponses", "the same, begun", "BedrockConverse"],
+    ids=["OpenAI", "MistralAI", "GoogleGenAI", "Ollama", "OpenAIResponses", "begun", "BedrockConverse", "Cohere"],
 )
 def test_a_stream_that_does_not_tell_why_it_ends_is_not_kept_where_it_could(under_way: Any, end: Any) -> None:
     """Something on the way may have closed it as if all had come."""

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest.mock import Mock
 
@@ -207,6 +209,7 @@ def test_c9_a_hit_is_marked_and_costs_nothing(any_store: Store) -> None:
             {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 0, "outputTokenCount": 0}},
         ),
         ({"prompt_eval_count": 5, "eval_count": 7}, {"prompt_eval_count": 0, "eval_count": 0}),  # ChatOllama
+        ({"token_count": {"input_tokens": 5.0}}, {"token_count": {"input_tokens": 0}}),  # ChatCohere
         ({"usage": None, "retries": 7, "safe": True}, {"usage": None, "retries": 7, "safe": True}),
     ],
 )
@@ -307,10 +310,29 @@ def test_c4_how_a_call_is_made_does_not_change_its_key() -> None:
     assert _openai()(callbacks=[1], timeout=5) == plain
 
 
+class _SignedIn(ChatOpenAI):
+    """Asks with what its user has, as ChatBedrock and AzureChatOpenAI do."""
+
+    session_token: SecretStr | None = None
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        return {"openai_api_key": "OPENAI_API_KEY", "session_token": "SESSION_TOKEN"}
+
+
+def test_c4_nor_does_what_it_is_paid_with() -> None:
+    def key(**settings: Any) -> str:
+        model = _SignedIn(model="gpt-4o", api_key=SecretStr("k"), **settings)
+        return request_key(dumps([HumanMessage("Hi")]), model._get_llm_string())
+
+    assert key() == key(session_token=SecretStr("mine")) == key(session_token=SecretStr("yours"))
+
+
 class _Patient(ChatOpenAI):
-    """Calls by the names of ChatAnthropic and ChatMistralAI what is of the call."""
+    """Calls by the names of ChatAnthropic, ChatCohere and ChatMistralAI what is of the call."""
 
     default_request_timeout: float | None = None
+    timeout_seconds: float | None = None
     max_concurrent_requests: int = 64
 
 
@@ -319,7 +341,8 @@ def test_c4_nor_does_it_by_the_names_of_other_providers() -> None:
         model = _Patient(model="claude", api_key=SecretStr("k"), **settings)
         return request_key(dumps([HumanMessage("Hi")]), model._get_llm_string())
 
-    assert key() == key(default_request_timeout=3) == key(max_concurrent_requests=2) != key(temperature=0)
+    assert key() == key(default_request_timeout=3) == key(timeout_seconds=3) == key(max_concurrent_requests=2)
+    assert key() != key(temperature=0)
 
 
 def test_c4_what_is_asked_does() -> None:
@@ -1419,6 +1442,166 @@ def test_c4_settings_that_are_changed_in_themselves_count(any_store: Store, kind
         inner.options.tone = tone
         assert model.invoke("Hi").content == tone
     assert model.stats()["hits"] == 2
+
+
+class _Sent(_Telling):
+    """Has fields that LangChain is not to dump, and makes its client as it is asked, as Anthropic's models do."""
+
+    default_headers: dict[str, str] | None = Field(default=None, exclude=True)
+    client: Any = Field(default=None, exclude=True)
+    hub_api_token: str = ""
+    _makes: Any = PrivateAttr(None)
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        return {"hub_api_token": "HUB_API_TOKEN"} if self.told_whole else {}
+
+    @cached_property
+    def _client(self) -> Any:
+        return self._makes and self._makes()
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        said = f"{self.client or self._client} {self.default_headers}"
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+
+
+class _SentWhole(_Sent):
+    told_whole = True
+
+
+def _of_aws(place: str) -> Any:
+    return SimpleNamespace(meta=SimpleNamespace(endpoint_url=f"https://bedrock-runtime.{place}.amazonaws.com"))
+
+
+def _of_google(url: str = "https://generativelanguage.googleapis.com/", version: str = "v1beta", **told: Any) -> Any:
+    asks = {"vertexai": None, "project": None, "location": None, **told}
+    options = SimpleNamespace(base_url=url, api_version=version)
+    return SimpleNamespace(_api_client=SimpleNamespace(_http_options=options, **asks))
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [_Sent, _SentWhole])
+@pytest.mark.parametrize(
+    "client",
+    [
+        _of_aws,
+        lambda place: _of_google(f"http://{place}/"),
+        lambda place: _of_google(version=place),
+        lambda place: _of_google(vertexai=True, project=place, location="eu"),
+        lambda place: _of_google(vertexai=True, project="p", location=place),
+        lambda place: SimpleNamespace(client=_of_google(f"http://{place}/")),  # a chat model in one of completions
+    ],
+    ids=["region", "address", "version", "project", "location", "within"],
+)
+def test_c4_where_the_client_of_a_provider_asks_is_part_of_the_key(kind: Any, client: Any, *, wrapped: bool) -> None:
+    """As ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``GOOGLE_CLOUD_LOCATION`` or the user have it."""
+    cache = ExperienceCache(store=MemoryStore())
+    for place in ("a", "b") * 2:
+        inner = kind(client=client(place), cache=None if wrapped else cache)
+        model = CachedChatModel(inner, cache) if wrapped else inner
+        assert model.invoke("Hi").content == f"{client(place)} None"
+    assert cache.stats()["hits"] == 2
+
+
+@pytest.mark.parametrize("kind", [_Sent, _SentWhole])
+def test_c4_a_project_that_google_is_not_asked_for_changes_no_key(kind: Any) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    for client in (None, _of_google(), _of_google(project="p")):
+        assert kind(client=client, cache=cache).invoke("Hi").content == "None None"
+    assert cache.stats()["hits"] == 2
+
+
+@pytest.mark.parametrize("kind", [_Sent, _SentWhole])
+def test_c4_a_client_that_is_made_as_it_is_asked_changes_no_key_by_then(kind: Any) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+
+    def asks(make: Callable[[], Any]) -> Any:
+        model = kind(cache=cache)
+        model._makes = make
+        return model.invoke("Hi").content
+
+    for place in ("a", "b") * 2:
+        assert asks(partial(_of_aws, place)) == f"{_of_aws(place)} None"
+    assert cache.stats()["hits"] == 2
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):  # which is for the model to say, and for nobody else
+            asks(lambda: 1 / 0)
+    assert cache.stats()["errors"] == 0
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [_Sent, _SentWhole])
+def test_c4_headers_that_are_not_to_be_dumped_are_part_of_the_key(kind: Any, *, wrapped: bool) -> None:
+    """As ChatOpenRouter has them, since there may be credentials in them."""
+    cache = ExperienceCache(store=MemoryStore())
+    for region in ("eu", "us") * 2:
+        inner = kind(default_headers={"X-Region": region}, cache=None if wrapped else cache)
+        model = CachedChatModel(inner, cache) if wrapped else inner
+        assert model.invoke("Hi").content == f"None {inner.default_headers}"
+    assert cache.stats()["hits"] == 2
+
+
+@pytest.mark.parametrize("kind", [_Sent, _SentWhole])
+def test_c4_a_token_of_an_api_is_no_part_of_the_key(kind: Any) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    for token in ("mine", "yours"):
+        kind(hub_api_token=token, cache=cache).invoke("Hi")
+    assert cache.stats()["hits"] == 1
+
+
+class _Around(_Telling):
+    """Asks another model, as ChatHuggingFace asks an endpoint."""
+
+    inner: Any
+    told: dict[str, Any] = Field(default_factory=dict, exclude=True)
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return self.told
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        answered = self.inner.invoke(messages)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(getattr(answered, "content", answered)))])
+
+
+class _AroundWhole(_Around):
+    told_whole = True
+
+
+class _Endpoint(LLM):
+    provider: str = ""
+    timeout: float = 1
+    calls: int = 0
+    hub_api_token: str = ""
+
+    @property
+    def _llm_type(self) -> str:
+        return "endpoint"
+
+    def _call(self, *_: Any, **__: Any) -> str:
+        self.calls += 1
+        return f"{self.provider} {self.calls}"
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("told", [{}, {"name": "around"}])
+@pytest.mark.parametrize("kind", [_Around, _AroundWhole])
+def test_c4_the_model_that_a_model_asks_is_part_of_the_key(kind: Any, told: Any, *, wrapped: bool) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+
+    def around(inner: Any) -> Any:
+        model = kind(inner=inner, told=told, cache=None if wrapped else cache)
+        return CachedChatModel(model, cache) if wrapped else model
+
+    for provider in ("groq", "novita") * 2:
+        assert around(_Endpoint(provider=provider)).invoke("Hi").content == f"{provider} 1"
+    assert around(_Endpoint(provider="groq", timeout=9, hub_api_token="mine")).invoke("Hi").content == "groq 1"
+    assert around(around(_Endpoint(provider="groq"))).invoke("Hi").content == "groq 1"
+    changed = _Endpoint(provider="groq")
+    model = around(changed)
+    assert [model.invoke(said).content for said in ("Hi", "Ho", "Ho")] == ["groq 1"] * 3
+    changed.provider = "novita"
+    assert [model.invoke("Ho").content for _ in range(2)] == ["novita 2"] * 2
 
 
 class _Tone(Enum):

@@ -41,6 +41,8 @@ _OF_THE_CALL = frozenset(
 # By LiteLLM, by GoogleGenAI, by LangChainLLM, by OpenAIResponses.
 _ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id")
 _CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
+# Headers that clients send of their own accord: what they are, and with which key they ask.
+_OF_THE_CLIENT = frozenset({"content-type", "user-agent", "x-goog-api-client", "x-goog-api-key"})
 # Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
 _UNDUMPED |= {"endpoint_url", "region_name"}
@@ -142,11 +144,18 @@ def _parameters(model: BaseModel) -> list[Any]:
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
     if address := unsaid_address(model):
         fields["address"] = address
-    headers = getattr(private.get("_client") or private.get("_aclient"), "_custom_headers", None)
-    if isinstance(headers, Mapping):  # as of Anthropic, and of a client that the user gave
-        said = {**(getattr(model, "default_headers", None) or {}), "User-Agent": headers.get("User-Agent")}
-        fields |= {f"header {name}": value for name, value in headers.items() if value != said.get(name)}
+    said = getattr(model, "default_headers", None) or {}
+    headers = _headers(private.get("_client") or private.get("_aclient"))
+    fields |= {f"header {name}": value for name, value in headers.items() if value != said.get(name)}
     return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
+
+
+def _headers(client: Any) -> dict[str, Any]:
+    """Those of a client of Anthropic's or Google's, or that the user gave."""
+    options = getattr(getattr(client, "_api_client", None), "_http_options", None)
+    headers = getattr(client, "_custom_headers", None) or getattr(options, "headers", None)
+    given = headers.items() if isinstance(headers, Mapping) else ()
+    return {name: value for name, value in given if name.lower() not in _OF_THE_CLIENT}
 
 
 def _told(value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 __all__ = ["ADDRESSES", "unsaid_address"]
@@ -20,6 +22,7 @@ ADDRESSES: Final = frozenset(
 )
 """The fields in which models say where they ask."""
 _CLIENTS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
+_LINKS: Final = ("_client", "_api_client", "client")  # in a client, to what asks for it
 _DEPTH = 3  # a resource of a client, the client, and that of HTTP
 # Where clients ask that were told nothing.
 _HOMES: Final = frozenset(
@@ -29,6 +32,7 @@ _HOMES: Final = frozenset(
         "https://api.groq.com",
         "https://api.mistral.ai",
         "https://api.openai.com/v1",
+        "https://generativelanguage.googleapis.com/v1beta",
     }
 )
 
@@ -36,22 +40,48 @@ _HOMES: Final = frozenset(
 def unsaid_address(model: Any) -> str:
     """The address of a model's client, or of each; "" where a field of the model says it too, and for a provider's own.
 
-    ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``GROQ_BASE_URL`` and ``ANTHROPIC_BASE_URL`` are read by the clients alone.
+    ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``AWS_ENDPOINT_URL``, ``AWS_REGION`` and others are read by the clients alone.
     """
     held = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
     said = [str(held[name]).rstrip("/").lower() for name in ADDRESSES if held.get(name)]
-    found = dict.fromkeys(filter(None, (_address(held.get(name)) for name in _CLIENTS)))
+    found = dict.fromkeys(filter(None, (_address(_client(model, held, name)) for name in _CLIENTS)))
     return " ".join(url for url in found if not (any(one in url.lower() for one in said) if said else url in _HOMES))
+
+
+def _client(model: Any, held: Mapping[str, Any], name: str) -> Any:
+    """A client of a model: made now, where the model makes it as it asks, or its key would be another one by then."""
+    if name in held or not isinstance(getattr(type(model), name, None), cached_property):
+        return held.get(name)
+    try:
+        return getattr(model, name)
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the model says when it is asked
+        return None
 
 
 def _address(client: Any) -> str:
     for _ in range(_DEPTH):
         if client is None:
             break
-        url = getattr(client, "base_url", None) or getattr(
-            getattr(client, "sdk_configuration", None), "server_url", None
-        )
-        if isinstance(url, str) or type(url).__name__ == "URL":
-            return str(url).rstrip("/")
-        client = getattr(client, "_client", None)
+        for url in _urls(client):
+            if isinstance(url, str) or type(url).__name__ == "URL":
+                return "/".join((str(url).rstrip("/"), *_within(client)))
+        client = next((found for link in _LINKS if (found := getattr(client, link, None)) is not None), None)
     return ""
+
+
+def _urls(client: Any) -> Iterator[Any]:
+    """What may be the URL of a client: of OpenAI's and its like, of Mistral's, of that of AWS, of Google's."""
+    yield getattr(client, "base_url", None)
+    yield getattr(getattr(client, "sdk_configuration", None), "server_url", None)
+    yield getattr(getattr(client, "meta", None), "endpoint_url", None)
+    yield getattr(getattr(client, "_http_options", None), "base_url", None)
+
+
+def _within(client: Any) -> Iterator[str]:
+    """Where below its URL a client of Google's asks: in which version of the API, of which project, where."""
+    if (options := getattr(client, "_http_options", None)) is None:
+        return
+    places = [getattr(options, "api_version", None)]
+    if getattr(client, "vertexai", False):
+        places += [client.project, client.location]
+    yield from (place for place in places if isinstance(place, str) and place)

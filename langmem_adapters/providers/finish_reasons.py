@@ -20,7 +20,9 @@ _SPOILED = tuple(
 )
 _REASONS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
 _TOLD = (*_REASONS, "refusal", "incomplete_details", "status")
-_ENDING = frozenset({"anthropic", "deepseek", "fireworks", "google_genai", "groq", "mistralai", "openai", "xai"})
+_ENDING = frozenset(
+    {"anthropic", "deepseek", "fireworks", "google_genai", "groq", "mistralai", "openai", "openrouter", "xai"}
+)
 _UNDER_WAY = ("in_progress", "queued")
 _UNFINISHED = (*_UNDER_WAY, "cancelled", "failed", "incomplete")
 
@@ -81,6 +83,8 @@ def _is_last(told: Mapping[str, Any]) -> bool | None:
         return False
     if isinstance(last := told.get("metadata"), Mapping) and "usage" in last:
         return True
+    if isinstance(event := told.get("event_type"), str):  # of Cohere
+        return event == "stream-end"
     said = [told[name] for name in _REASONS.intersection(told)]
     if isinstance(status := told.get("status"), str):
         said.append(status)

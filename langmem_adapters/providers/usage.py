@@ -12,7 +12,7 @@ _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_co
 _THOUGHT = ("thoughts_token_count",)  # beside which Google's count of candidates stands, and is paid for alike
 _OTHERS = ("total_tokens", "total_token_count", "cache_read_input_tokens", "cache_creation_input_tokens")
 _COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
-_USAGES = frozenset({"amazon-bedrock-invocationMetrics", "token_usage", "usage", "usage_metadata"})
+_USAGES = frozenset({"amazon-bedrock-invocationMetrics", "token_count", "token_usage", "usage", "usage_metadata"})
 
 
 def unspent(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,14 +98,15 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
         return llm_string
     if address := unsaid_address(model):
         llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
-    if not (llm_string.startswith(_UNTOLD) or _UNDUMPED in llm_string):
+    hidden = _hidden(type(model))
+    if not (llm_string.startswith(_UNTOLD) or _UNDUMPED in llm_string or hidden):
         return llm_string
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - seen.notes
         if not llm_string.startswith(_UNTOLD):
-            undumped = {name for name in names if _is_undumped(getattr(model, name)) and _is_set(model, name)}
-            seen.untold = list(_fields(model, undumped))
+            undumped = hidden | {name for name in names if _is_undumped(getattr(model, name))}
+            seen.untold = list(_fields(model, {name for name in undumped if _is_set(model, name)}))
         elif told := _told_in_part(model):
             set_ = {name for name in names & _SELDOM if getattr(model, name) is not None}
             left_out = {name for name in names - _SELDOM - told.keys() if _is_set(model, name)}
@@ -187,8 +188,8 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
 
 
 def _now(value: Any) -> Any:
-    """A field as it can be compared with later: of settings that its owner may change in themselves, their hash."""
-    return (_hash(value) or value) if _is_record(value) else value
+    """A field as it can be compared with later: of settings or a model, which may change in themselves, their hash."""
+    return (_hash(value) or value) if _is_record(value) or isinstance(value, BaseLanguageModel) else value
 
 
 def _is_record(value: Any) -> bool:
@@ -220,8 +221,18 @@ def _told_in_part(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
     return {} if whole else model._identifying_params  # noqa: SLF001 - the way to ask
 
 
+def _hidden(kind: type[BaseLanguageModel[Any]]) -> set[str]:
+    """Fields that say where and how a model is asked, and are excluded from a dump, as OpenRouter's headers."""
+    return {name for name in _SELDOM & kind.model_fields.keys() if kind.model_fields[name].exclude}
+
+
 def _is_undumped(value: Any) -> bool:
-    """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own."""
+    """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own.
+
+    Nor does it dump a model that is not serializable, as the endpoint in a ChatHuggingFace.
+    """
+    if isinstance(value, BaseLanguageModel):
+        return not value.is_lc_serializable()
     return not (isinstance(value, Serializable | Runnable) or _is_json(value))
 
 
@@ -251,10 +262,18 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
     """The fields of a model that are data and not what they are by default, by their hashes."""
     for name in sorted(names):
         own, value = type(model).model_fields[name], getattr(model, name)
-        if own.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
+        excluded = own.exclude and name not in _SELDOM
+        if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token")):
             continue
         if _differs(value, _default(own)) and (told := _hash(value)):
             yield name, told
+
+
+def _of_model(model: BaseLanguageModel[Any]) -> list[Any]:
+    """A model in a field of another: what it is, where it asks, and how."""
+    names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
+    own = list(_fields(model, {name for name in names if _is_set(model, name)}))
+    return [name_of(type(model)), unsaid_address(model), own]
 
 
 def _default(own: FieldInfo) -> Any:
@@ -265,7 +284,11 @@ def _default(own: FieldInfo) -> Any:
 
 
 def _hash(value: Any) -> str:
-    """That of a field, of settings that hold a client of what else they hold; "" of what is no data, as a client."""
+    """That of a field, of settings or a model that hold a client of what else they hold; "" of what is no data."""
+    if isinstance(value, BaseLanguageModel):
+        with suppress(RecursionError):  # they go round in a circle
+            return fingerprint(_of_model(value))
+        return ""
     with suppress(SerializationError):
         return fingerprint(value)
     with suppress(SerializationError, RecursionError):  # of a path, an array

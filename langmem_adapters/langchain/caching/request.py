@@ -38,6 +38,7 @@ OF_THE_CALL = frozenset(
         "streaming",
         "tags",
         "timeout",
+        "timeout_seconds",
         "verbose",
     }
 )
@@ -183,11 +184,17 @@ def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
     except ValueError:
         model, end = None, 0
     if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
-        model = {**model, "kwargs": _lasting(model["kwargs"])}
+        settings = _lasting(model["kwargs"]).items()
+        model = {**model, "kwargs": {name: value for name, value in settings if not _is_secret(value)}}
         if "name" in model and isinstance(id_ := model.get("id"), list) and id_:
             model["name"] = id_[-1]  # of its class, as where it was given none
         return model, _parameters(llm_string[end:].removeprefix("---"))
     return None, _parameters(llm_string)
+
+
+def _is_secret(value: Any) -> bool:
+    """Whether LangChain dumps no more than that there is one: of a session with AWS there may be two, three or none."""
+    return isinstance(value, dict) and value.get("lc") == 1 and value.get("type") == "secret"
 
 
 def _lasting(parameters: dict[Any, Any]) -> dict[Any, Any]:
