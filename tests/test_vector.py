@@ -463,6 +463,33 @@ def test_a_failing_store_is_a_search_error_and_the_change_can_be_made_again() ->
     assert len(store.data.embedding_dict) == 2
 
 
+def test_a_clearing_that_came_half_way_is_made_again_before_anything_is_left_out() -> None:
+    """As where the store goes away meanwhile, or the process is killed."""
+
+    class Brittle(SimpleVectorStore):
+        deletes: int = 1
+
+        def delete_nodes(self, *args: Any, **options: Any) -> None:
+            self.deletes -= 1
+            if self.deletes < 0:
+                raise RuntimeError
+            super().delete_nodes(*args, **options)
+
+    store = Brittle()
+    index = VectorIndex(NodeVectors(store, batch=3), words())
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=index, user="ada")
+    said = [f"bike number{n}" for n in range(10)]
+    memory.add([Message(role="user", content=text) for text in said])
+    memory.flush()
+    with pytest.raises(SearchError, match="Brittle failed"):
+        memory.rebuild()
+    assert len(store.data.embedding_dict) < 10
+    store.deletes = 100
+    memory.flush()
+    found = [index.search(("longterm", "", "ada"), text, 1)[0] for text in said]
+    assert [memory.get(hit.id).message.text for hit in found] == said  # type: ignore[union-attr]
+
+
 @local
 @pytest.mark.parametrize("then", ["made again", "cleared"])
 def test_a_store_that_failed_with_its_first_nodes_goes_on(then: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,11 +183,15 @@ class NodeVectors:
             self._clear(name)
 
     def _clear(self, name: str) -> None:
-        with search_errors("vector"), self._ledger.reading() as connection, connection:
+        with search_errors("vector"), self._ledger.writing() as connection, connection:
             space = _find(connection, name)
             if space is None:
                 return
             nodes = dict(connection.execute(_NODES, (space.number, -1)).fetchall())
+            # Where no log has an entry: if this comes half way, whoever follows finds it so, and clears once more.
+            connection.execute(
+                "UPDATE langmem_node_namespaces SET seq = -1, entry = x'' WHERE number = ?", (space.number,)
+            )
         self._delete(space.generation, nodes)
         with search_errors("vector"), self._ledger.writing() as connection, connection:
             connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (space.number,))
