@@ -463,6 +463,33 @@ def test_a_failing_store_is_a_search_error_and_the_change_can_be_made_again() ->
     assert len(store.data.embedding_dict) == 2
 
 
+def test_a_clearing_that_came_half_way_is_made_again_before_anything_is_left_out() -> None:
+    """As where the store goes away meanwhile, or the process is killed."""
+
+    class Brittle(SimpleVectorStore):
+        deletes: int = 1
+
+        def delete_nodes(self, *args: Any, **options: Any) -> None:
+            self.deletes -= 1
+            if self.deletes < 0:
+                raise RuntimeError
+            super().delete_nodes(*args, **options)
+
+    store = Brittle()
+    index = VectorIndex(NodeVectors(store, batch=3), words())
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=index, user="ada")
+    said = [f"bike number{n}" for n in range(10)]
+    memory.add([Message(role="user", content=text) for text in said])
+    memory.flush()
+    with pytest.raises(SearchError, match="Brittle failed"):
+        memory.rebuild()
+    assert len(store.data.embedding_dict) < 10
+    store.deletes = 100
+    memory.flush()
+    found = [index.search(("longterm", "", "ada"), text, 1)[0] for text in said]
+    assert [memory.get(hit.id).message.text for hit in found] == said  # type: ignore[union-attr]
+
+
 @local
 @pytest.mark.parametrize("then", ["made again", "cleared"])
 def test_a_store_that_failed_with_its_first_nodes_goes_on(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,9 +551,25 @@ def test_a_change_that_another_process_overtakes_leaves_nothing_behind(meanwhile
         assert ledger.execute("SELECT count(*) FROM langmem_nodes").fetchone() == (0,)
 
 
-def test_places_of_one_vector_store_take_turns(tmp_path: Path) -> None:
-    """LlamaIndex's own is a dictionary, and a place that is too late begins its namespace anew."""
-    store, together = SimpleVectorStore(), threading.Barrier(4)
+def simple_store() -> tuple[BasePydanticVectorStore, Callable[[], int]]:
+    """LlamaIndex's own, and how many nodes it has."""
+    store = SimpleVectorStore()
+    return store, lambda: len(store.data.embedding_dict)
+
+
+def qdrant_store() -> tuple[BasePydanticVectorStore, Callable[[], int]]:
+    """Qdrant's without a server, and how many nodes it has."""
+    client = QdrantClient(":memory:")
+    return QdrantVectorStore("theirs", client=client), lambda: client.count("theirs").count
+
+
+@local
+@pytest.mark.parametrize("opened", [simple_store, qdrant_store])
+def test_places_of_one_vector_store_take_turns(
+    opened: Callable[[], tuple[BasePydanticVectorStore, Callable[[], int]]], tmp_path: Path
+) -> None:
+    """In a process's memory no thread may change what another reads, and who is too late begins a namespace anew."""
+    (store, count), together = opened(), threading.Barrier(4)
 
     def write(n: int) -> None:
         index = VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words())
@@ -544,7 +587,7 @@ def test_places_of_one_vector_store_take_turns(tmp_path: Path) -> None:
         list(pool.map(write, range(4)))
     index = VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words())
     assert index.position(NOTES) == (80, "entry")
-    assert len(index.search(NOTES, "red bike", 1_000)) == len(store.data.embedding_dict) == 400
+    assert len(index.search(NOTES, "red bike", 1_000)) == count() == 400
 
 
 def test_h5_a_search_finds_nothing_of_a_namespace_that_is_begun_as_its_own_is_cleared(tmp_path: Path) -> None:

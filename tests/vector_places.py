@@ -13,15 +13,19 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
+from typing import Any
 
 import pytest
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import Conflict, ModelError
+from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex, Vectors
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import START, Document, Index
+from langmem_adapters.records.keyed import Records
+from langmem_adapters.stores.memory import MemoryStore
 
 __all__ = ["VectorsConformance", "cosine", "word_vectors"]
 
@@ -243,6 +247,33 @@ class VectorsConformance:
         assert (index.position((*_NS, "sub")), self.found(index, "bike", (*_NS, "sub"))) == ((1, "m1"), ["a"])
         index.apply(_NS, upsert=_documents(b="boat"))
         assert self.found(index, "bike") == ["b"]
+
+    @pytest.mark.parametrize("then", [[], ["new"]])
+    def test_what_a_first_change_has_left_half_done_goes_with_what_the_store_has_lost(
+        self, index: VectorIndex, monkeypatch: pytest.MonkeyPatch, then: list[str]
+    ) -> None:
+        """Of a process that was killed before the position was written; meanwhile the memories expired."""
+
+        def killed(namespace: Namespace, *, upsert: Sequence[Document] = (), **change: Any) -> None:
+            VectorIndex.apply(index, namespace, upsert=upsert, **({} if upsert else change))
+            if upsert:
+                raise InterruptedError
+
+        store, ids = MemoryStore(), map(str, count())
+        words = LexicalIndex(":memory:")
+        kept = Records(
+            store, _NS, index=words, vectors=index, text_of=lambda _, data: data.decode(), new_id=lambda: next(ids)
+        )
+        kept.put({"old": b"red bike"})
+        with monkeypatch.context() as patch:
+            patch.setattr(index, "apply", killed)
+            with pytest.raises(InterruptedError):
+                kept.follow(index=index)
+        store.clear(_NS)
+        for key in then:
+            kept.put({key: b"green bike"})
+        kept.follow(index=index)
+        assert (self.found(index, "red bike"), index.holds(_NS)) == (then, bool(then))
 
     def test_a_closed_index_can_be_used_again(self, index: VectorIndex) -> None:
         index.apply(_NS, upsert=_documents(a="bike"))

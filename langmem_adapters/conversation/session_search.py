@@ -84,7 +84,7 @@ class SessionSearch(Shared):
         if facts and self.index.position(self._namespace) is None:  # nothing was ever said here
             self._known.clear()
             with contextlib.suppress(Conflict):  # somebody else has just begun it
-                begin(self.index, self._namespace, self._new_id)
+                begin(self.index, self._namespace, self._new_id())
         new = {key: salvage(data, key) for key, data in facts.items() if self._known.get(key) != data}
         documents = [found for key, fact in new.items() if (found := _document(key, fact)) is not None]
         gone = [key for key, fact in new.items() if fact is None] + [key for key in self._known if key not in facts]

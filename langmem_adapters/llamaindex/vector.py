@@ -101,8 +101,8 @@ class NodeVectors:
         self._new_id = new_id
         place = self._ledger.place
         self._changing = ForkSafeLock() if place.in_memory else lock_of(place.path)
-        # A dictionary, which no thread may change while another goes through it.
-        self._alone = lock_of(id(store)).held if isinstance(store, SimpleVectorStore) else contextlib.nullcontext
+        within = _within(store)
+        self._alone = contextlib.nullcontext if within is None else lock_of(id(within)).held
 
     def mark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None: not begun."""
@@ -184,11 +184,15 @@ class NodeVectors:
             self._clear(name)
 
     def _clear(self, name: str) -> None:
-        with search_errors("vector"), self._ledger.reading() as connection, connection:
+        with search_errors("vector"), self._ledger.writing() as connection, connection:
             space = _find(connection, name)
             if space is None:
                 return
             nodes = dict(connection.execute(_NODES, (space.number, -1)).fetchall())
+            # Where no log has an entry: if this comes half way, whoever follows finds it so, and clears once more.
+            connection.execute(
+                "UPDATE langmem_node_namespaces SET seq = -1, entry = x'' WHERE number = ?", (space.number,)
+            )
         self._delete(space.generation, nodes)
         with search_errors("vector"), self._ledger.writing() as connection, connection:
             connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (space.number,))
@@ -269,6 +273,14 @@ class NodeVectors:
                 yield
         except Exception as error:
             raise SearchError(f"{type(self._store).__name__} failed: {type(error).__name__}") from error
+
+
+def _within(store: BasePydanticVectorStore) -> object:
+    """What of a store lies in this process's memory, where no thread may change it while another goes through it."""
+    if isinstance(store, SimpleVectorStore):
+        return store
+    client = getattr(getattr(store, "_client", None), "_client", None)
+    return client if type(client).__name__ == "QdrantLocal" else None
 
 
 class _Space(NamedTuple):

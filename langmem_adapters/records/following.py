@@ -1,7 +1,8 @@
 """Incremental indexing: an index follows the log of a namespace, whoever else follows or clears it at the same time.
 
 An index changes only if it still stands where its follower read on from. So that one that was cleared meanwhile never
-looks like one that nobody has begun, each beginning leaves a position of its own, before the log's first entry.
+looks like one that nobody has begun, each beginning leaves a position of its own, before the log's first entry. It has
+that entry's id, which shows where the log was cleared since: of what is half done by then, nothing else would tell.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def follow(
                 beginnings += 1
                 if beginnings > _BEGINNINGS:
                     raise SearchError("an index was replaced again and again: one with another embedder may share it")
-                begin(index, namespace, new_id)
+                begin(index, namespace, f"{news.items[0].id}@{new_id()}")
                 if begun:
                     begun()
                 continue
@@ -104,9 +105,9 @@ def steadily(
     return found
 
 
-def begin(index: Index, namespace: Namespace, new_id: Callable[[], str]) -> None:
+def begin(index: Index, namespace: Namespace, id_: str) -> None:
     """Begin an index that nobody has begun; a Conflict, if somebody has."""
-    index.apply(namespace, position=(0, new_id()), since=START)
+    index.apply(namespace, position=(0, id_), since=START)
 
 
 def _stamped(position: Position, form: str) -> Position:
@@ -121,7 +122,8 @@ def _news(
     after = max(since[0] - 1, 0) if since else 0
     page = store.scan(namespace, after=after, limit=PAGE + 1, keys=[TIDIED])
     to = tidied(page.values)
-    if since is None or since[0] == 0:
+    # Without ``astray``, entries leave the log one by one, or there is more in an index than the log tells of.
+    if since is None or (since[0] == 0 and (astray is None or to > 0 or _begins_so(page.items, since))):
         return _Unseen(since, page.items[:PAGE], to)
     if page.items and since == _stamped(place(page.items[0], to), form):
         return _Unseen(since, page.items[1:], to)
@@ -132,3 +134,8 @@ def _news(
     _log.info("the index of %r begins anew: its store was cleared, replaced or tidied, or its texts are", namespace[0])
     index.clear(namespace)
     return _news(store, index, namespace, form)
+
+
+def _begins_so(items: Sequence[Item], since: Position) -> bool:
+    """Whether a log still begins as when an index was begun: else it was cleared, maybe in the middle of a change."""
+    return any(since[1].startswith(f"{item.id}@") for item in items[:1])
