@@ -6,9 +6,7 @@ only where it hardly ever means anything else: "left", "rose", "vet" and "lab" a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-__all__ = ["BASES", "SPELLINGS", "STOP_WORDS"]
+__all__ = ["BASES", "PASTS", "SPELLINGS", "STOP_WORDS", "bases"]
 
 STOP_WORDS = frozenset(
     """
@@ -23,7 +21,7 @@ STOP_WORDS = frozenset(
 )
 """English words that say little about what a text is about. Each is its own term, never a stem."""
 
-_IRREGULAR = """
+_PASTS = """
     become became, begin began begun, bite bitten, blow blew blown, break broke broken, bring brought,
     build built, buy bought, catch caught, choose chose chosen, come came, deal dealt, dig dug,
     draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell fallen, feed fed,
@@ -35,9 +33,12 @@ _IRREGULAR = """
     speak spoke spoken, spend spent, stand stood, steal stole stolen, stick stuck, strike struck,
     swear swore sworn, sweep swept, swim swam swum, take took taken, teach taught, tear tore torn, tell told,
     think thought, throw threw thrown, understand understood, wake woke woken, wear wore worn, weep wept,
-    win won, write wrote written, child children, foot feet, goose geese, half halves, knife knives, leaf leaves,
-    life lives, loaf loaves, man men, mouse mice, person people, scarf scarves, shelf shelves, thief thieves,
-    tooth teeth, wife wives, wolf wolves, woman women, bad worse worst, good better best, far farther farthest
+    win won, write wrote written
+"""
+_IRREGULAR = """
+    child children, foot feet, goose geese, half halves, knife knives, leaf leaves, life lives, loaf loaves, man men,
+    mouse mice, person people, scarf scarves, shelf shelves, thief thieves, tooth teeth, wife wives, wolf wolves,
+    woman women, bad worse worst, good better best, far farther farthest
 """
 
 # What people say for short, or at home, and numbers. Plurals follow by themselves.
@@ -95,20 +96,24 @@ _RELATED = """
 """
 
 
-def _families(table: str) -> Iterator[list[str]]:
-    return map(str.split, table.split(","))
-
-
 def _plural(word: str) -> str:
     if word.endswith("y"):
         return word[:-1] + "ies"
     return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
 
 
-BASES = {form: base for base, *forms in _families(_RELATED + "," + _SHORT) for form in forms}
+def bases(families: str) -> dict[str, str]:
+    """From each form to what it is a form of."""
+    return {form: base for base, *forms in map(str.split, families.split(",")) for form in forms}
+
+
+PASTS = bases(_PASTS)
+"""Irregular pasts and past participles, with their verbs."""
+
+BASES = bases(_RELATED + "," + _SHORT)
 BASES |= {_plural(form): base for form, base in BASES.items()}
-BASES |= {form: base for base, *forms in _families(_IRREGULAR) for form in forms}
+BASES |= PASTS | bases(_IRREGULAR)
 """Forms of English words, in lower case, with the word that stands for all of its family."""
 
-SPELLINGS = {other: base for base, *others in _families(_SPELT) for other in others}
+SPELLINGS = bases(_SPELT)
 """British spellings, with the American ones."""

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import product
 
 from langmem_adapters.language.analysis import stem
-from langmem_adapters.language.english import SPELLINGS
+from langmem_adapters.language.english import PASTS, SPELLINGS, bases
 
 __all__ = [
     "ARTICLES",
@@ -71,23 +71,12 @@ def named(groups: str) -> dict[str, str]:
     return {word: name for name, *words in map(str.split, groups.split(",")) for word in (name, *words)}
 
 
-def _bases(written: str) -> dict[str, str]:
-    """From each form to what it is a form of."""
-    return {form: base for base, *forms in map(str.split, written.split(",")) for form in forms}
-
-
-_PASTS = _bases("""become became, begin began begun, break broke broken, bring brought, build built, buy bought,
-    catch caught, choose chose chosen, come came, draw drew drawn, drive drove driven, eat ate eaten, fall fell fallen,
-    feel felt, find found, fly flew flown, forget forgot forgotten, get got gotten, give gave given, go went gone,
-    grow grew grown, hear heard, hold held, keep kept, know knew known, lead led, lose lost, make made, mean meant,
-    meet met, pay paid, run ran, say said, see saw seen, sell sold, send sent, show shown, sit sat, sleep slept,
-    speak spoke spoken, spend spent, stand stood, steal stole stolen, take took taken, teach taught, tell told,
-    think thought, throw threw thrown, understand understood, win won, write wrote written, use used, die died,
-    bite bit bitten, dig dug, drink drank drunk, feed fed, fight fought, freeze froze frozen, hide hid hidden,
-    lend lent, ride rode ridden, ring rang rung, sing sang sung, swim swam swum, swear swore sworn, tear tore torn,
-    wake woke woken, wear wore worn, shake shook shaken, sweep swept, strike struck, sink sank sunk""")
-FORMS = _PASTS | _bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
-    woman women, mouse mice, person people, tooth teeth, wife wives, color colour colours, missus mrs""")
+# As they are irregular; but a shot is no "shoot".
+_PASTS = {past: verb for past, verb in PASTS.items() if past != "shot"} | bases(
+    "bite bit, die died, sink sank sunk, use used"
+)
+FORMS = _PASTS | bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
+    woman women, mouse mice, person people, tooth teeth, wife wives, missus mrs""")
 
 
 def is_past(word: str) -> bool:
