@@ -200,6 +200,6 @@ def _trees(written: str) -> tuple[_Tree, ...]:
 
 def _tree(token: str, tokens: Iterator[str]) -> _Tree:
     if "<" not in token:
-        return float(token)
+        return int(token) / 1000
     feature, _, value = token.partition("<")
     return int(feature), float(value), _tree(next(tokens), tokens), _tree(next(tokens), tokens)
