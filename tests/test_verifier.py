@@ -444,6 +444,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("words", "How do I find a good desert?", "How do I find a good dessert?"),
         ("words", "Was the trial long?", "Was the trail long?"),
         ("forms", "Where is the lost contact?", "Where is the lost contract?"),
+        ("forms", "Where is the next refuge?", "Where is the next refugee?"),
         ("names", "Is the river in Niger long?", "Is the river in Nigeria long?"),
         ("additions", "Which nation won the world cup?", "Which nation won the cup?"),
         ("additions", "What is the mean rent in Oslo?", "What is the rent in Oslo?"),

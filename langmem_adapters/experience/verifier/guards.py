@@ -35,7 +35,6 @@ from langmem_adapters.experience.verifier.guards_small_words import (
 )
 from langmem_adapters.experience.verifier.guards_times import tense
 from langmem_adapters.experience.verifier.order import opposed, swapped
-from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP
@@ -248,7 +247,7 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     """No charger for a charge, no organization for an organ; nor a contract for a contact.
 
     But where one has a word of weight that the other has not: there the score decides. A letter too many is taken for a
-    slip only where it is doubled.
+    slip only where it is doubled, and makes no refugee of a refuge.
     """
     one_alone, other_alone = unmatched(left, right, alignment)
     alone = one_alone + other_alone
@@ -257,35 +256,22 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     for a, b, sure in alignment.pairs:
         one, other = left.content[a].text, right.content[b].text
         if sure < 1 and not (alone and _of_degree(one, other)):
-            (base, ending), (same, another) = _derived(one), _derived(other)
             longer = sure == MISSPELT and len(one) != len(other)
             derived = sure in FORMS_OF_ONE and not (same_root(one, other) or synonymous(one, other))
-            if ((longer or derived) and _single(one) != _single(other)) or (base == same and ending != another):
+            if (longer or derived) and _single(one) != _single(other):
                 return differ("forms", [one], [other])
     return ""
-
-
-_DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
 
 
 def _of_degree(one: str, other: str) -> bool:
     """Whether one tells the other's degree or manner: the fastest way, to do it fast; anonymous, anonymously."""
     shorter, longer = sorted((one, other), key=len)
-    return longer == f"{shorter}ly" or (
-        is_superlative(longer) and longer.removesuffix("est") in {shorter, shorter[:-1]}
-    )
+    return longer in {f"{shorter}ly", f"{shorter}est", f"{shorter[:-1]}est"}
 
 
-def _derived(word: str) -> tuple[str, str]:
-    """What a word derives from, and by which ending."""
-    word = word.removesuffix("s")
-    ending = next((ending for ending in _DERIVING if word.endswith(ending)), "")
-    return word.removesuffix(ending).rstrip("ey"), ending
-
-
-def _single(word: str) -> list[str]:
-    """Its letters, each that is doubled once."""
-    return [letter for letter, _ in groupby(word)]
+def _single(word: str) -> tuple[list[str], bool]:
+    """Its letters, each that is doubled once; and whether it is somebody to whom it is done, as a licensee is."""
+    return [letter for letter, _ in groupby(word)], word.removesuffix("s").endswith("ee")
 
 
 GUARDS: Mapping[str, Guard] = MappingProxyType(
