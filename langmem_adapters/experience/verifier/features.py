@@ -58,7 +58,7 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
         max(left.sentences, right.sentences),
         _restricting(left, one) + _restricting(right, other),
         _substituted(alignment, heavy),
-        _same_last(left, right),
+        likeness(left.content[-1].text, right.content[-1].text) if left.content and right.content else 0.0,
     ]  # fmt: skip
 
 
@@ -127,9 +127,3 @@ def _share(
 
 def _differs(one: frozenset[str], other: frozenset[str], words: frozenset[str]) -> int:
     return bool(one & words) != bool(other & words)
-
-
-def _same_last(left: Reading, right: Reading) -> float:
-    if not left.content or not right.content:
-        return 0.0
-    return likeness(left.content[-1].text, right.content[-1].text)

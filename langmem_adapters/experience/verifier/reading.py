@@ -124,7 +124,7 @@ def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = in_plain_signs(text[:LONGEST])
     numerals = frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain))
-    ranked = _RANKED.sub(_in_figures, plain) if any(n != "I" or word == "war" for word, n in numerals) else plain
+    ranked = _RANKED.sub(lambda found: f"{found[1]} {_ROMAN[found[2]]}", plain)
     lower = _one_wording(one_spelling(_in_small_letters(ranked)))
     said = [*chain.from_iterable(_words_in(lower.split()))]
     words = [word for word in said if word not in POLITE]
@@ -168,10 +168,6 @@ def in_plain_signs(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES)
     return text.replace('""', '"')
-
-
-def _in_figures(found: re.Match[str]) -> str:
-    return f"{found[1]} {_ROMAN[found[2]]}"
 
 
 def _in_small_letters(text: str) -> str:
@@ -269,12 +265,8 @@ def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
         for before, piece in pairwise(line.split()):
             word = piece.strip(_MARKS).removesuffix("'s")
             if word.lower() in known and before[-1] not in ".?!:":
-                found.add((word.lower(), _is_name(word)))
+                found.add((word.lower(), word.isupper() if word.lower() in ACRONYMS else word[0].isupper()))
     return frozenset(found)
-
-
-def _is_name(word: str) -> bool:
-    return word.isupper() if word.lower() in ACRONYMS else word[0].isupper()
 
 
 def _code(text: str) -> frozenset[str]:
