@@ -17,8 +17,6 @@ from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, PREPOS
 
 __all__ = ["NAMES", "features", "governed", "weight"]
 
-_listed = str.split
-
 
 def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
     """The figures that the verifier weighs; see :data:`NAMES`."""
@@ -63,7 +61,7 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
 
 
 NAMES = tuple(
-    _listed(
+    str.split(
         """cosine lost_left lost_right most_left most_right shared jaccard content longest difference frame_low
         frame_high names soft rising bigrams stops stems grams edits edit_share person you i stop_changes
         sentences restricting substituted last"""

@@ -37,12 +37,11 @@ from langmem_adapters.experience.verifier.guards_times import tense
 from langmem_adapters.experience.verifier.order import opposed, swapped
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP
+from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP, listed
 
 __all__ = ["GUARDS", "Guard"]
 
 Guard = Callable[[Reading, Reading, Alignment], str]
-_listed = str.split  # lists of words read better as text
 
 
 def language(left: Reading, right: Reading, _: Alignment) -> str:
@@ -168,11 +167,9 @@ _OPEN = _KINDS | {"how"}
 _WHERE = frozenset({"how", "when", "where", "who"})
 _OPENING = frozenset(("what", "which", "where"))
 _STRANDED = frozenset(("for", "from", "of", "with", "without"))
-_PRONOUNS = frozenset(_listed("i you he she it we they"))
-_SUBJECTS = _PRONOUNS | frozenset(_listed("my your his her our their its the this that these those there"))
-_FINITE = frozenset(
-    _listed("am is are was were has have had do does did can could will would shall should may might must")
-)
+_PRONOUNS = listed("i you he she it we they")
+_SUBJECTS = _PRONOUNS | listed("my your his her our their its the this that these those there")
+_FINITE = listed("am is are was were has have had do does did can could will would shall should may might must")
 
 
 def _has_mark(reading: Reading) -> bool:

@@ -10,15 +10,23 @@ from itertools import pairwise
 from langmem_adapters.experience.verifier.alignment import Alignment
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
+from langmem_adapters.experience.verifier.words import (
+    COMPOUNDING,
+    LINKS,
+    NEGATIONS,
+    PREPOSITIONS,
+    STOP,
+    UNITS,
+    grouped,
+    listed,
+    stem_of,
+)
 
 __all__ = ["opposed", "swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
-_listed = str.split  # lists of words read better as text
 _EITHER = frozenset(
-    frozenset(pair.split())
-    for pair in _listed("by using|by via|during in|in within|into to|on onto|using via|using with|via with", "|")
+    map(frozenset, grouped("by using|by via|during in|in within|into to|on onto|using via|using with|via with"))
 )
 """Ways of which either will do, where all else is the same; a gift "for" her is none "from" her."""
 _EITHER_WITH = {
@@ -46,10 +54,10 @@ _ASKED_OF_IT = re.compile(
     r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
 )
 """What is asked of a thing: the rules "of", "for" and "in" curling; but the love "of" children is none "for" them."""
-_PARTING = PREPOSITIONS | frozenset(_listed("i he she they we am are is was were"))
+_PARTING = PREPOSITIONS | listed("i he she they we am are is was were")
 """What does not stand between two things that "and" links, but between two clauses."""
-_ONE_DOES = frozenset(_listed("is was has does"))
-_PRONOUNS = frozenset(_listed("me you him her it us them"))
+_ONE_DOES = listed("is was has does")
+_PRONOUNS = listed("me you him her it us them")
 _AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
 _MANY = 24  # words: a long text has too many orders to try them
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round

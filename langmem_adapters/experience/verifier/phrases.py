@@ -7,20 +7,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, STOP, UNITS
+from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, STOP, UNITS, listed
 
 __all__ = ["NAMING", "compounded", "is_superlative", "same_search"]
 
-_listed = str.split
 _LYING = frozenset(("in", "on"))
 _JOINING = _LYING | {"for", "of"}
-_HOLDING = frozenset(
-    _listed("bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot spoon tin")
-)
-NAMING = frozenset(_listed("bank church college house kingdom museum republic school state university"))
+_HOLDING = listed("""bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot spoon
+    tin""")
+NAMING = listed("bank church college house kingdom museum republic school state university")
 """What is named after what stands behind an "of", and before: two things, as a rule."""
-_PARTING = frozenset(_listed("bit bunch couple group kind lot number pair part piece slice sort state type"))
-_OPENING = STOP | frozenset(_listed("average best first last maximum minimum next top"))  # behind which a name begins
+_PARTING = listed("bit bunch couple group kind lot number pair part piece slice sort state type")
+_OPENING = STOP | listed("average best first last maximum minimum next top")  # behind which a name begins
 _SMALL = STOP - _JOINING - LINKS
 _ASKED = re.compile(r"(?:(?:(?:what|which|who) is|tell me|give me) (?:(?:the|some) )|what is (?:an? )?)")
 _MOST, _FEWEST, _LONGEST = 4, 2, 9  # words of a part, and of a search

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from langmem_adapters.experience.verifier.words import listed
+
 __all__ = [
     "FRAMES",
     "MAKERS",
@@ -13,8 +15,6 @@ __all__ = [
     "WHETHER",
     "WORDINGS",
 ]
-
-_listed = str.split
 
 _HOW_TO = (
     r"^(?:so |and |hi |hello )?(?:can you |could you |would you )?(?:tell me |explain |show me )?"
@@ -163,26 +163,18 @@ _MADE = {
 MAKERS = (rf"who (?:is|was) the ({'|'.join(_MADE)}) of ", _MADE)
 """Who makes a thing once, and what he did: he is its author as he was."""
 
-QUESTION_WORDS = frozenset(
-    _listed(
-        """wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches welchen welchem
-        wieviel kann kannst können könnt könnte könnten darf dürfen muss müssen soll sollte ist sind hat hast haben
-        habt gibt comment où qui quand pourquoi combien quel quelle quels quelles quoi est puis peut peux pouvez
-        cómo dónde quién quiénes cuándo cuál cuáles cuánto cuánta cuántos cuántas qué adónde come dove chi quando
-        perché quale quali quanto quanta quanti quante che onde quem qual quais quantos quantas hoe waar wanneer wat
-        waarom welk welke wie hoeveel kan mag is zijn heb heeft как что где когда почему зачем кто сколько какой
-        какая какое какие куда откуда чей jak gdzie kiedy dlaczego kto ile co czy hur var när varför vem vad hvor
-        hvordan hvornår hvorfor hvem hvad hva når nasıl nerede neden niçin kim kaç hangi bagaimana dimana kapan
-        mengapa siapa berapa apa apakah كيف أين متى لماذا من ماذا هل"""  # noqa: RUF001 - Turkish
-    )
-)
+QUESTION_WORDS = listed("""wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches
+    welchen welchem wieviel kann kannst können könnt könnte könnten darf dürfen muss müssen soll sollte ist sind hat
+    hast haben habt gibt comment où qui quand pourquoi combien quel quelle quels quelles quoi est puis peut peux pouvez
+    cómo dónde quién quiénes cuándo cuál cuáles cuánto cuánta cuántos cuántas qué adónde come dove chi quando perché
+    quale quali quanto quanta quanti quante che onde quem qual quais quantos quantas hoe waar wanneer wat waarom welk
+    welke wie hoeveel kan mag is zijn heb heeft как что где когда почему зачем кто сколько какой какая какое какие куда
+    откуда чей jak gdzie kiedy dlaczego kto ile co czy hur var när varför vem vad hvor hvordan hvornår hvorfor hvem hvad
+    hva når nasıl nerede neden niçin kim kaç hangi bagaimana dimana kapan mengapa siapa berapa apa apakah كيف أين متى
+    لماذا من ماذا هل""")  # noqa: RUF001 - Turkish
 """Words of other languages that a question begins with, and a statement hardly ever."""
 
-QUESTION_PARTS = tuple(
-    _listed(
-        """吗 嗎 呢 什么 什麼 怎 哪 谁 誰 多少 几 幾 何 ますか ですか ましたか ませんか どう どこ どの いつ なぜ 어떻게
-        왜 어디 언제 누구 무엇 몇 얼마 까요 나요 कैसे कहाँ कब क्यों कौन क्या कितन อย่างไร อะไร ไหม ทำไม
-        ที่ไหน เมื่อไ ใคร เท่าไ nào gì đâu nhiêu"""
-    )
-)
+QUESTION_PARTS = listed("""吗 嗎 呢 什么 什麼 怎 哪 谁 誰 多少 几 幾 何 ますか ですか ましたか ませんか どう どこ どの
+    いつ なぜ 어떻게 왜 어디 언제 누구 무엇 몇 얼마 까요 나요 कैसे कहाँ कब क्यों कौन क्या कितन อย่างไร อะไร ไหม ทำไม
+    ที่ไหน เมื่อไ ใคร เท่าไ nào gì đâu nhiêu""")
 """Parts of a text that tell so wherever they stand, in languages that leave them in their place."""

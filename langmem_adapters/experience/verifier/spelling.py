@@ -8,10 +8,9 @@ from decimal import Decimal
 
 from langmem_adapters.experience.verifier.words import NUMBERS, UNITS
 from langmem_adapters.language.dates import DAYS, MONTHS
+from langmem_adapters.language.english import bases
 
 __all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "SLIPS", "one_spelling"]
-
-_listed = str.split  # lists of words read better as text
 
 
 def _switched(found: re.Match[str]) -> str:
@@ -138,42 +137,30 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
 )
 """What is replaced, by what, and what a text has of all this at least: a whole word, or, with a sign in it, a part."""
 
-SLIPS = {
-    slip: word
-    for word, *slips in map(
-        str.split,
-        _listed(
-            """accommodation accomodation, account acount accout, address adress addres, appointment appointement
-        apointment, argument arguement, available availible availble avaliable, because becuase becasue
-        beacuse, beginning begining, believe beleive, business buisness bussiness busines, calendar
-        calender, cancel cancle, capital captial, certificate certficate, completely completly, computer
-        computor, database datbase, definitely definately definitly, definition definiton, delivery delivary
-        delievery, different diffrent diferent, difference diffrence, directory directry, disappear
-        dissapear, email emial, embarrassing embarassing, environment enviroment, example exmaple, exercise
-        excercise, existence existance, experience experiance, favorite favourate, february febuary, finally
-        finaly, foreign foriegn, friend freind, function funtion fucntion, government goverment, grammar
-        grammer, guarantee garantee gaurantee, height heigth hieght, immediately immediatly, independent
-        independant, insurance insurence, interest intrest, internet interent, invoice invocie, january
-        janurary, knowledge knowlege, language langauge, library libary, license lisence, maintenance
-        maintenence maintainance, maximum maximun, necessary neccessary necesary, nearest nearset, occurred
-        occured, occurrence occurence, package pacakge, parcel parcle, password pasword passowrd passwrod,
-        payment payement paymnet, permanent permanant, phone phoen, possible posible, privilege privelege,
-        probably probaly, problem probelm, pronunciation pronounciation, publicly publically, python pyhton,
-        question quesiton, receipt reciept, receive recieve, received recieved, recommend recomend
-        reccomend, refund refudn, restaurant restaraunt resturant restaurent, restaurants restaraunts
-        resturants, schedule shedule, separate seperate, several severel, should shoud shuld, similar
-        similiar, string stirng, subscription subscripton subsciption, successful succesful sucessful,
-        symptom symtom, symptoms symtoms, temperature temprature, the teh, their thier, tomorrow tommorow
-        tommorrow tomorow, transfer tranfer, truly truely, until untill, vacuum vaccum vacume, warranty
-        waranty, website webiste, wednesday wensday wednsday, weird wierd, what waht, which wich whcih, with
-        wiht, how hwo, writing writting,
-        brulee brûlée, cafe café, cafes cafés, cliche cliché, creme crème, crepe crêpe, crepes crêpes, facade façade,
-        jalapeno jalapeño, jalapenos jalapeños, naive naïve, pinata piñata, pokemon pokémon, puree purée""",
-            ",",
-        ),
-    )
-    for slip in slips
-}
+SLIPS = bases("""accommodation accomodation, account acount accout, address adress addres,
+    appointment appointement apointment, argument arguement, available availible availble avaliable,
+    because becuase becasue beacuse, beginning begining, believe beleive, business buisness bussiness busines,
+    calendar calender, cancel cancle, capital captial, certificate certficate, completely completly, computer computor,
+    database datbase, definitely definately definitly, definition definiton, delivery delivary delievery,
+    different diffrent diferent, difference diffrence, directory directry, disappear dissapear, email emial,
+    embarrassing embarassing, environment enviroment, example exmaple, exercise excercise, existence existance,
+    experience experiance, favorite favourate, february febuary, finally finaly, foreign foriegn, friend freind,
+    function funtion fucntion, government goverment, grammar grammer, guarantee garantee gaurantee,
+    height heigth hieght, immediately immediatly, independent independant, insurance insurence, interest intrest,
+    internet interent, invoice invocie, january janurary, knowledge knowlege, language langauge, library libary,
+    license lisence, maintenance maintenence maintainance, maximum maximun, necessary neccessary necesary,
+    nearest nearset, occurred occured, occurrence occurence, package pacakge, parcel parcle,
+    password pasword passowrd passwrod, payment payement paymnet, permanent permanant, phone phoen, possible posible,
+    privilege privelege, probably probaly, problem probelm, pronunciation pronounciation, publicly publically,
+    python pyhton, question quesiton, receipt reciept, receive recieve, received recieved, recommend recomend reccomend,
+    refund refudn, restaurant restaraunt resturant restaurent, restaurants restaraunts resturants, schedule shedule,
+    separate seperate, several severel, should shoud shuld, similar similiar, string stirng,
+    subscription subscripton subsciption, successful succesful sucessful, symptom symtom, symptoms symtoms,
+    temperature temprature, the teh, their thier, tomorrow tommorow tommorrow tomorow, transfer tranfer, truly truely,
+    until untill, vacuum vaccum vacume, warranty waranty, website webiste, wednesday wensday wednsday, weird wierd,
+    what waht, which wich whcih, with wiht, how hwo, writing writting, brulee brûlée, cafe café, cafes cafés,
+    cliche cliché, creme crème, crepe crêpe, crepes crêpes, facade façade, jalapeno jalapeño, jalapenos jalapeños,
+    naive naïve, pinata piñata, pokemon pokémon, puree purée""")
 """From each slip, as words are most often misspelt, or with their accents, to the word meant; none is another word."""
 
 SCALES = {
@@ -205,7 +192,7 @@ _SPELT = re.compile(rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million
 _SIGNS = "%‰$€£¥₹°"
 _SPOKEN = {
     ord(sign): f" {name} "
-    for sign, name in zip(_SIGNS, _listed("percent permille dollar euro pound yen rupee degrees"), strict=True)
+    for sign, name in zip(_SIGNS, str.split("percent permille dollar euro pound yen rupee degrees"), strict=True)
 }
 
 
