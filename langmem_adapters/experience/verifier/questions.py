@@ -75,25 +75,17 @@ TELLING = (
 _A_AND_B = "what is the difference between \\1 and \\2"
 _END = r"(?=[?.! ]*$)"
 WORDINGS = (
-    (
-        r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?" + _END,
-        _A_AND_B,
-    ),
+    (r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?" + _END, _A_AND_B),
     (r"how (?:do|does) ((?:(?! and ).)+) differ from ((?:(?! and ).)+?)" + _END, _A_AND_B),
     (r"(.{1,60}?) (?:vs\.?|versus) (.+?) difference" + _END, _A_AND_B),
     (r"what (?:do|does) (.+?) mean" + _END, r"what is the meaning of \1"),
     (r"what is (.+?) short for" + _END, r"what does \1 stand for"),
     (r"what (?:is|are) the causes? of ", "what causes "),
     (r"what (?:is|are) (.+?) caused by" + _END, r"what causes \1"),
-    (
-        r"what (?:is|are) the reasons? (?:(?:that|why) |(?=(?:the|a|an|my|i|it|we|they|you|he|she) ))",
-        "why ",
-    ),
+    (r"what (?:is|are) the reasons? (?:(?:that|why) |(?=(?:the|a|an|my|i|it|we|they|you|he|she) ))", "why "),
     (r"what is the (?:price of|cost of (?=an? )) ?(.+?)" + _END, r"how much does \1 cost"),
-    (
-        r"how much is ((?:a|an) (?:\w+ ){0,2}(?:card|licence|license|membership|pass|subscription|ticket))" + _END,
-        r"how much does \1 cost",
-    ),
+    (r"how much is ((?:a|an) (?:\w+ ){0,2}(?:card|licence|license|membership|pass|subscription|ticket))" + _END,
+     r"how much does \1 cost"),
     (r"how much time (do|does|did|will) ", r"how long \1 "),
     (r"how heavy (?:is|are) (.+?)" + _END, r"how much does \1 weigh"),
     (r"what is the weight of (.+?)" + _END, r"how much does \1 weigh"),
@@ -140,20 +132,14 @@ WORDINGS = (
     (r"what is the (?:correct )?pronunciation of ", "how do i pronounce "),
     (r"what is the (?:correct )?spelling of ", "how do i spell "),
     (r"how (?:do|would|should) (?:you|one) (pronounce|spell) ", r"how do i \1 "),
-    (
-        r"(?:explain|define) (?!(?:how|why|what|where|when|who|which|whether|that|if|the|my|our|your|his|her|their|its|"
-        r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END,
-        r"what is \1",
-    ),
+    (r"(?:explain|define) (?!(?:how|why|what|where|when|who|which|whether|that|if|the|my|our|your|his|her|their|its|"
+     r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END, r"what is \1"),
     (r"(?:give|make|write) a summary of ", "summarize "),
     (r"i would like to ", "i want to "),
     (r"i need to (book|cancel|change|exchange|order|renew|replace|report|return|update|upgrade) ", r"i want to \1 "),
-    (
-        r"how (can|could|should) ((?:(?!be\b|i\b|you\b|we\b|he\b|she\b|they\b|my\b|our\b|your\b)\w+ ){1,4}?)"
-        r"be (\w+(?:ed|en))" + _END,
-        r"how \1 i \3 \2",
-    ),
-)
+    (r"how (can|could|should) ((?:(?!be\b|i\b|you\b|we\b|he\b|she\b|they\b|my\b|our\b|your\b)\w+ ){1,4}?)"
+     r"be (\w+(?:ed|en))" + _END, r"how \1 i \3 \2"),
+)  # fmt: skip
 """Questions that are asked in several ways, and the one that stands for all: patterns of a text in one spelling."""
 
 _MADE = {
