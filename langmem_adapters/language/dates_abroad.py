@@ -198,12 +198,10 @@ class _Reader:
             for found in pattern.finditer(text):
                 *number, unit = filter(None, found.groups())
                 if number or not is_counted or unit in _ALONE:
-                    yield self._name(unit), way * self._count(*number)
+                    name = next(name for words, name in self._units if words.fullmatch(unit))
+                    yield name, way * self._count(*number)
         for found in self._days.finditer(text):
             yield "day", self._from_now[found[0]]
-
-    def _name(self, unit: str) -> str:
-        return next(name for words, name in self._units if words.fullmatch(unit))
 
     def _count(self, number: str = "1") -> int:
         if number.isdecimal():

@@ -70,25 +70,20 @@ class NamedDate(NamedTuple):
             there = [first + timedelta(days=n) for n in range(self.days)]
             months = dict.fromkeys((MONTHS[day.month - 1], str(day.year)) for day in there)
             return " ".join([*(str(day.day) for day in there), *(word for month in months for word in month)])
-        day, month, year = (
-            self.day and str(self.day),
-            self.month and MONTHS[self.month - 1],
-            self.year and str(self.year),
-        )
-        return " ".join(word for word in (day, month, year) if word)
+        month = MONTHS[self.month - 1] if self.month else ""
+        return " ".join(str(part) for part in (self.day, month, self.year) if part)
 
     def meets(self, at: float | None) -> float:
         """How well a Unix time fits, from 0 to 1. Who speaks of a day does it on that day or soon after."""
         said = day_of(at) if self else None
-        if said is None or (self.days == 1 and not self._is_in_month(said)):
+        if said is None:
             return 0.0
         if self.days > 1:
             late = (said - date(self.year, self.month, self.day)).days
             return 0.0 if late < 0 else math.exp(-max(0, late - self.days) / 3)
+        if self.year not in {0, said.year} or self.month not in {0, said.month}:
+            return 0.0
         return 0.4 + 0.6 * math.exp(-abs(said.day - self.day - 1) / 3) if self.day else 1.0
-
-    def _is_in_month(self, said: date) -> bool:
-        return self.year in {0, said.year} and self.month in {0, said.month}
 
 
 @lru_cache(maxsize=64)  # a search asks several times

@@ -11,7 +11,6 @@ from langmem_adapters.experience.verifier.alignment import Alignment
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import (
-    COMPOUNDING,
     LINKS,
     NEGATIONS,
     PREPOSITIONS,
@@ -54,6 +53,8 @@ _ASKED_OF_IT = re.compile(
     r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
 )
 """What is asked of a thing: the rules "of", "for" and "in" curling; but the love "of" children is none "for" them."""
+_COMPOUNDING = listed("of in with on for is are that which the a an")
+"""What may stand between the parts of a compound that is taken apart: "a cron job", "a job with cron"."""
 _PARTING = PREPOSITIONS | listed("i he she they we am are is was were")
 """What does not stand between two things that "and" links, but between two clauses."""
 _ONE_DOES = listed("is was has does")
@@ -218,7 +219,7 @@ def _may_move(
     apart = left.words[a.place + 1 : b.place], right.words[d.place + 1 : c.place]
     if beside and all(LINKS.intersection(words) and _PARTING.isdisjoint(words) for words in apart):
         return not ("and" in apart[0] and {*left.words[b.place + 1 : b.place + 2]} & _ONE_DOES)
-    if bool(apart[0]) != bool(apart[1]) and COMPOUNDING.issuperset([*apart[0], *apart[1]]):
+    if bool(apart[0]) != bool(apart[1]) and _COMPOUNDING.issuperset([*apart[0], *apart[1]]):
         return "of" not in {*apart[0], *apart[1]} or NAMING.isdisjoint((a.text, b.text))
     first, second = _preposition(left, a), _preposition(left, b)
     return beside and first != second and (first, second) == (_preposition(right, c), _preposition(right, d))

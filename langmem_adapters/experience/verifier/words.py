@@ -10,7 +10,6 @@ from langmem_adapters.language.english import PASTS, SPELLINGS, bases
 
 __all__ = [
     "ARTICLES",
-    "COMPOUNDING",
     "COURTESIES",
     "ENGLISH",
     "FOREIGN",
@@ -135,9 +134,6 @@ PLURAL_ALONE = listed("""arms customs damages dates forces futures glasses goods
 
 LINKS = listed("and or vs versus nor")
 """What may stand between two things whose order does not matter."""
-
-COMPOUNDING = listed("of in with on for is are that which the a an")
-"""What may stand between the parts of a compound that is taken apart: "a cron job", "a job with cron"."""
 
 NUMBERS = bases("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven seventh,
     8 eight eighth, 9 nine ninth, 10 ten tenth, 11 eleven eleventh, 12 twelve dozen twelfth, 13 thirteen thirteenth,
