@@ -89,17 +89,12 @@ WORDINGS = (
     (r"how much time (do|does|did|will) ", r"how long \1 "),
     (r"how heavy (?:is|are) (.+?)" + _END, r"how much does \1 weigh"),
     (r"what is the weight of (.+?)" + _END, r"how much does \1 weigh"),
-    *(
-        (rf"what (is|was) the {noun} of ", rf"how {adjective} \1 ")
-        for noun, adjective in (
-            ("age", "old"),
-            ("depth", "deep"),
-            ("height", "tall"),
-            ("length", "long"),
-            ("size", "big"),
-            ("width", "wide"),
-        )
-    ),
+    (r"what (is|was) the age of ", r"how old \1 "),
+    (r"what (is|was) the depth of ", r"how deep \1 "),
+    (r"what (is|was) the height of ", r"how tall \1 "),
+    (r"what (is|was) the length of ", r"how long \1 "),
+    (r"what (is|was) the size of ", r"how big \1 "),
+    (r"what (is|was) the width of ", r"how wide \1 "),
     (r"what is the population of (.+?)" + _END, r"how many people live in \1"),
     (r"what is the distance (?:between (.+?) and|from (.+?) to) ", r"how far is \1\2 from "),
     (r"how far is it from (.+?) to ", r"how far is \1 from "),
