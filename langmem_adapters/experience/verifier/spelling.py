@@ -210,5 +210,5 @@ def _counted(found: re.Match[str]) -> str:
 
 
 def _unscaled(found: re.Match[str]) -> str:
-    value = Decimal(found[1]) * SCALES[found[2].rstrip("s")]
+    value = Decimal(found[1]) * SCALES[found[2]]
     return str(int(value)) if value == int(value) else str(value)

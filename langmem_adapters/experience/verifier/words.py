@@ -113,7 +113,7 @@ STOP = listed("""a an the of in on at to for from by with as and or but if then 
 SOFT = listed("""some any really actually exactly ever very just also please kindly best good better great top way
     method thing possible likely know think people person someone anyone one own same different most many much all few
     other various certain particular several can could will would should may might must shall easy easily quick like go
-    get make use give tell explain help want need try find let mean way current currently now today nowadays still yet
+    get make use give tell explain help want need try find let mean current currently now today nowadays still yet
     even already always world life""")
 """Content that often comes and goes without changing what is asked, in all its forms."""
 
