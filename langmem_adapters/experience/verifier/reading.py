@@ -124,7 +124,7 @@ def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = in_plain_signs(text[:LONGEST])
     numerals = frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain))
-    ranked = _RANKED.sub(lambda found: f"{found[1]} {_ROMAN[found[2]]}", plain)
+    ranked = _RANKED.sub(_in_figures, plain) if any(n != "I" or word == "war" for word, n in numerals) else plain
     lower = _one_wording(one_spelling(_in_small_letters(ranked)))
     said = [*chain.from_iterable(_words_in(lower.split()))]
     words = [word for word in said if word not in POLITE]
@@ -168,6 +168,10 @@ def in_plain_signs(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES)
     return text.replace('""', '"')
+
+
+def _in_figures(found: re.Match[str]) -> str:
+    return f"{found[1]} {_ROMAN[found[2]]}"
 
 
 def _in_small_letters(text: str) -> str:
