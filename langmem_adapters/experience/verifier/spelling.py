@@ -165,11 +165,8 @@ _TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
 _SPELT = re.compile(rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)")
-_SIGNS = "%‰$€£¥₹°"
-_SPOKEN = {
-    ord(sign): f" {name} "
-    for sign, name in zip(_SIGNS, str.split("percent permille dollar euro pound yen rupee degrees"), strict=True)
-}
+_SIGNS = bases("percent %, permille ‰, dollar $, euro €, pound £, yen ¥, rupee ₹, degrees °")
+_SPOKEN = {ord(sign): f" {name} " for sign, name in _SIGNS.items()}
 
 
 def one_spelling(text: str) -> str:
