@@ -125,7 +125,7 @@ def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
     apart = _ties(left, small) ^ _ties(right, small)
     if not apart:
         return set()
-    here, there = ({"", *map(stem_of, map(_singular, _told(reading)))} for reading in (left, right))
+    here, there = ({"", *map(stem_of, _alike(reading))} for reading in (left, right))
     both = here & there
     return {word for word, after in apart if after in both}
 
@@ -143,7 +143,7 @@ def _contents(reading: Reading) -> list[tuple[str, bool]]:
     """The words of content, but for those that may stand anywhere, and whether a small word opens a phrase there."""
     linked, opened = _linked(reading), False
     found: list[tuple[str, bool]] = []
-    for word in map(_singular, _told(reading)):
+    for word in _alike(reading):
         if word in _GOVERNING:
             opened = True
         elif word not in STOP and not _is_free(word):
@@ -173,7 +173,7 @@ _NO_ADVERBS = listed("daily early family friendly hourly monthly only reply supp
 def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
     """Small words with the next word of content; what "and" links counts as one."""
     linked = _linked(reading)
-    words, found = [_singular(word) for word in _told(reading)], set()
+    words, found = _alike(reading), set()
     for n, word in enumerate(words):
         if word in small and word in _FOCUSING:
             found.add((word, "".join(words[n + 1 : n + 2])))

@@ -67,7 +67,7 @@ def _denied(reading: Reading) -> list[str]:
 
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     """A word must not stand in the place of its contrary: "increase" and "decrease", "export" and "import"."""
-    lefts, rights = _stems(left), _stems(right)
+    lefts, rights = (dict(zip(reading.stems, reading.words, strict=True)) for reading in (left, right))
     others = {word: stem for stem, word in rights.items() if stem not in lefts}
     alone = {*others.values()}
     for one in sorted(lefts.keys() - rights.keys()):
@@ -80,11 +80,6 @@ def opposites(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
-
-
-def _stems(reading: Reading) -> dict[str, str]:
-    """Each stem with the word that has it."""
-    return dict(zip(reading.stems, reading.words, strict=True))
 
 
 def _affixed(word: str) -> Iterator[str]:
