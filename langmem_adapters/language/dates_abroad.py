@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.language.dates import DAYS
+from langmem_adapters.language.lists import listed
 
 __all__ = ["spoken_abroad"]
 
@@ -83,8 +84,8 @@ _LANGUAGES = (
         "# назад", "через #", {"позавчера": -2, "послезавтра": 2, "вчера": -1, "завтра": 1},
     ),
 )  # fmt: skip
-_ALONE = frozenset("неделю месяц год".split())  # of these, one is meant where no number stands
-_HIER = frozenset("ai as avons avez ont était avait".split())
+_ALONE = listed("неделю месяц год")  # of these, one is meant where no number stands
+_HIER = listed("ai as avons avez ont était avait")
 """What tells the French "yesterday" from the "here" of German and Dutch."""
 _STARTS = 5  # letters
 
@@ -98,7 +99,7 @@ _WEEKS = tuple(  # last or next, weekend, weekday, month
         "(지난|다음) ?(?:주(?:(말)| ?([월화수목금토일])요일)?|(달))",
     )
 )
-_LAST = frozenset("上 先 지난".split())
+_LAST = listed("上 先 지난")
 _WEEKDAYS = {
     name: n for names in ("一二三四五六日", "월화수목금토일", "月火水木金土日") for n, name in enumerate(names)
 }
@@ -108,7 +109,7 @@ _AGO = re.compile(
     "(?:(天|日|일)|(周|週間?|[个個]?(?:星期|礼拜|禮拜)|주일?)|([个個かヶヵカケ]月|달|개월)|(年|년)) ?"
     "(?:[之以])?(前|后|後|전|후)"
 )
-_LATER = frozenset("后 後 후".split())
+_LATER = listed("后 後 후")
 _COUNTS = {name: n for names in ("一二三四五六七八九十", "한두세네") for n, name in enumerate(names, 1)}
 _COUNTS |= {"两": 2, "兩": 2}
 _NAMED = {

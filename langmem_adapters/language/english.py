@@ -6,19 +6,16 @@ only where it hardly ever means anything else: "left", "rose", "vet" and "lab" a
 
 from __future__ import annotations
 
-__all__ = ["BASES", "PASTS", "SPELLINGS", "STOP_WORDS", "bases"]
+from langmem_adapters.language.lists import bases, listed
 
-STOP_WORDS = frozenset(
-    """
-    a about above after again against ain all also am an and any are as at be because been before
-    being below between both but by can cannot could did do does doing down during each few for from
-    further had has have having he her here hers herself him himself his how i if in into is it its itself
-    just me more most my myself no nor not now of off on once only or other our ours ourselves out over
-    own same she should so some such than that the their theirs them themselves then there these they this
-    those through to too under until up us very was we were what when where which while who whom whose why
-    will with wo would you your yours yourself yourselves
-    """.split()
-)
+__all__ = ["BASES", "PASTS", "SPELLINGS", "STOP_WORDS"]
+
+STOP_WORDS = listed("""a about above after again against ain all also am an and any are as at be because been before
+    being below between both but by can cannot could did do does doing down during each few for from further had has
+    have having he her here hers herself him himself his how i if in into is it its itself just me more most my myself
+    no nor not now of off on once only or other our ours ourselves out over own same she should so some such than that
+    the their theirs them themselves then there these they this those through to too under until up us very was we were
+    what when where which while who whom whose why will with wo would you your yours yourself yourselves""")
 """English words that say little about what a text is about. Each is its own term, never a stem."""
 
 _PASTS = """
@@ -100,11 +97,6 @@ def _plural(word: str) -> str:
     if word.endswith("y"):
         return word[:-1] + "ies"
     return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
-
-
-def bases(families: str) -> dict[str, str]:
-    """From each form to what it is a form of."""
-    return {form: base for base, *forms in map(str.split, families.split(",")) for form in forms}
 
 
 PASTS = bases(_PASTS)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.language.dates import ISO_DATE, MONTHS, day_of, span
+from langmem_adapters.language.lists import listed
 from langmem_adapters.language.spoken_dates import QUOTED, spoken
 
 __all__ = ["NamedDate", "apart", "named_date", "with_dates"]
@@ -37,10 +38,10 @@ _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and R
 _MONTH_OF = {
     word: n for n, words in enumerate(zip(MONTHS, _MONTH_WORDS, strict=True), 1) for word in " ".join(words).split()
 }
-_OTHERWISE = frozenset("may march mar mars mai mei mayo jan jun sep dec".split())  # mean a month in few places
-_BEFORE_A_MONTH = frozenset("in of since until till by during last next this early late im en au em nel".split())
+_OTHERWISE = listed("may march mar mars mai mei mayo jan jun sep dec")  # mean a month in few places
+_BEFORE_A_MONTH = listed("in of since until till by during last next this early late im en au em nel")
 _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b")
-_PAST = frozenset("been did had happened said told was were".split())
+_PAST = listed("been did had happened said told was were")
 _IN_FIGURES = re.compile(rf"{ISO_DATE}(?:/{ISO_DATE})?|\b(\d\d?)\.\s?(\d\d?)\.((?:19|20)\d\d)\b")
 _EAST_ASIAN = re.compile(r"(?:((?:19|20)\d\d)\s?[年년]\s?)?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号일])?")
 _QUESTION = re.compile(r"[^.!?\u061f\uff1f\u3002]*[?\u061f\uff1f]")

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.forms import CONFUSED, synonymous
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import OPPOSITES, listed, stem_of
+from langmem_adapters.experience.verifier.words import OPPOSITES, stem_of
+from langmem_adapters.language.lists import listed
 
 __all__ = ["FORMS_OF_ONE", "MISSPELT", "Alignment", "align", "differ", "edits", "is_short", "likeness", "unmatched"]
 

@@ -16,11 +16,10 @@ from langmem_adapters.experience.verifier.words import (
     PREPOSITIONS,
     STOP,
     UNITS,
-    listed,
-    named,
     respelt,
     stem_of,
 )
+from langmem_adapters.language.lists import listed, named
 
 __all__ = ["rearranged", "same_words"]
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import permutations
 
-from langmem_adapters.experience.verifier.words import (
-    FORMS,
-    PLURAL_ALONE,
-    SOFT,
-    SYNONYMS,
-    UNITS,
-    grouped,
-    listed,
-    respelt,
-    stem_of,
-)
+from langmem_adapters.experience.verifier.words import FORMS, PLURAL_ALONE, SOFT, SYNONYMS, UNITS, respelt, stem_of
 from langmem_adapters.language.analysis import uninflected
+from langmem_adapters.language.lists import grouped, listed
 
 __all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "is_soft", "same_root", "synonymous"]
 

@@ -37,7 +37,8 @@ from langmem_adapters.experience.verifier.guards_times import tense
 from langmem_adapters.experience.verifier.order import opposed, swapped
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP, listed
+from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP
+from langmem_adapters.language.lists import listed
 
 __all__ = ["GUARDS", "Guard"]
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 from langmem_adapters.experience.verifier.alignment import Alignment, differ
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import listed
 from langmem_adapters.language.dates import DAYS, MONTHS
+from langmem_adapters.language.lists import listed
 
 __all__ = ["code", "numbers", "quotations", "snippets", "symbols", "units"]
 

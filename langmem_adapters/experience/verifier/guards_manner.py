@@ -8,7 +8,8 @@ from langmem_adapters.experience.verifier.alignment import Alignment, differ
 from langmem_adapters.experience.verifier.forms import is_soft
 from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, STOP, UNITS, listed, named
+from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, STOP, UNITS
+from langmem_adapters.language.lists import listed, named
 
 __all__ = ["degree", "manner", "plurals", "prepositions"]
 

@@ -11,7 +11,8 @@ from operator import ne
 from langmem_adapters.experience.verifier.alignment import Alignment, differ, edits, is_short, unmatched
 from langmem_adapters.experience.verifier.forms import is_soft
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, STOP, is_past, listed
+from langmem_adapters.experience.verifier.words import ARTICLES, STOP, is_past
+from langmem_adapters.language.lists import listed
 
 __all__ = ["details", "words"]
 

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from langmem_adapters.experience.verifier.alignment import Alignment, differ, is_short, unmatched
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, listed, named, stem_of
+from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
+from langmem_adapters.language.lists import listed, named
 
 __all__ = ["complements", "courtesies", "links", "modality", "persons", "scope", "voice"]
 

@@ -6,7 +6,8 @@ import re
 
 from langmem_adapters.experience.verifier.alignment import Alignment, differ, unmatched
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import is_past, listed, named
+from langmem_adapters.experience.verifier.words import is_past
+from langmem_adapters.language.lists import listed, named
 
 __all__ = ["tense"]
 

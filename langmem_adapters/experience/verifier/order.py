@@ -10,16 +10,8 @@ from itertools import pairwise
 from langmem_adapters.experience.verifier.alignment import Alignment
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import (
-    LINKS,
-    NEGATIONS,
-    PREPOSITIONS,
-    STOP,
-    UNITS,
-    grouped,
-    listed,
-    stem_of,
-)
+from langmem_adapters.experience.verifier.words import LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
+from langmem_adapters.language.lists import grouped, listed
 
 __all__ = ["opposed", "swapped"]
 

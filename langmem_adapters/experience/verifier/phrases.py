@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, STOP, UNITS, listed
+from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, STOP, UNITS
+from langmem_adapters.language.lists import listed
 
 __all__ = ["NAMING", "compounded", "is_superlative", "same_search"]
 

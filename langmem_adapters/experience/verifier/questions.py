@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langmem_adapters.experience.verifier.words import listed
+from langmem_adapters.language.lists import listed
 
 __all__ = [
     "FRAMES",

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from langmem_adapters.experience.verifier.words import NUMBERS, UNITS
 from langmem_adapters.language.dates import DAYS, MONTHS
-from langmem_adapters.language.english import bases
+from langmem_adapters.language.lists import bases
 
 __all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "SLIPS", "one_spelling"]
 

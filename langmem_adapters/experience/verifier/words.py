@@ -6,7 +6,8 @@ from functools import lru_cache
 from itertools import product
 
 from langmem_adapters.language.analysis import stem
-from langmem_adapters.language.english import PASTS, SPELLINGS, bases
+from langmem_adapters.language.english import PASTS, SPELLINGS
+from langmem_adapters.language.lists import bases, grouped, listed, named
 
 __all__ = [
     "ARTICLES",
@@ -27,10 +28,7 @@ __all__ = [
     "SYNONYMS",
     "UNITS",
     "YOU_WORDS",
-    "grouped",
     "is_past",
-    "listed",
-    "named",
     "respelt",
     "stem_of",
 ]
@@ -62,21 +60,6 @@ _SPELLINGS = (
     ("ogue", "og"), ("ogues", "ogs"), ("aemia", "emia"), ("aemic", "emic"), ("rrhoea", "rrhea"), ("fulfil", "fulfill"),
     ("fulfils", "fulfills"),
 )  # fmt: skip
-
-
-def listed(words: str) -> frozenset[str]:
-    """The words of a text, as which a list of words reads best."""
-    return frozenset(words.split())
-
-
-def grouped(groups: str) -> list[list[str]]:
-    """The words of each group."""
-    return [group.split() for group in groups.split("|")]
-
-
-def named(groups: str) -> dict[str, str]:
-    """From each word of each group to the first in it, which names it."""
-    return {word: name for name, *words in map(str.split, groups.split(",")) for word in (name, *words)}
 
 
 # As they are irregular; but a shot is no "shoot".
