@@ -21,7 +21,7 @@ _TELLING = listed("""compose create describe draft explain give list make outlin
     tell write""")
 _ACRONYM = 3  # letters, which are often written small
 _NEAR = 4  # words from the beginning
-_TAKING = listed("as at by for from in into of on over to with")
+_TAKING = listed("as at by for from in of on to with")
 _OPENING = ARTICLES | listed("her his my our that their these this those your")
 _OWNING = listed("her his my our their your")
 _PLURAL_ALONE = PLURAL_ALONE - {"means"}  # as people write what something means

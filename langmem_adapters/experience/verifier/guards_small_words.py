@@ -140,7 +140,7 @@ def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
     return differ("voice", ["by"], ())
 
 
-_MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
+_MEANS = frozenset(("with", "on", "in", "using"))
 
 
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:

@@ -11,15 +11,13 @@ from langmem_adapters.experience.verifier.alignment import Alignment
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
-from langmem_adapters.language.lists import grouped, listed
+from langmem_adapters.language.lists import listed
 
 __all__ = ["opposed", "swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
-_EITHER = frozenset(
-    map(frozenset, grouped("by using|by via|during in|in within|into to|on onto|using via|using with|via with"))
-)
-"""Ways of which either will do, where all else is the same; a gift "for" her is none "from" her."""
+_EITHER = {frozenset(("by", "using")), frozenset(("using", "with"))}
+"""Ways of which either will do, where all else is the same, and "using" is in the other a form of "use"."""
 _EITHER_WITH = {
     frozenset(ways.split()): frozenset(map(stem_of, words.split()))
     for ways, words in (
@@ -31,7 +29,7 @@ _EITHER_WITH = {
         ("in with", "bash css docker excel git html java javascript jquery matlab numpy pandas php python r react sql"),
     )
 }
-"""The same where one of these words is there."""
+"""The same where one of these words is there; a gift "for" her is none "from" her."""
 _RIDING = frozenset(("by", "on"))  # a train, but what was trained
 _DONE = ("ing", "ed")
 _AT = frozenset(("at", "in", "on"))
@@ -116,7 +114,7 @@ def _turned(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float
             return word.text, _WAYS.get(back, back)
     before, behind = _towards(left), _towards(right)
     for governed in sorted(before.keys() & behind.keys()):
-        if before[governed] != behind[governed] and frozenset((before[governed], behind[governed])) not in _EITHER:
+        if before[governed] != behind[governed] and {before[governed], behind[governed]} not in _EITHER:
             return governed, behind[governed]
     return None
 
