@@ -214,11 +214,11 @@ def _split(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
         return []
     if _SPACELESS.search(word):
         return list(word)
-    if ("." in word and all(len(part) <= 1 for part in word.split("."))) or word.startswith("non-"):
+    if all(len(part) <= 1 for part in word.split(".")) or word.startswith("non-"):
         return [word.replace(".", "").replace("-", "")]  # U.S.A., non-parametric
     if "-" in word and not any(character.isdigit() for character in word):
         return [NUMBERS.get(part, part) for part in re.split(r"[-']", word) if part]
-    return [word.strip("'-.:")]
+    return [word]
 
 
 def _courtesies(said: list[str]) -> frozenset[str]:
