@@ -136,42 +136,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 
 
 # Sets that are not of the guards' making, with the cosines of all-MiniLM-L6-v2; a pair counts as served where it is in
-# either direction. "foreign-adversarial" and "foreign-paraphrases" were written by somebody who had not seen the rules:
-# 55 of these near-misses were served then. "foreign-long-adversarial" was written by the same hand after reading them:
-# 26 were served. The rules against both came afterwards, so neither is unseen any more. "unseen" was written when these
-# rules were done, in other domains: one was served. "fresh" was written by a third hand that had seen neither rules nor
-# sets: four were served, and the rules of phrases that change places and of tenses came afterwards. "later" is of that
-# hand too, after these rules, in other domains, and nothing was changed for it: its figures are the honest ones.
-# "asked" was written by a fourth hand that had seen neither rules nor sets: four near-misses and 136 paraphrases were
-# served, and the rules of words in another order, of bounds and of wordings came afterwards. "asked-later" is of that
-# hand, after these: two near-misses were served, both aimed at the new rules, and mended. "everyday" is of a fifth
-# hand that had read the page of docs, but neither rules nor sets: six near-misses and 99 paraphrases were served.
-# "everyday-later" is of that hand, after the rules against these: five near-misses, most of them aimed at these rules,
-# and 57 paraphrases were served, and three of the five mended, the others by rules that came of "varied". "tongues" is
-# in twenty other languages, in plain letters as people type them, which tell the verifier least; nothing was changed
-# for it. "varied" is of a sixth hand that had seen neither rules nor sets nor page: eleven near-misses and 40
-# paraphrases were served, and the rules of prepositions came afterwards. "varied-later" is of that hand, after these:
-# three near-misses were served, and two of them mended. "plain" and "prompts" are by one who knows the rules: requests
-# as they came to mind, of which six were served, and prompts of 12 to 75 words that somebody fills in, of which 30
-# were: nobody had written such. The rules of words in one place and of details came afterwards. "prompts-later" are
-# others, after these rules; nine would have been served before, and nothing was changed for them. "prompts-paraphrases"
-# are prompts typed anew. "traffic" is of an eighth hand that had seen neither rules nor sets nor page: chats, prompts
-# with pasted texts, code and tables, and what one asks in passing, half of them of 16 words and more. 36 near-misses
-# and 134 paraphrases were served, and the rules of namesakes, of clauses that change places, of what is being done and
-# of quotations came afterwards. "traffic-later" is of that hand, after these: six near-misses and 39 paraphrases were
-# served, of 15 and 29 before these rules, and one of the six was mended. "code" is of a ninth hand that had seen
-# neither rules nor sets: requests about code, data and formulas. 36 near-misses and 103 paraphrases were served, and
-# the guard of snippets came afterwards. "code-later" is of that hand, in other languages and notations, written before
-# that guard: six near-misses and 37 paraphrases were served, of 13 and 34 without it, and three of the six mended.
-# "domains" is of an eleventh hand that had seen neither rules nor sets: prompts with retrieved texts, scaffolds of
-# agents, support, medicine, law and the like, words that look alike. Four near-misses and 13 paraphrases were served,
-# and the rules of from and to, and of who does it to whom, in other words too, came afterwards. "domains-later" is of a
-# twelfth hand that had seen neither rules nor sets, written after these: four near-misses and 24 paraphrases were
-# served, of five and 26 before, and two of the four mended. "kinds" is of a thirteenth hand that had read the guide and
-# seen neither rules nor sets: 47 kinds, twelve languages, prompts of 600 to 960 characters. Eleven near-misses and 196
-# paraphrases were served, and the rules of phrases that change places with their prepositions, of days between others,
-# of "just" and of what you do for what I do came afterwards. "kinds-later" is of that hand, much of it aimed at these:
-# 114 near-misses and 49 paraphrases were served before the rules.
+# either direction. They stand in the order of the table in docs/semantic-cache.md, which says by whom they are, and how
+# many were served before the rules that came of them.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "published"),
     [
@@ -184,12 +150,12 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("asked-later-adversarial", 100, 0),
         ("everyday-adversarial", 283, 0),
         ("everyday-later-adversarial", 84, 0),
-        ("tongues-adversarial", 127, 0),
         ("varied-adversarial", 302, 0),
         ("varied-later-adversarial", 82, 1),
         ("plain-adversarial", 268, 1),
         ("prompts-adversarial", 290, 0),
         ("prompts-later-adversarial", 64, 0),
+        ("tongues-adversarial", 127, 0),
         ("traffic-adversarial", 458, 7),
         ("traffic-later-adversarial", 88, 5),
         ("code-adversarial", 320, 1),
@@ -339,11 +305,9 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("snippets", "What does the `-r` flag of cp do?", "What does the `-R` flag of cp do?"),
         ("opposites", "Yes, please delete it.", "No, please don't delete it."),
         ("order", "Is terminal A older than terminal B?", "Is terminal B older than terminal A?"),
-        (
-            "order",
-            "The invoice is 240 euros including VAT. What is it excluding VAT, and what with a discount of a tenth?",
-            "The invoice is 240 euros excluding VAT. What is it including VAT, and what with a discount of a tenth?",
-        ),
+        ("order",
+         "The invoice is 240 euros including VAT. What is it excluding VAT, and what with a discount of a tenth?",
+         "The invoice is 240 euros excluding VAT. What is it including VAT, and what with a discount of a tenth?"),
         ("question", "Who is Tom's father?", "Who is Tom the father of?"),
         ("snippets", "What is 10²?", "What is 102?"),
         ("numbers", "What is 10₂ in words?", "What is 102 in words?"),
@@ -363,31 +327,19 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("names", "How do I write to Anna?", "How do I write to her?"),
         ("words", "Draft a note to Mr Wu", "Draft a note to Mrs Wu"),
         ("order", "I am sure that they are not here", "I am not sure that they are here"),
-        (
-            "order",
-            "How do I copy files from my laptop with my phone?",
-            "How do I copy files with my laptop from my phone?",
-        ),
+        ("order", "How do I copy files from my laptop with my phone?",
+         "How do I copy files with my laptop from my phone?"),
         ("order", "Who gave Ann to Ben for Cid?", "Who gave Ben to Cid for Ann?"),
         ("order", "Convert a list to a tuple", "Convert a tuple to a list"),
         ("order", "Did Brutus kill Caesar?", "Did Caesar kill Brutus?"),
         ("order", "Is gold heavier than silver?", "Is silver heavier than gold?"),
         ("order", "Trains from New York to Boston", "Trains from Boston to New York"),
-        (
-            "order",
-            "We read today that Oslo beat Bergen in the second game of a cold season before a small crowd",
-            "Before a small crowd, we read, Bergen beat Oslo in the second game of a cold season",
-        ),
-        (
-            "order",
-            "Convert my old blue notebook pages into small clean digital text files for a search engine tonight",
-            "Tonight, for a search engine, convert my old blue text files into small clean digital notebook pages too",
-        ),
-        (
-            "order",
-            "For a search engine, old blue notebook pages replace small clean digital text files tonight",
-            "Tonight old blue text files replace small clean digital notebook pages for a search engine",
-        ),
+        ("order", "We read today that Oslo beat Bergen in the second game of a cold season before a small crowd",
+         "Before a small crowd, we read, Bergen beat Oslo in the second game of a cold season"),
+        ("order", "Convert my old blue notebook pages into small clean digital text files for a search engine tonight",
+         "Tonight, for a search engine, convert my old blue text files into small clean digital notebook pages too"),
+        ("order", "For a search engine, old blue notebook pages replace small clean digital text files tonight",
+         "Tonight old blue text files replace small clean digital notebook pages for a search engine"),
         ("order", "Teachers judge pupils fairly each winter", "Each winter, they say, pupils judge teachers fairly"),
         ("order", "Why are cats so much calmer than dogs?", "Is there a reason why dogs are calmer than cats?"),
         ("order", "Cancel my order and keep my subscription", "Keep my order and cancel my subscription"),
@@ -402,22 +354,15 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("order", "Send milk to Bob and take bread from Ann", "Take milk to Bob and send bread from Ann"),
         ("order", "Send milk to Bob and take bread from Ann", "Send bread to Bob and take milk from Ann"),
         ("order", "Send milk to Bob and take bread from Ann", "Send milk to Ann and take bread from Bob"),
-        (
-            "order",
-            "Cancel the train, keep the hotel and move the flight",
-            "Keep the train, move the hotel and cancel the flight",
-        ),
+        ("order", "Cancel the train, keep the hotel and move the flight",
+         "Keep the train, move the hotel and cancel the flight"),
         ("order", "The tall nurse thanked a pilot", "A pilot thanked the tall nurse"),
-        (
-            "order",
-            "A patient takes 5 mg of iron in the morning and 20 mg of zinc in the evening. Is taking ibuprofen safe?",
-            "A patient is on 5 mg of iron in the evening and 20 mg of zinc in the morning. Is ibuprofen safe to take?",
-        ),
-        (
-            "order",
-            "A patient takes 5 mg of iron in the morning and 20 mg of zinc in the evening. Is taking ibuprofen safe?",
-            "A patient is on 20 mg of iron in the morning and 5 mg of zinc in the evening. Is ibuprofen safe to take?",
-        ),
+        ("order",
+         "A patient takes 5 mg of iron in the morning and 20 mg of zinc in the evening. Is taking ibuprofen safe?",
+         "A patient is on 5 mg of iron in the evening and 20 mg of zinc in the morning. Is ibuprofen safe to take?"),
+        ("order",
+         "A patient takes 5 mg of iron in the morning and 20 mg of zinc in the evening. Is taking ibuprofen safe?",
+         "A patient is on 20 mg of iron in the morning and 5 mg of zinc in the evening. Is ibuprofen safe to take?"),
         ("numbers", "Sum the amounts 3, 3, 7 for me, would you", "Please add up 3 and also 7, 7"),
         ("order", "Why do stray dogs fear wild horses?", "Why do wild horses fear stray dogs?"),
         ("question", "When was it built?", "Where was it built?"),
@@ -443,7 +388,9 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("forms", "Is meditation any good at night?", "Is medication any good at night?"),
         ("words", "How do I find a good desert?", "How do I find a good dessert?"),
         ("words", "Was the trial long?", "Was the trail long?"),
+        ("words", "Was the shot long?", "Was the shoot long?"),
         ("forms", "Where is the lost contact?", "Where is the lost contract?"),
+        ("forms", "Where is the next refuge?", "Where is the next refugee?"),
         ("names", "Is the river in Niger long?", "Is the river in Nigeria long?"),
         ("additions", "Which nation won the world cup?", "Which nation won the cup?"),
         ("additions", "What is the mean rent in Oslo?", "What is the rent in Oslo?"),
@@ -477,11 +424,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("scope", "Show me my orders", "Show me all orders"),
         ("scope", "List files changed within a day", "List files changed over a day ago"),
         ("scope", "Can I only swim in the lake at night?", "Can I swim in the lake only at night?"),
-        (
-            "scope",
-            "I took five books out of the library this week. How can I return all of them?",
-            "I took five books out of the library this week. How do I return some of them?",
-        ),
+        ("scope", "I took five books out of the library this week. How can I return all of them?",
+         "I took five books out of the library this week. How do I return some of them?"),
         ("order", "Which apps work but not offline?", "Which apps do not work offline?"),
         ("order", "Why are not all the tests passing?", "Why are all the tests not passing?"),
         ("scope", "Does the fee cover only the room?", "Does the fee also cover the room?"),
@@ -493,6 +437,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("tense", "Who is the captain of the team?", "Who was the captain of the team?"),
         ("tense", "How does the fire start?", "How did the fire start?"),
         ("tense", "Was I charged?", "Will I be charged?"),
+        ("tense", "Who hung the mirror?", "Who hangs the mirror?"),
         ("tense", "Who rents the hall?", "Who rented the hall?"),
         ("tense", "What happened to the harbour?", "What is happening to the harbour?"),
         ("tense", "I paid the toll", "I am paying the toll"),
@@ -525,30 +470,18 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("names", "Where can I see polish flags?", "Where can I see Polish flags?"),
         ("names", "Is the US included?", "Is the us included?"),
         ("quotations", 'What does "No, stop" mean?', 'What does "No stop" mean?'),
-        (
-            "wording",
-            "Is this sentence right: My son, who sings, is ill",
-            "Is this sentence right: My son who sings is ill",
-        ),
+        ("wording", "Is this sentence right: My son, who sings, is ill",
+         "Is this sentence right: My son who sings is ill"),
         ("snippets", "Is [1, 2,] a list?", "Is [1, 2] a list?"),
         ("snippets", "Why does print(len(x) fail?", "Why does print(len(x)) fail?"),
         ("order", "You are the nurse and I am the patient", "You are the patient and I am the nurse"),
         ("order", "A wasp stung my son and my wife is upset", "A wasp stung my wife and my son is upset"),
-        (
-            "order",
-            "Why should we write the tests before we refactor?",
-            "Why should we refactor before we write the tests?",
-        ),
-        (
-            "order",
-            "Do I pay because I left or leave because I paid?",
-            "Do I leave because I paid or pay because I left?",
-        ),
-        (
-            "order",
-            "My tall uncle sold my boss a boat. He is angry and wants his money. What now?",
-            "My boss sold my tall uncle a boat. He is angry and wants his money. What now?",
-        ),
+        ("order", "Why should we write the tests before we refactor?",
+         "Why should we refactor before we write the tests?"),
+        ("order", "Do I pay because I left or leave because I paid?",
+         "Do I leave because I paid or pay because I left?"),
+        ("order", "My tall uncle sold my boss a boat. He is angry and wants his money. What now?",
+         "My boss sold my tall uncle a boat. He is angry and wants his money. What now?"),
         ("order", CHORES.format("Sam", "Nia"), CHORES.format("Nia", "Sam")),
         ("tense", "Could the storm cause a flood?", "Could the storm have caused a flood?"),
         ("tense", "Is the bridge being painted?", "Is the bridge painted?"),
@@ -571,39 +504,23 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("modality", "Is a deposit always refunded?", "Is a deposit refunded?"),
         ("order", "Can I get a refund on a voucher?", "Can I get a refund with a voucher?"),
         ("order", "Where is the University of Miami?", "Where is Miami University?"),
-        (
-            "words",
-            "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",
-            "Write a friendly letter to a customer who has returned a toaster and wants the money back this week",
-        ),
-        (
-            "words",
-            "Write a friendly letter to a customer who has returned a red bicycle and wants the money back this week",
-            "Write a friendly letter to a customer who has returned a steel toaster and wants the money back this week",
-        ),
-        (
-            "words",
-            "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",
-            "Write a friendly letter to a customer who has returned the toaster and wants the money back this week",
-        ),
+        ("words", "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",
+         "Write a friendly letter to a customer who has returned a toaster and wants the money back this week"),
+        ("words",
+         "Write a friendly letter to a customer who has returned a red bicycle and wants the money back this week",
+         "Write a friendly letter to a customer who has returned a steel toaster and wants the money back this week"),
+        ("words", "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",
+         "Write a friendly letter to a customer who has returned the toaster and wants the money back this week"),
         ("words", "Plot the sales as a bar chart", "Plot the sales as a histogram"),
         ("words", "Book a one-way flight to Oslo", "Book a round-trip flight to Oslo"),
-        (
-            "words",
-            "Extract the name from this message as JSON: I am Ana, order 7, my number is 55, please call back",
-            "Extract the order number from this message as JSON: I am Ana, order 7, my number is 55, please call back",
-        ),
-        (
-            "details",
-            "My contract says that I can cancel from the second year on. It is the third month now. Can I leave?",
-            "My contract says that I can cancel within the second year. It is the third month now. Can I leave?",
-        ),
+        ("words", "Extract the name from this message as JSON: I am Ana, order 7, my number is 55, please call back",
+         "Extract the order number from this message as JSON: I am Ana, order 7, my number is 55, please call back"),
+        ("details",
+         "My contract says that I can cancel from the second year on. It is the third month now. Can I leave?",
+         "My contract says that I can cancel within the second year. It is the third month now. Can I leave?"),
         ("order", "Take 5 mg in the morning and 10 mg at night", "Take 5 mg at night and 10 mg in the morning"),
-        (
-            "order",
-            "Send the invoice by post and the offer via email",
-            "Send the invoice via email and the offer by post",
-        ),
+        ("order", "Send the invoice by post and the offer via email",
+         "Send the invoice via email and the offer by post"),
         ("units", "Is it open Monday to Friday?", "Is it open Monday and Friday?"),
         ("units", "Are pages 3 to 9 required?", "Are pages 3 and 9 required?"),
         ("units", "How cold is it between May and June?", "How cold is it between June and May?"),
@@ -615,11 +532,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("words", "Bring me the 1st volume", "Bring me the 2nd volume"),
         ("names", "What is the SEC?", "What is the sec?"),
         ("plurals", "Where do I claim a damage?", "Where do I claim damages?"),
-        (
-            "persons",
-            "She says that I owe the deposit, is that right?",
-            "She says that you owe the deposit, is that right?",
-        ),
+        ("persons", "She says that I owe the deposit, is that right?",
+         "She says that you owe the deposit, is that right?"),
         ("modality", "How much does a baby weigh?", "How much should a baby weigh?"),
         ("modality", "Why did the pump stop?", "Why should the pump stop?"),
         ("modality", "Did I take both pills?", "Can I take both pills?"),
@@ -629,23 +543,14 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("persons", "I sent the form", "You sent the form"),
         ("persons", "The form asks where I was born", "The form asks where you were born"),
         ("persons", "The bank says that its fees rose", "The bank says that our fees rose"),
-        (
-            "details",
-            "Please tell me whether my parcel was sent yesterday and when your shop in Leeds closes on Mondays",
-            "Please tell me when my parcel was sent yesterday and when your shop in Leeds closes on Mondays",
-        ),
-        (
-            "details",
-            "My visa expired on Monday. I have a job offer and a flat in Lyon. What are my options?",
-            "My visa expires on Monday. I have a job offer and a flat in Lyon. What are my options?",
-        ),
-        (
-            "details",
-            "My card was stolen on the train and I blocked it an hour later, was I charged for the purchases?",
-            "My card was stolen on the train and I blocked it an hour later, will I be charged for the purchases?",
-        ),
+        ("details", "Please tell me whether my parcel was sent yesterday and when your shop in Leeds closes on Mondays",
+         "Please tell me when my parcel was sent yesterday and when your shop in Leeds closes on Mondays"),
+        ("details", "My visa expired on Monday. I have a job offer and a flat in Lyon. What are my options?",
+         "My visa expires on Monday. I have a job offer and a flat in Lyon. What are my options?"),
+        ("details", "My card was stolen on the train and I blocked it an hour later, was I charged for the purchases?",
+         "My card was stolen on the train and I blocked it an hour later, will I be charged for the purchases?"),
     ],
-)
+)  # fmt: skip
 def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
     assert refused_by(one, other) == guard
     verdict = VERIFIER(one, other, cosine=0.999)
@@ -669,10 +574,7 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("Compare cats and dogs", "Compare dogs and cats"),
         ("Cancel my order and keep my subscription", "Keep my subscription and cancel my order"),
         ("Block Alice and unblock Bob", "Unblock Bob and block Alice"),
-        (
-            "Lock the door, paint the wall and open the window",
-            "Open the window, paint the wall and lock the door",
-        ),
+        ("Lock the door, paint the wall and open the window", "Open the window, paint the wall and lock the door"),
         ("Compare American English and British English", "Compare British English and American English"),
         ("In Tokyo, what time is it?", "What time is it in Tokyo?"),
         ("How does one become a pilot?", "How can one become a pilot?"),
@@ -738,16 +640,12 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("Guests who have not signed the form", "Guests who have yet to sign the form"),
         ("How do heat pumps work?", "Could you tell me how heat pumps work?"),
         ("Is tea more popular than ever in Berlin?", "Has Berlin taken to drinking a lot of tea?"),
-        (
-            "You can obtain a saved index from a remote disk with the open function of the small store module",
-            "With the open function of the small store module, a saved index can be loaded from a remote disk",
-        ),
-        (
-            "Keep my old blue notebook pages with small clean digital text files for a search engine tonight",
-            "Tonight, for a search engine, keep my old blue text files with small clean digital notebook pages somehow",
-        ),
+        ("You can obtain a saved index from a remote disk with the open function of the small store module",
+         "With the open function of the small store module, a saved index can be loaded from a remote disk"),
+        ("Keep my old blue notebook pages with small clean digital text files for a search engine tonight",
+         "Tonight, for a search engine, keep my old blue text files with small clean digital notebook pages somehow"),
     ],
-)
+)  # fmt: skip
 def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
     assert refused_by(one, other) in {"", "score"}
 
@@ -1264,24 +1162,12 @@ CHASE = (
 @pytest.mark.parametrize(
     ("one", "other", "changed", "back"),
     [
-        (
-            "What if the tenant leaves before the lease ends?",
-            "What if the lease ends before the tenant leaves?",
-            "tenant lease",
-            "lease tenant",
-        ),
-        (
-            "Does the queen lay more eggs than the drone fertilises?",
-            "Does the drone fertilise more eggs than the queen lays?",
-            "queen drone",
-            "drone queen",
-        ),
-        (
-            "Is it true that sugar and salt is white?",
-            "Is it true that salt and sugar is white?",
-            "sugar salt",
-            "salt sugar",
-        ),
+        ("What if the tenant leaves before the lease ends?", "What if the lease ends before the tenant leaves?",
+         "tenant lease", "lease tenant"),
+        ("Does the queen lay more eggs than the drone fertilises?",
+         "Does the drone fertilise more eggs than the queen lays?", "queen drone", "drone queen"),
+        ("Is it true that sugar and salt is white?", "Is it true that salt and sugar is white?", "sugar salt",
+         "salt sugar"),
         (CHASE.format("fox", "wolf"), CHASE.format("wolf", "fox"), "fox wolf", "wolf fox"),
         (TALE.format("Rome", "Oslo"), LONG_TALE.format("Oslo", "Rome"), "rome oslo", "oslo rome"),
         ("What are the ingredients of pesto?", "Which ingredients are in pesto?", "pesto in", "pesto of"),
@@ -1291,12 +1177,8 @@ CHASE = (
         ("How do I commit and then stash?", "How do I stash and then commit?", "", ""),
         ("What's the healthiest way to cook vegetables?", "What is the healthiest way of cooking vegetables?", "", ""),
         ("Where is the house in the tree?", "Where is the tree house?", "", ""),
-        (
-            "baking powder vs baking soda what's the difference",
-            "What is the difference between baking soda and baking powder?",
-            "",
-            "",
-        ),
+        ("baking powder vs baking soda what's the difference",
+         "What is the difference between baking soda and baking powder?", "", ""),
         ("What is served on Easter?", "What is served at Easter?", "", ""),
         ("How do I run tests on Linux?", "How do I run tests in Linux?", "", ""),
         ("Is it true that sugar or salt is white?", "Is it true that salt or sugar is white?", "", ""),
@@ -1307,7 +1189,7 @@ CHASE = (
             "",
         ),  # ten words, and others besides
     ],
-)
+)  # fmt: skip
 def test_of_words_that_change_places_those_are_named_where_it_matters(
     one: str, other: str, changed: str, back: str
 ) -> None:

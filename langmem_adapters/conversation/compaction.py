@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.session import Conversation, Unsummarized
@@ -133,10 +135,4 @@ class Compaction:
 
 def _fitting(sizes: Sequence[int], tokens: int) -> int:
     """How many of the oldest fit; one at the least."""
-    fitting = 0
-    for size in sizes:
-        tokens -= size
-        if tokens < 0:
-            break
-        fitting += 1
-    return max(fitting, 1)
+    return max(bisect_right([*accumulate(sizes)], tokens), 1)

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
 
@@ -146,16 +147,11 @@ class Turn(Generic[P]):
 def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
     """Messages as they are; texts that follow each other as one message of the assistant."""
     messages: list[Message] = []
-    texts: list[str] = []
-    for piece in [*pieces, None]:
-        if isinstance(piece, str):
-            texts.append(piece)
-            continue
-        if said := "".join(texts):
+    for is_text, run in groupby(pieces, lambda piece: isinstance(piece, str)):
+        if not is_text:
+            messages += [piece for piece in run if isinstance(piece, Message)]
+        elif said := "".join(piece for piece in run if isinstance(piece, str)):
             messages.append(Message(role="assistant", content=said))
-        texts.clear()
-        if piece is not None:
-            messages.append(piece)
     return messages
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.language.dates import DAYS
+from langmem_adapters.language.lists import listed
 
 __all__ = ["spoken_abroad"]
 
@@ -37,75 +38,54 @@ _LANGUAGES = (
         "montag dienstag mittwoch donnerstag freitag (?:samstag|sonnabend) sonntag",
         "tag(?:en?)? wochen? wochenende monat(?:en?)? jahr(?:en?)?",
         "ein(?:e[mnr]?)? zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-        "letzte[mnrs]? #, vorige[mnrs]? #, vergangene[mnrs]? #",
-        "nächste[mnrs]? #, kommende[mnrs]? #",
-        "vor #",
-        "",
-        {"vorgestern": -2, "gestern": -1, "übermorgen": 2},
+        "letzte[mnrs]? #, vorige[mnrs]? #, vergangene[mnrs]? #", "nächste[mnrs]? #, kommende[mnrs]? #",
+        "vor #", "", {"vorgestern": -2, "gestern": -1, "übermorgen": 2},
     ),
     _Language(  # French
         "lundi mardi mercredi jeudi vendredi samedi dimanche",
         "jours? semaines? week-?end mois an(?:née)?s?",
         "une? deux trois quatre cinq six sept huit neuf dix onze douze",
-        "# derni(?:er|ère), # passée?",
-        "# prochaine?",
-        "il y a #",
-        "dans #",
-        {"avant-hier": -2, "après-demain": 2, "demain": 1},
+        "# derni(?:er|ère), # passée?", "# prochaine?",
+        "il y a #", "dans #", {"avant-hier": -2, "après-demain": 2, "demain": 1},
     ),
     _Language(  # Spanish
         "lunes martes mi[ée]rcoles jueves viernes s[áa]bado domingo",
         "d[íi]as? semanas? fin_de_semana mes(?:es)? años?",
         "un[ao]? dos tres cuatro cinco seis siete ocho nueve diez once doce",
-        "# pasad[ao], pasad[ao] #",
-        "próxim[ao] #, proxim[ao] #, # próxim[ao], # que viene",
-        "hace #",
-        "dentro de #",
-        {"pasado mañana": 2, "anteayer": -2, "ayer": -1},
+        "# pasad[ao], pasad[ao] #", "próxim[ao] #, proxim[ao] #, # próxim[ao], # que viene",
+        "hace #", "dentro de #", {"pasado mañana": 2, "anteayer": -2, "ayer": -1},
     ),
     _Language(  # Portuguese
         "segunda(?:-feira)? terça(?:-feira)? quarta(?:-feira)? quinta(?:-feira)? sexta(?:-feira)? s[áa]bado domingo",
         "dias? semanas? (?:fim|final)_de_semana m[êe]s(?:es)? anos?",
         "uma? d(?:oi|ua)s três quatro cinco seis sete oito nove dez onze doze",
-        "# passad[ao]",
-        "próxim[ao] #, proxim[ao] #, # que vem",
-        "há #, # atrás",
-        "daqui a #",
-        {"depois de amanhã": 2, "anteontem": -2, "ontem": -1, "amanhã": 1},
+        "# passad[ao]", "próxim[ao] #, proxim[ao] #, # que vem",
+        "há #, # atrás", "daqui a #", {"depois de amanhã": 2, "anteontem": -2, "ontem": -1, "amanhã": 1},
     ),
     _Language(  # Italian
         "luned[ìi] marted[ìi] mercoled[ìi] gioved[ìi] venerd[ìi] sabato domenica",
         "giorn[io] settiman[ae] (?:fine_settimana|weekend) mes[ei] ann[io]",
         "un[ao]? due tre quattro cinque sei sette otto nove dieci undici dodici",
-        "# scors[ao], # passat[ao]",
-        "prossim[ao] #, # prossim[ao]",
-        "# fa",
-        "fra #, tra #",
-        {"altro ieri": -2, "ieri": -1, "dopodomani": 2, "domani": 1},
+        "# scors[ao], # passat[ao]", "prossim[ao] #, # prossim[ao]",
+        "# fa", "fra #, tra #", {"altro ieri": -2, "ieri": -1, "dopodomani": 2, "domani": 1},
     ),
     _Language(  # Dutch
         "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
         "dag(?:en)? we(?:ek|ken) weekend maand(?:en)? ja(?:ar|ren)",
         "een twee drie vier vijf zes zeven acht negen tien elf twaalf",
-        "vorige? #, afgelopen #",
-        "volgende? #, komende? #",
-        "# geleden",
-        "",
-        {"eergisteren": -2, "gisteren": -1, "overmorgen": 2},
+        "vorige? #, afgelopen #", "volgende? #, komende? #",
+        "# geleden", "", {"eergisteren": -2, "gisteren": -1, "overmorgen": 2},
     ),
     _Language(  # Russian
         "понедельник вторник сред[ау] четверг пятниц[ау] суббот[ау] воскресенье",
         "(?:день|дня|дней) недел[яюеиь] выходны[ех] месяц(?:а|е|ев)? (?:год[ауе]?|лет)",
         "од(?:ин|ну) дв[ае] три четыре пять шесть семь восемь девять десять одиннадцать двенадцать",
-        "прошл(?:ый|ую|ой|ом|ое|ые|ых) #",
-        "следующ(?:ий|ую|ей|ем|ее|ие|их) #",
-        "# назад",
-        "через #",
-        {"позавчера": -2, "послезавтра": 2, "вчера": -1, "завтра": 1},
+        "прошл(?:ый|ую|ой|ом|ое|ые|ых) #", "следующ(?:ий|ую|ей|ем|ее|ие|их) #",
+        "# назад", "через #", {"позавчера": -2, "послезавтра": 2, "вчера": -1, "завтра": 1},
     ),
-)
-_ALONE = frozenset("неделю месяц год".split())  # of these, one is meant where no number stands
-_HIER = frozenset("ai as avons avez ont était avait".split())
+)  # fmt: skip
+_ALONE = listed("неделю месяц год")  # of these, one is meant where no number stands
+_HIER = listed("ai as avons avez ont était avait")
 """What tells the French "yesterday" from the "here" of German and Dutch."""
 _STARTS = 5  # letters
 
@@ -119,7 +99,7 @@ _WEEKS = tuple(  # last or next, weekend, weekday, month
         "(지난|다음) ?(?:주(?:(말)| ?([월화수목금토일])요일)?|(달))",
     )
 )
-_LAST = frozenset("上 先 지난".split())
+_LAST = listed("上 先 지난")
 _WEEKDAYS = {
     name: n for names in ("一二三四五六日", "월화수목금토일", "月火水木金土日") for n, name in enumerate(names)
 }
@@ -129,7 +109,7 @@ _AGO = re.compile(
     "(?:(天|日|일)|(周|週間?|[个個]?(?:星期|礼拜|禮拜)|주일?)|([个個かヶヵカケ]月|달|개월)|(年|년)) ?"
     "(?:[之以])?(前|后|後|전|후)"
 )
-_LATER = frozenset("后 後 후".split())
+_LATER = listed("后 後 후")
 _COUNTS = {name: n for names in ("一二三四五六七八九十", "한두세네") for n, name in enumerate(names, 1)}
 _COUNTS |= {"两": 2, "兩": 2}
 _NAMED = {
@@ -198,12 +178,10 @@ class _Reader:
             for found in pattern.finditer(text):
                 *number, unit = filter(None, found.groups())
                 if number or not is_counted or unit in _ALONE:
-                    yield self._name(unit), way * self._count(*number)
+                    name = next(name for words, name in self._units if words.fullmatch(unit))
+                    yield name, way * self._count(*number)
         for found in self._days.finditer(text):
             yield "day", self._from_now[found[0]]
-
-    def _name(self, unit: str) -> str:
-        return next(name for words, name in self._units if words.fullmatch(unit))
 
     def _count(self, number: str = "1") -> int:
         if number.isdecimal():

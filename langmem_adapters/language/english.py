@@ -6,24 +6,19 @@ only where it hardly ever means anything else: "left", "rose", "vet" and "lab" a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from langmem_adapters.language.lists import bases, listed
 
-__all__ = ["BASES", "SPELLINGS", "STOP_WORDS"]
+__all__ = ["BASES", "PASTS", "SPELLINGS", "STOP_WORDS"]
 
-STOP_WORDS = frozenset(
-    """
-    a about above after again against ain all also am an and any are as at be because been before
-    being below between both but by can cannot could did do does doing down during each few for from
-    further had has have having he her here hers herself him himself his how i if in into is it its itself
-    just me more most my myself no nor not now of off on once only or other our ours ourselves out over
-    own same she should so some such than that the their theirs them themselves then there these they this
-    those through to too under until up us very was we were what when where which while who whom whose why
-    will with wo would you your yours yourself yourselves
-    """.split()
-)
+STOP_WORDS = listed("""a about above after again against ain all also am an and any are as at be because been before
+    being below between both but by can cannot could did do does doing down during each few for from further had has
+    have having he her here hers herself him himself his how i if in into is it its itself just me more most my myself
+    no nor not now of off on once only or other our ours ourselves out over own same she should so some such than that
+    the their theirs them themselves then there these they this those through to too under until up us very was we were
+    what when where which while who whom whose why will with wo would you your yours yourself yourselves""")
 """English words that say little about what a text is about. Each is its own term, never a stem."""
 
-_IRREGULAR = """
+_PASTS = """
     become became, begin began begun, bite bitten, blow blew blown, break broke broken, bring brought,
     build built, buy bought, catch caught, choose chose chosen, come came, deal dealt, dig dug,
     draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell fallen, feed fed,
@@ -35,9 +30,12 @@ _IRREGULAR = """
     speak spoke spoken, spend spent, stand stood, steal stole stolen, stick stuck, strike struck,
     swear swore sworn, sweep swept, swim swam swum, take took taken, teach taught, tear tore torn, tell told,
     think thought, throw threw thrown, understand understood, wake woke woken, wear wore worn, weep wept,
-    win won, write wrote written, child children, foot feet, goose geese, half halves, knife knives, leaf leaves,
-    life lives, loaf loaves, man men, mouse mice, person people, scarf scarves, shelf shelves, thief thieves,
-    tooth teeth, wife wives, wolf wolves, woman women, bad worse worst, good better best, far farther farthest
+    win won, write wrote written
+"""
+_IRREGULAR = """
+    child children, foot feet, goose geese, half halves, knife knives, leaf leaves, life lives, loaf loaves, man men,
+    mouse mice, person people, scarf scarves, shelf shelves, thief thieves, tooth teeth, wife wives, wolf wolves,
+    woman women, bad worse worst, good better best, far farther farthest
 """
 
 # What people say for short, or at home, and numbers. Plurals follow by themselves.
@@ -95,20 +93,19 @@ _RELATED = """
 """
 
 
-def _families(table: str) -> Iterator[list[str]]:
-    return map(str.split, table.split(","))
-
-
 def _plural(word: str) -> str:
     if word.endswith("y"):
         return word[:-1] + "ies"
     return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
 
 
-BASES = {form: base for base, *forms in _families(_RELATED + "," + _SHORT) for form in forms}
+PASTS = bases(_PASTS)
+"""Irregular pasts and past participles, with their verbs."""
+
+BASES = bases(_RELATED + "," + _SHORT)
 BASES |= {_plural(form): base for form, base in BASES.items()}
-BASES |= {form: base for base, *forms in _families(_IRREGULAR) for form in forms}
+BASES |= PASTS | bases(_IRREGULAR)
 """Forms of English words, in lower case, with the word that stands for all of its family."""
 
-SPELLINGS = {other: base for base, *others in _families(_SPELT) for other in others}
+SPELLINGS = bases(_SPELT)
 """British spellings, with the American ones."""

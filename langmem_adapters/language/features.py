@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from langmem_adapters.language.analysis import STOP_WORDS
 from langmem_adapters.language.dates import DAYS, MONTHS
+from langmem_adapters.language.lists import listed
 from langmem_adapters.language.query_dates import NamedDate, named_date
 
 __all__ = [
@@ -34,21 +35,16 @@ QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES, ANSWER = 1, 2, 4, 8, 16, 32, 
 The last is of who said it: a model.
 """
 
-_FIRST = frozenset("i my mine me we our us i'm i've i'd i'll we're we've myself".split())
-_TIMES = frozenset(
-    """yesterday today tonight tomorrow ago last next week weekend month year day morning evening night afternoon
-    recently since summer winter spring fall autumn birthday anniversary just""".split()
-).union(MONTHS, DAYS) - {"may"}
-_NUMBERS = frozenset(
-    """one two three four five six seven eight nine ten eleven twelve twenty thirty hundred thousand couple few
-    several once twice""".split()
-)
-_COUNTED = frozenset("many much long old often".split())  # what follows "how"
-_WHEN = frozenset("when wann quand cuándo quando wanneer когда".split())
-_HOW_MANY = frozenset(
-    "wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos quantas hoeveel".split()
-)
-_WHO = frozenset("who where wer wen wem wo wohin où quién quiénes dónde chi quem onde waar кто где".split())
+_FIRST = listed("i my mine me we our us i'm i've i'd i'll we're we've myself")
+_TIMES = listed("""yesterday today tonight tomorrow ago last next week weekend month year day morning evening night
+    afternoon recently since summer winter spring fall autumn birthday anniversary just""") | {*MONTHS, *DAYS} - {"may"}
+_NUMBERS = listed("""one two three four five six seven eight nine ten eleven twelve twenty thirty hundred thousand
+    couple few several once twice""")
+_COUNTED = listed("many much long old often")  # what follows "how"
+_WHEN = listed("when wann quand cuándo quando wanneer когда")
+_HOW_MANY = listed("""wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos quantas
+    hoeveel""")
+_WHO = listed("who where wer wen wem wo wohin où quién quiénes dónde chi quem onde waar кто где")
 _ME = _FIRST.union(
     """ich mir mich mein meine meinen meinem meiner je moi mon ma mes yo mi mis io mio mia eu meu minha ik
     mijn""".split()

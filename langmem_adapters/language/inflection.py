@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from langmem_adapters.language.dates import DAYS
+from langmem_adapters.language.lists import listed
 from langmem_adapters.language.little_words import little_words
 
 __all__ = ["inflects", "parts"]
@@ -17,12 +18,8 @@ __all__ = ["inflects", "parts"]
 _BEGINNINGS = (3, 5)  # letters: one for short words, and one that tells more
 _NEIGHBOURS = 3  # letters, as many as a root has
 
-_ENGLISH = frozenset(
-    """
-    the and you your that this these those with what which who whom how when where why are were they their there have
-    been would could should from about because into than then it its him his not
-    """.split()
-).union(DAYS)
+_ENGLISH = listed("""the and you your that this these those with what which who whom how when where why are were they
+    their there have been would could should from about because into than then it its him his not""").union(DAYS)
 _LATIN = re.compile("[a-z\u00df-\u00f6\u00f8-\u024f\u1e00-\u1eff]")
 _ACCENTED = re.compile("[\u00df-\u00f6\u00f8-\u024f]")
 _VIETNAMESE = re.compile("[\u1ea0-\u1ef9]")

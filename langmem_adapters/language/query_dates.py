@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.language.dates import ISO_DATE, MONTHS, day_of, span
+from langmem_adapters.language.lists import listed
 from langmem_adapters.language.spoken_dates import QUOTED, spoken
 
 __all__ = ["NamedDate", "apart", "named_date", "with_dates"]
@@ -37,10 +38,10 @@ _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and R
 _MONTH_OF = {
     word: n for n, words in enumerate(zip(MONTHS, _MONTH_WORDS, strict=True), 1) for word in " ".join(words).split()
 }
-_OTHERWISE = frozenset("may march mar mars mai mei mayo jan jun sep dec".split())  # mean a month in few places
-_BEFORE_A_MONTH = frozenset("in of since until till by during last next this early late im en au em nel".split())
+_OTHERWISE = listed("may march mar mars mai mei mayo jan jun sep dec")  # mean a month in few places
+_BEFORE_A_MONTH = listed("in of since until till by during last next this early late im en au em nel")
 _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b")
-_PAST = frozenset("been did had happened said told was were".split())
+_PAST = listed("been did had happened said told was were")
 _IN_FIGURES = re.compile(rf"{ISO_DATE}(?:/{ISO_DATE})?|\b(\d\d?)\.\s?(\d\d?)\.((?:19|20)\d\d)\b")
 _EAST_ASIAN = re.compile(r"(?:((?:19|20)\d\d)\s?[年년]\s?)?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号일])?")
 _QUESTION = re.compile(r"[^.!?\u061f\uff1f\u3002]*[?\u061f\uff1f]")
@@ -70,25 +71,20 @@ class NamedDate(NamedTuple):
             there = [first + timedelta(days=n) for n in range(self.days)]
             months = dict.fromkeys((MONTHS[day.month - 1], str(day.year)) for day in there)
             return " ".join([*(str(day.day) for day in there), *(word for month in months for word in month)])
-        day, month, year = (
-            self.day and str(self.day),
-            self.month and MONTHS[self.month - 1],
-            self.year and str(self.year),
-        )
-        return " ".join(word for word in (day, month, year) if word)
+        month = MONTHS[self.month - 1] if self.month else ""
+        return " ".join(str(part) for part in (self.day, month, self.year) if part)
 
     def meets(self, at: float | None) -> float:
         """How well a Unix time fits, from 0 to 1. Who speaks of a day does it on that day or soon after."""
         said = day_of(at) if self else None
-        if said is None or (self.days == 1 and not self._is_in_month(said)):
+        if said is None:
             return 0.0
         if self.days > 1:
             late = (said - date(self.year, self.month, self.day)).days
             return 0.0 if late < 0 else math.exp(-max(0, late - self.days) / 3)
+        if self.year not in {0, said.year} or self.month not in {0, said.month}:
+            return 0.0
         return 0.4 + 0.6 * math.exp(-abs(said.day - self.day - 1) / 3) if self.day else 1.0
-
-    def _is_in_month(self, said: date) -> bool:
-        return self.year in {0, said.year} and self.month in {0, said.month}
 
 
 @lru_cache(maxsize=64)  # a search asks several times

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from langmem_adapters.experience.verifier.forms import CONFUSED, synonymous
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import OPPOSITES, stem_of
+from langmem_adapters.language.lists import listed
 
 __all__ = ["FORMS_OF_ONE", "MISSPELT", "Alignment", "align", "differ", "edits", "is_short", "likeness", "unmatched"]
 
-_listed = str.split
 MISSPELT = 0.9
 """How surely a word stands for one that differs as slips of the pen do."""
 _SAME_STEM, _COMPOUND, _SAME_BEGINNING, _LONGER = 0.95, 0.94, 0.85, 0.6
@@ -121,13 +121,9 @@ def likeness(word: str, another: str) -> float:  # noqa: PLR0911 - a ladder
     return _LONGER if forms and longer.startswith(shorter) else 0.0
 
 
-_ENDINGS = frozenset(
-    _listed(
-        """a able age al an ance ant ar ary ate ation c ct d ed ee ence ency ent er es est ful i ial ian ibl ible ic
-        ical ier if in ing ion ious ish ism ist it ity iv ive iz ize l less like ly ment n ness or ori ory ous s sion
-        ss t tic tion ur ure v ve y z"""
-    )
-) | {""}
+_ENDINGS = listed("""a able age al an ance ant ar ary ate ation c ct d ed ee ence ency ent er es est ful i ial ian ibl
+    ible ic ical ier if in ing ion ious ish ism ist it ity iv ive iz ize l less like ly ment n ness or ori ory ous s
+    sion ss t tic tion ur ure v ve y z""") | {""}
 """What stems that begin alike may end in, to be forms of one word; "Niger" and "Nigeria" are none."""
 
 

@@ -16,25 +16,24 @@ from langmem_adapters.experience.verifier.words import (
     PREPOSITIONS,
     STOP,
     UNITS,
-    named,
     respelt,
     stem_of,
 )
+from langmem_adapters.language.lists import listed, named
 
 __all__ = ["rearranged", "same_words"]
 
-_listed = str.split
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
 _FREE = ARTICLES | _DOES  # come and go
 _FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
 """What says something of the very next word: "only members"."""
-_GOVERNING = PREPOSITIONS | NEGATIONS | frozenset(_listed("because if in out since unless until when while"))
+_GOVERNING = PREPOSITIONS | NEGATIONS | listed("because if in out since unless until when while")
 """What opens a phrase that may move as a whole: "before lunch", "if it rains"."""
-_WHOLE = frozenset(_listed("all always both every everybody everyone everything"))
-_TIED = _GOVERNING | _FOCUSING | frozenset(_listed("he i it my our she that their these they this those we you your"))
+_WHOLE = listed("all always both every everybody everyone everything")
+_TIED = _GOVERNING | _FOCUSING | listed("he i it my our she that their these they this those we you your")
 """What stands before the same word in both texts, where their words are in another order."""
-_LEADING = ARTICLES | frozenset(_listed("can could did do does should will would"))
+_LEADING = ARTICLES | listed("can could did do does should will would")
 """The same, where one text may leave it out."""
 
 
@@ -109,13 +108,11 @@ def _singular(word: str) -> str:
     return respelt(word.removesuffix("s"))
 
 
-_ALIKE = UNITS | named(
-    """is are, was were, what which, lawyer attorney, luggage baggage, start begin commence, bigger larger,
-    buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly, film movie,
-    fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo picture,
+_ALIKE = UNITS | named("""is are, was were, what which, lawyer attorney, luggage baggage, start begin commence,
+    bigger larger, buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly,
+    film movie, fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo picture,
     disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest tallest,
-    symptom symptoms sign signs"""
-)
+    symptom symptoms sign signs""")
 """Words for which another stands without a difference, where all else is the same and no guard has refused."""
 _SHORTEST = 4  # letters of a plural
 
@@ -127,7 +124,7 @@ def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
     apart = _ties(left, small) ^ _ties(right, small)
     if not apart:
         return set()
-    here, there = ({"", *map(stem_of, map(_singular, _told(reading)))} for reading in (left, right))
+    here, there = ({"", *map(stem_of, _alike(reading))} for reading in (left, right))
     both = here & there
     return {word for word, after in apart if after in both}
 
@@ -145,7 +142,7 @@ def _contents(reading: Reading) -> list[tuple[str, bool]]:
     """The words of content, but for those that may stand anywhere, and whether a small word opens a phrase there."""
     linked, opened = _linked(reading), False
     found: list[tuple[str, bool]] = []
-    for word in map(_singular, _told(reading)):
+    for word in _alike(reading):
         if word in _GOVERNING:
             opened = True
         elif word not in STOP and not _is_free(word):
@@ -169,13 +166,13 @@ def _is_free(word: str) -> bool:
     return word == "like" or (word.endswith("ly") and word not in _NO_ADVERBS)
 
 
-_NO_ADVERBS = frozenset(_listed("daily early family friendly hourly monthly only reply supply weekly yearly"))
+_NO_ADVERBS = listed("daily early family friendly hourly monthly only reply supply weekly yearly")
 
 
 def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
     """Small words with the next word of content; what "and" links counts as one."""
     linked = _linked(reading)
-    words, found = [_singular(word) for word in _told(reading)], set()
+    words, found = _alike(reading), set()
     for n, word in enumerate(words):
         if word in small and word in _FOCUSING:
             found.add((word, "".join(words[n + 1 : n + 2])))

@@ -99,55 +99,42 @@ def _line(points: list[tuple[float, float]]) -> Scale:
 
 
 # Half of them mean the same. Chosen among those of tests/semantic, so that few lead to the line that all would.
+_ROWS = """
+I'm allergic to nuts. What can I eat? | I am allergic to nuts. What can I eat? | 0.9971 | -0.0905
+Explain why the test passes. | Explain why the test does not pass. | 0.8503 | -0.0237
+What is the best time to sell a house? | What is the best time to buy a house? | 0.8932 | 0.0475
+How do I end a formal letter? | How should I end a formal letter? | 0.9843 | -0.1624
+Does poverty cause crime? | Does crime cause poverty? | 0.9887 | 0.0532
+Can a 4-year-old fly alone? | Can a 14-year-old fly alone? | 0.8926 | -0.0717
+To begin, open the terminal and type the command. | To start, open the terminal and type the command. | 0.9261 | 0.0136
+Proofread this sentence: I has a dog. | Please proofread this sentence: I has a dog. | 0.9845 | 0.0401
+How do I convert a list to a string in Python? | How can I convert a list into a string in Python? | 0.9961 | 0.0671
+How do I reset my Samsung phone? | How do I reset my Nokia phone? | 0.7771 | 0.0102
+Is it safe to swim after eating? | Is it safe to swim after you eat? | 0.9817 | -0.0882
+How do I organise my desk? | How do I organize my desk? | 0.9513 | -0.0019
+What is the dose of paracetamol for a child of 12 kg? \
+| What is the dose of paracetamol for a child of 21 kg? | 0.9741 | 0.0984
+What is the best way to peel garlic? | How do I peel garlic? | 0.9616 | 0.063
+What are the side effects of melatonin? | What side effects does melatonin have? | 0.9743 | 0.2067
+How do I choose a mattress? | How can I choose a mattress? | 0.9885 | 0.0689
+How do I tie a bow tie? | How do I tie a shoelace? | 0.721 | 0.0956
+Convert 10 miles to kilometers. | Convert 10 miles into kilometres. | 0.9686 | 0.0314
+How do I dowload the app? | How do I download the app? | 0.8413 | 0.0166
+What can I plant in spring? | What can I plant in autumn? | 0.7591 | 0.2447
+Which animals are awake at night? | Which animals are asleep at night? | 0.9477 | 0.1309
+Do you ship to Norway? | Do you deliver to Norway? | 0.8801 | 0.0943
+How do vaccines work? | Do vaccines work? | 0.8073 | 0.0331
+Is Pluto a planet? | Is Pluto considered a planet? | 0.9687 | -0.0685
+How do I get into the building? | How do I get out of the building? | 0.7897 | 0.1246
+How do I encrypt a file? | How do I decrypt a file? | 0.8352 | 0.1144
+Give me a recipe for banana bread. | Give me a banana bread recipe. | 0.985 | 0.0991
+How do I tie a tie? Thanks! | How do I tie a tie? | 0.9851 | 0.048
+Who wrote Anna Karenina? | Who wrote Madame Bovary? | 0.3585 | 0.064
+Where is /etc/hosts? | Where is /etc/passwd? | 0.4514 | 0.0845
+Move the button from the left to the right. | Move the button from the right to the left. | 0.9987 | 0.0382
+What is the capital of Australia? | What is the capital of Austria? | 0.7104 | 0.1043
+"""
 PAIRS = tuple(
-    Pair(*row)
-    for row in (
-        ("I'm allergic to nuts. What can I eat?", "I am allergic to nuts. What can I eat?", 0.9971, -0.0905),
-        ("Explain why the test passes.", "Explain why the test does not pass.", 0.8503, -0.0237),
-        ("What is the best time to sell a house?", "What is the best time to buy a house?", 0.8932, 0.0475),
-        ("How do I end a formal letter?", "How should I end a formal letter?", 0.9843, -0.1624),
-        ("Does poverty cause crime?", "Does crime cause poverty?", 0.9887, 0.0532),
-        ("Can a 4-year-old fly alone?", "Can a 14-year-old fly alone?", 0.8926, -0.0717),
-        (
-            "To begin, open the terminal and type the command.",
-            "To start, open the terminal and type the command.",
-            0.9261,
-            0.0136,
-        ),
-        ("Proofread this sentence: I has a dog.", "Please proofread this sentence: I has a dog.", 0.9845, 0.0401),
-        (
-            "How do I convert a list to a string in Python?",
-            "How can I convert a list into a string in Python?",
-            0.9961,
-            0.0671,
-        ),
-        ("How do I reset my Samsung phone?", "How do I reset my Nokia phone?", 0.7771, 0.0102),
-        ("Is it safe to swim after eating?", "Is it safe to swim after you eat?", 0.9817, -0.0882),
-        ("How do I organise my desk?", "How do I organize my desk?", 0.9513, -0.0019),
-        (
-            "What is the dose of paracetamol for a child of 12 kg?",
-            "What is the dose of paracetamol for a child of 21 kg?",
-            0.9741,
-            0.0984,
-        ),
-        ("What is the best way to peel garlic?", "How do I peel garlic?", 0.9616, 0.063),
-        ("What are the side effects of melatonin?", "What side effects does melatonin have?", 0.9743, 0.2067),
-        ("How do I choose a mattress?", "How can I choose a mattress?", 0.9885, 0.0689),
-        ("How do I tie a bow tie?", "How do I tie a shoelace?", 0.721, 0.0956),
-        ("Convert 10 miles to kilometers.", "Convert 10 miles into kilometres.", 0.9686, 0.0314),
-        ("How do I dowload the app?", "How do I download the app?", 0.8413, 0.0166),
-        ("What can I plant in spring?", "What can I plant in autumn?", 0.7591, 0.2447),
-        ("Which animals are awake at night?", "Which animals are asleep at night?", 0.9477, 0.1309),
-        ("Do you ship to Norway?", "Do you deliver to Norway?", 0.8801, 0.0943),
-        ("How do vaccines work?", "Do vaccines work?", 0.8073, 0.0331),
-        ("Is Pluto a planet?", "Is Pluto considered a planet?", 0.9687, -0.0685),
-        ("How do I get into the building?", "How do I get out of the building?", 0.7897, 0.1246),
-        ("How do I encrypt a file?", "How do I decrypt a file?", 0.8352, 0.1144),
-        ("Give me a recipe for banana bread.", "Give me a banana bread recipe.", 0.985, 0.0991),
-        ("How do I tie a tie? Thanks!", "How do I tie a tie?", 0.9851, 0.048),
-        ("Who wrote Anna Karenina?", "Who wrote Madame Bovary?", 0.3585, 0.064),
-        ("Where is /etc/hosts?", "Where is /etc/passwd?", 0.4514, 0.0845),
-        ("Move the button from the left to the right.", "Move the button from the right to the left.", 0.9987, 0.0382),
-        ("What is the capital of Australia?", "What is the capital of Austria?", 0.7104, 0.1043),
-    )
+    Pair(kept, asked, float(cosine), float(with_next))
+    for kept, asked, cosine, with_next in (row.split(" | ") for row in _ROWS.strip().splitlines())
 )

@@ -17,8 +17,6 @@ from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, PREPOS
 
 __all__ = ["NAMES", "features", "governed", "weight"]
 
-_listed = str.split
-
 
 def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
     """The figures that the verifier weighs; see :data:`NAMES`."""
@@ -58,12 +56,12 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
         max(left.sentences, right.sentences),
         _restricting(left, one) + _restricting(right, other),
         _substituted(alignment, heavy),
-        _same_last(left, right),
+        likeness(left.content[-1].text, right.content[-1].text) if left.content and right.content else 0.0,
     ]  # fmt: skip
 
 
 NAMES = tuple(
-    _listed(
+    str.split(
         """cosine lost_left lost_right most_left most_right shared jaccard content longest difference frame_low
         frame_high names soft rising bigrams stops stems grams edits edit_share person you i stop_changes
         sentences restricting substituted last"""
@@ -127,9 +125,3 @@ def _share(
 
 def _differs(one: frozenset[str], other: frozenset[str], words: frozenset[str]) -> int:
     return bool(one & words) != bool(other & words)
-
-
-def _same_last(left: Reading, right: Reading) -> float:
-    if not left.content or not right.content:
-        return 0.0
-    return likeness(left.content[-1].text, right.content[-1].text)

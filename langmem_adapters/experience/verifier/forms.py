@@ -7,40 +7,33 @@ from itertools import permutations
 
 from langmem_adapters.experience.verifier.words import FORMS, PLURAL_ALONE, SOFT, SYNONYMS, UNITS, respelt, stem_of
 from langmem_adapters.language.analysis import uninflected
+from langmem_adapters.language.lists import grouped, listed
 
 __all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "is_soft", "same_root", "synonymous"]
 
-_listed = str.split  # lists of words read better as text
-
 CONFUSED = frozenset(
     (stem_of(one), stem_of(other))
-    for pair in _listed(
-        """adverse averse | affect effect | angel angle | baron barron | biter bitter | brain brian | cameron cameroon
-        | canon cannon | canvas canvass | career carer | cares caress | carlo carol | carter crater | casual causal |
-        christian christina | claus clause | coma comma | compiled complied | complaint compliant | correct correlate |
-        council counsel | dairy diary | desert dessert | diner dinner | discreet discrete | discus discuss | dragons
-        dragoons | eight eighth | farmer framer | filer flier | finish finnish | forest forrest | galilee galileo |
-        georgian georgina | goran groan | great greta | handel handle | insulation insult | later latter | liter litter
-        | looser loser | macro marco | magna manga | marian marina | marian marine | martian martina | mater matter |
-        median medina | pasty patsy | perfect prefect | porto proto | principal principle | retired retried | rooster
-        roster | salon saloon | satin stain | scared scarred | scraped scrapped | signer singer | silver sliver |
-        statue statute | striped stripped | super supper | timber timbre | trial trail | united untied""",
-        "|",
-    )
-    for one, other in permutations(pair.split())
+    for pair in grouped("""adverse averse | affect effect | angel angle | baron barron | biter bitter | brain brian |
+        cameron cameroon | canon cannon | canvas canvass | career carer | cares caress | carlo carol | carter crater |
+        casual causal | christian christina | claus clause | coma comma | compiled complied | complaint compliant |
+        correct correlate | council counsel | dairy diary | desert dessert | diner dinner | discreet discrete |
+        discus discuss | dragons dragoons | eight eighth | farmer framer | filer flier | finish finnish |
+        forest forrest | galilee galileo | georgian georgina | goran groan | great greta | handel handle |
+        insulation insult | later latter | liter litter | looser loser | macro marco | magna manga | marian marina |
+        marian marine | martian martina | mater matter | median medina | pasty patsy | perfect prefect | porto proto |
+        principal principle | retired retried | rooster roster | salon saloon | satin stain | scared scarred |
+        scraped scrapped | signer singer | silver sliver | statue statute | striped stripped | super supper |
+        timber timbre | trial trail | united untied""")
+    for one, other in permutations(pair)
 )
 """Pairs of stems that differ as slips of the pen do, and are two words."""
 
-ACRONYMS = frozenset(_listed("aids it sec us who"))
+ACRONYMS = listed("aids it sec us who")
 """What is something else in capitals."""
-NAMESAKES = ACRONYMS | frozenset(
-    _listed(
-        """amazon apple art august bath bill catholic chad chase china cologne cork dane danish faith
-        frank gap grace guinea heather hope jack jersey job joy lent lily march mark mass may mercury mobile nice
-        olive orange orthodox pole polish pat reading rob rose scone shell slough split sue swede target tours turkey
-        victor violet warren"""
-    )
-)
+NAMESAKES = ACRONYMS | listed("""amazon apple art august bath bill catholic chad chase china cologne cork dane danish
+    faith frank gap grace guinea heather hope jack jersey job joy lent lily march mark mass may mercury mobile nice
+    olive orange orthodox pole polish pat reading rob rose scone shell slough split sue swede target tours turkey victor
+    violet warren""")
 """What is something else where it begins with a capital; without names that are often written small, as Python is."""
 
 

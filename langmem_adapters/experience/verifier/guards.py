@@ -35,15 +35,14 @@ from langmem_adapters.experience.verifier.guards_small_words import (
 )
 from langmem_adapters.experience.verifier.guards_times import tense
 from langmem_adapters.experience.verifier.order import opposed, swapped
-from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP
+from langmem_adapters.language.lists import listed
 
 __all__ = ["GUARDS", "Guard"]
 
 Guard = Callable[[Reading, Reading, Alignment], str]
-_listed = str.split  # lists of words read better as text
 
 
 def language(left: Reading, right: Reading, _: Alignment) -> str:
@@ -69,7 +68,7 @@ def _denied(reading: Reading) -> list[str]:
 
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     """A word must not stand in the place of its contrary: "increase" and "decrease", "export" and "import"."""
-    lefts, rights = _stems(left), _stems(right)
+    lefts, rights = (dict(zip(reading.stems, reading.words, strict=True)) for reading in (left, right))
     others = {word: stem for stem, word in rights.items() if stem not in lefts}
     alone = {*others.values()}
     for one in sorted(lefts.keys() - rights.keys()):
@@ -82,11 +81,6 @@ def opposites(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
-
-
-def _stems(reading: Reading) -> dict[str, str]:
-    """Each stem with the word that has it."""
-    return dict(zip(reading.stems, reading.words, strict=True))
 
 
 def _affixed(word: str) -> Iterator[str]:
@@ -168,12 +162,10 @@ _KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "w
 _OPEN = _KINDS | {"how"}
 _WHERE = frozenset({"how", "when", "where", "who"})
 _OPENING = frozenset(("what", "which", "where"))
-_STRANDED = frozenset(("for", "from", "of", "with", "without"))
-_PRONOUNS = frozenset(_listed("i you he she it we they"))
-_SUBJECTS = _PRONOUNS | frozenset(_listed("my your his her our their its the this that these those there"))
-_FINITE = frozenset(
-    _listed("am is are was were has have had do does did can could will would shall should may might must")
-)
+_STRANDED = frozenset(("for", "from", "of", "with"))
+_PRONOUNS = listed("i you he she it we they")
+_SUBJECTS = _PRONOUNS | listed("my your his her our their its the this that these those there")
+_FINITE = listed("am is are was were has have had do does did can could will would shall should may might must")
 
 
 def _has_mark(reading: Reading) -> bool:
@@ -248,7 +240,7 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     """No charger for a charge, no organization for an organ; nor a contract for a contact.
 
     But where one has a word of weight that the other has not: there the score decides. A letter too many is taken for a
-    slip only where it is doubled.
+    slip only where it is doubled, and makes no refugee of a refuge.
     """
     one_alone, other_alone = unmatched(left, right, alignment)
     alone = one_alone + other_alone
@@ -257,35 +249,22 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     for a, b, sure in alignment.pairs:
         one, other = left.content[a].text, right.content[b].text
         if sure < 1 and not (alone and _of_degree(one, other)):
-            (base, ending), (same, another) = _derived(one), _derived(other)
             longer = sure == MISSPELT and len(one) != len(other)
             derived = sure in FORMS_OF_ONE and not (same_root(one, other) or synonymous(one, other))
-            if ((longer or derived) and _single(one) != _single(other)) or (base == same and ending != another):
+            if (longer or derived) and _single(one) != _single(other):
                 return differ("forms", [one], [other])
     return ""
-
-
-_DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
 
 
 def _of_degree(one: str, other: str) -> bool:
     """Whether one tells the other's degree or manner: the fastest way, to do it fast; anonymous, anonymously."""
     shorter, longer = sorted((one, other), key=len)
-    return longer == f"{shorter}ly" or (
-        is_superlative(longer) and longer.removesuffix("est") in {shorter, shorter[:-1]}
-    )
+    return longer in {f"{shorter}ly", f"{shorter}est", f"{shorter[:-1]}est"}
 
 
-def _derived(word: str) -> tuple[str, str]:
-    """What a word derives from, and by which ending."""
-    word = word.removesuffix("s")
-    ending = next((ending for ending in _DERIVING if word.endswith(ending)), "")
-    return word.removesuffix(ending).rstrip("ey"), ending
-
-
-def _single(word: str) -> list[str]:
-    """Its letters, each that is doubled once."""
-    return [letter for letter, _ in groupby(word)]
+def _single(word: str) -> tuple[list[str], bool]:
+    """Its letters, each that is doubled once; and whether it is somebody to whom it is done, as a licensee is."""
+    return [letter for letter, _ in groupby(word)], word.removesuffix("s").endswith("ee")
 
 
 GUARDS: Mapping[str, Guard] = MappingProxyType(

@@ -8,14 +8,14 @@ from collections import Counter
 from langmem_adapters.experience.verifier.alignment import Alignment, differ
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.language.dates import DAYS, MONTHS
+from langmem_adapters.language.lists import listed
 
 __all__ = ["code", "numbers", "quotations", "snippets", "symbols", "units"]
 
 _FEW = 3  # of many, are named
-_listed = str.split  # lists of words read better as text
-_PARTS = frozenset(_listed("morning noon afternoon evening midnight yesterday tomorrow weekday weekend"))
+_PARTS = listed("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
 _DATES = _PARTS.union(DAYS, MONTHS) - {"may"}
-_TIMES = "|".join((*_listed("spring summer autumn winter"), *sorted(_PARTS), *DAYS, *MONTHS))
+_TIMES = "|".join((*str.split("spring summer autumn winter"), *sorted(_PARTS), *DAYS, *MONTHS))
 _TIME = rf"({_TIMES}|\d[\d:.]*)s?(?: ?[ap]m)?"
 _SPAN = re.compile(rf"\b{_TIME}(?:-| (?:to|through|till|until) ){_TIME}|\bbetween {_TIME} and {_TIME}")
 

@@ -8,28 +8,24 @@ from langmem_adapters.experience.verifier.alignment import Alignment, differ
 from langmem_adapters.experience.verifier.forms import is_soft
 from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, STOP, UNITS, named
+from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, STOP, UNITS
+from langmem_adapters.language.lists import listed, named
 
 __all__ = ["degree", "manner", "plurals", "prepositions"]
 
-_listed = str.split  # lists of words read better as text
-_MANNERS = named(
-    """brief briefly short shortly concise concisely, detailed detail details depth thorough thoroughly long lengthy
-    comprehensive, step steps, simple simply plain, formal formally, informal informally casual, funny humorous,
-    serious, technical, layman, beginner beginners, expert experts"""
-)
-_TELLING = frozenset(
-    _listed(
-        "compose create describe draft explain give list make outline present rewrite summarise summarize tell write"
-    )
-)
+_MANNERS = named("""brief briefly short shortly concise concisely,
+    detailed detail details depth thorough thoroughly long lengthy comprehensive, step steps, simple simply plain,
+    formal formally, informal informally casual, funny humorous, serious, technical, layman, beginner beginners,
+    expert experts""")
+_TELLING = listed("""compose create describe draft explain give list make outline present rewrite summarise summarize
+    tell write""")
 _ACRONYM = 3  # letters, which are often written small
 _NEAR = 4  # words from the beginning
-_TAKING = frozenset(_listed("as at by for from in into of on over to with"))
-_OPENING = ARTICLES | frozenset(_listed("her his my our that their these this those your"))
-_OWNING = frozenset(_listed("her his my our their your"))
+_TAKING = listed("as at by for from in of on to with")
+_OPENING = ARTICLES | listed("her his my our that their these this those your")
+_OWNING = listed("her his my our their your")
 _PLURAL_ALONE = PLURAL_ALONE - {"means"}  # as people write what something means
-_BEING = frozenset(_listed("is are was were"))
+_BEING = listed("is are was were")
 _UNTAKEN = frozenset(("about", "all", "both", "some", *UNITS))
 """What stands beside a preposition that may as well be missing: some (of the) tools, to come (on) Monday."""
 

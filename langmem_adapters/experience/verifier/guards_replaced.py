@@ -12,6 +12,7 @@ from langmem_adapters.experience.verifier.alignment import Alignment, differ, ed
 from langmem_adapters.experience.verifier.forms import is_soft
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, STOP, is_past
+from langmem_adapters.language.lists import listed
 
 __all__ = ["details", "words"]
 
@@ -19,14 +20,9 @@ _LONG = 60  # words
 _FEW = 2
 _SHARE = 0.15  # of the words of a text; where more differ, it is told in other words
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
-_listed = str.split  # lists of words read better as text
-_PASSING = ARTICLES | frozenset(
-    _listed(
-        """although also am and any are be been being can could do does even got has have having he his i is it its
-        just my of on or our please really she so some still that their then they think this though too
-        somehow use using we which why you your"""
-    )
-)
+_PASSING = ARTICLES | listed("""although also am and any are be been being can could do does even got has have having he
+    his i is it its just my of on or our please really she so some still that their then they think this though too
+    somehow use using we which why you your""")
 """Words that come and go without a difference, or of which other guards tell whether there is one."""
 _SUPPOSING = {"when": "if", "whether": "if", "during": "in"}
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")

@@ -12,11 +12,10 @@ from itertools import pairwise
 
 from langmem_adapters.experience.verifier.alignment import Alignment, differ, is_short, unmatched
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, named, stem_of
+from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
+from langmem_adapters.language.lists import listed, named
 
 __all__ = ["complements", "courtesies", "links", "modality", "persons", "scope", "voice"]
-
-_listed = str.split  # lists of words read better as text
 
 
 def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
@@ -49,10 +48,8 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     return ""
 
 
-_QUANTITIES = named(
-    """all every each everyone everybody everything, any anyone anybody anything,
-    some someone somebody something several few, most, other, another, same, both, either, only, also too"""
-)
+_QUANTITIES = named("""all every each everyone everybody everything, any anyone anybody anything,
+    some someone somebody something several few, most, other, another, same, both, either, only, also too""")
 _QUANTIFIERS = frozenset(_QUANTITIES)
 _COUNTING = _QUANTITIES | named("a an this my our your")
 
@@ -143,7 +140,7 @@ def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
     return differ("voice", ["by"], ())
 
 
-_MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
+_MEANS = frozenset(("with", "on", "in", "using"))
 
 
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -172,7 +169,7 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
 _MODES = named("can could, may might, should, must, will would, do does, did")
 _SAID = named("can could, may might, should, must, will, want would")
 _HAVING = frozenset(("has", "have"))
-_MODALS = frozenset(_listed("can could may might should must shall will would"))
+_MODALS = listed("can could may might should must shall will would")
 
 
 def _done(left: Reading, right: Reading) -> frozenset[str]:
@@ -224,7 +221,7 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 _EITHER = frozenset(("i", "you"))
 _CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
-_SIE = frozenset(_listed("sie ihnen ihr ihre ihrem ihren ihrer ihres"))
+_SIE = listed("sie ihnen ihr ihre ihrem ihren ihrer ihres")
 _PERSONS = (
     dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their, its")
 )
@@ -289,7 +286,7 @@ def complements(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 _TWO_WAYS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
-_BEING = frozenset(_listed("is are am was were be been being get got gets getting"))
+_BEING = listed("is are am was were be been being get got gets getting")
 
 
 def _complements(reading: Reading) -> set[str]:

@@ -6,11 +6,11 @@ import re
 
 from langmem_adapters.experience.verifier.alignment import Alignment, differ, unmatched
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import is_past, named
+from langmem_adapters.experience.verifier.words import is_past
+from langmem_adapters.language.lists import listed, named
 
 __all__ = ["tense"]
 
-_listed = str.split  # lists of words read better as text
 _ASKING = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|
     understand|wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|
     (?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|
@@ -19,8 +19,8 @@ _SUPPOSED = re.compile(rf"(^|\b(?!{''.join(_ASKING.split())}\b)\w+\W+)if\b[^,.;:
 _HAVING = frozenset(("has", "have", "had"))
 _NEAR = 5  # words: "have all of them decided"
 _TIMES = named("is are am do does will, was were did")
-_BEING = frozenset(_listed("is are am was were be been being"))
-_MODALS = frozenset(_listed("can could may might must should will would"))
+_BEING = listed("is are am was were be been being")
+_MODALS = listed("can could may might must should will would")
 _AUXILIARIES = _BEING | _HAVING | _MODALS | {"did", "do", "does", "shall"}
 
 

@@ -10,17 +10,14 @@ from itertools import pairwise
 from langmem_adapters.experience.verifier.alignment import Alignment
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
+from langmem_adapters.experience.verifier.words import LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
+from langmem_adapters.language.lists import listed
 
 __all__ = ["opposed", "swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
-_listed = str.split  # lists of words read better as text
-_EITHER = frozenset(
-    frozenset(pair.split())
-    for pair in _listed("by using|by via|during in|in within|into to|on onto|using via|using with|via with", "|")
-)
-"""Ways of which either will do, where all else is the same; a gift "for" her is none "from" her."""
+_EITHER = {frozenset(("by", "using")), frozenset(("using", "with"))}
+"""Ways of which either will do, where all else is the same, and "using" is in the other a form of "use"."""
 _EITHER_WITH = {
     frozenset(ways.split()): frozenset(map(stem_of, words.split()))
     for ways, words in (
@@ -32,7 +29,7 @@ _EITHER_WITH = {
         ("in with", "bash css docker excel git html java javascript jquery matlab numpy pandas php python r react sql"),
     )
 }
-"""The same where one of these words is there."""
+"""The same where one of these words is there; a gift "for" her is none "from" her."""
 _RIDING = frozenset(("by", "on"))  # a train, but what was trained
 _DONE = ("ing", "ed")
 _AT = frozenset(("at", "in", "on"))
@@ -46,10 +43,12 @@ _ASKED_OF_IT = re.compile(
     r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
 )
 """What is asked of a thing: the rules "of", "for" and "in" curling; but the love "of" children is none "for" them."""
-_PARTING = PREPOSITIONS | frozenset(_listed("i he she they we am are is was were"))
+_COMPOUNDING = listed("of in with on for is are that which the a an")
+"""What may stand between the parts of a compound that is taken apart: "a cron job", "a job with cron"."""
+_PARTING = PREPOSITIONS | listed("i he she they we am are is was were")
 """What does not stand between two things that "and" links, but between two clauses."""
-_ONE_DOES = frozenset(_listed("is was has does"))
-_PRONOUNS = frozenset(_listed("me you him her it us them"))
+_ONE_DOES = listed("is was has does")
+_PRONOUNS = listed("me you him her it us them")
 _AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
 _MANY = 24  # words: a long text has too many orders to try them
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
@@ -115,7 +114,7 @@ def _turned(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float
             return word.text, _WAYS.get(back, back)
     before, behind = _towards(left), _towards(right)
     for governed in sorted(before.keys() & behind.keys()):
-        if before[governed] != behind[governed] and frozenset((before[governed], behind[governed])) not in _EITHER:
+        if before[governed] != behind[governed] and {before[governed], behind[governed]} not in _EITHER:
             return governed, behind[governed]
     return None
 
@@ -210,7 +209,7 @@ def _may_move(
     apart = left.words[a.place + 1 : b.place], right.words[d.place + 1 : c.place]
     if beside and all(LINKS.intersection(words) and _PARTING.isdisjoint(words) for words in apart):
         return not ("and" in apart[0] and {*left.words[b.place + 1 : b.place + 2]} & _ONE_DOES)
-    if bool(apart[0]) != bool(apart[1]) and COMPOUNDING.issuperset([*apart[0], *apart[1]]):
+    if bool(apart[0]) != bool(apart[1]) and _COMPOUNDING.issuperset([*apart[0], *apart[1]]):
         return "of" not in {*apart[0], *apart[1]} or NAMING.isdisjoint((a.text, b.text))
     first, second = _preposition(left, a), _preposition(left, b)
     return beside and first != second and (first, second) == (_preposition(right, c), _preposition(right, d))

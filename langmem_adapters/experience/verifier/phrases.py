@@ -8,19 +8,18 @@ from collections.abc import Iterator, Sequence
 
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, STOP, UNITS
+from langmem_adapters.language.lists import listed
 
 __all__ = ["NAMING", "compounded", "is_superlative", "same_search"]
 
-_listed = str.split
 _LYING = frozenset(("in", "on"))
 _JOINING = _LYING | {"for", "of"}
-_HOLDING = frozenset(
-    _listed("bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot spoon tin")
-)
-NAMING = frozenset(_listed("bank church college house kingdom museum republic school state university"))
+_HOLDING = listed("""bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot spoon
+    tin""")
+NAMING = listed("bank church college house kingdom museum republic school state university")
 """What is named after what stands behind an "of", and before: two things, as a rule."""
-_PARTING = frozenset(_listed("bit bunch couple group kind lot number pair part piece slice sort state type"))
-_SINGLING = frozenset(_listed("average best first last maximum minimum next top"))
+_PARTING = listed("bit bunch couple group kind lot number pair part piece slice sort state type")
+_OPENING = STOP | listed("average best first last maximum minimum next top")  # behind which a name begins
 _SMALL = STOP - _JOINING - LINKS
 _ASKED = re.compile(r"(?:(?:(?:what|which|who) is|tell me|give me) (?:(?:the|some) )|what is (?:an? )?)")
 _MOST, _FEWEST, _LONGEST = 4, 2, 9  # words of a part, and of a search
@@ -46,7 +45,7 @@ def compounded(one: Sequence[str], other: Sequence[str]) -> bool:
 def _compounds(words: Sequence[str], place: int) -> Iterator[list[str]]:
     """The words, with a compound in the place of what stands on both sides of a preposition."""
     start, after = place, place + 1
-    while start and not _opens(words[start - 1]):
+    while start and not (words[start - 1] in _OPENING or is_superlative(words[start - 1])):
         start -= 1
     named, preposition = words[start:place], words[place]
     apart = named[-1:] and (named[-1] in _HOLDING | NAMING or (len(named) == 1 and named[0] in _PARTING))
@@ -59,11 +58,6 @@ def _compounds(words: Sequence[str], place: int) -> Iterator[list[str]]:
         if last in STOP or last.isdigit() or (preposition == "in" and last in UNITS):
             return  # a price in dollars is no dollar price
         yield [*words[:start], *words[after:end], *named, *words[end:]]
-
-
-def _opens(word: str) -> bool:
-    """Whether a name begins behind a word."""
-    return word in STOP or word in _SINGLING or is_superlative(word)
 
 
 def is_superlative(word: str) -> bool:

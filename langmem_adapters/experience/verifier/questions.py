@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from langmem_adapters.language.lists import listed
+
 __all__ = [
     "FRAMES",
     "MAKERS",
@@ -13,8 +15,6 @@ __all__ = [
     "WHETHER",
     "WORDINGS",
 ]
-
-_listed = str.split
 
 _HOW_TO = (
     r"^(?:so |and |hi |hello )?(?:can you |could you |would you )?(?:tell me |explain |show me )?"
@@ -75,39 +75,26 @@ TELLING = (
 _A_AND_B = "what is the difference between \\1 and \\2"
 _END = r"(?=[?.! ]*$)"
 WORDINGS = (
-    (
-        r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?" + _END,
-        _A_AND_B,
-    ),
+    (r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?" + _END, _A_AND_B),
     (r"how (?:do|does) ((?:(?! and ).)+) differ from ((?:(?! and ).)+?)" + _END, _A_AND_B),
     (r"(.{1,60}?) (?:vs\.?|versus) (.+?) difference" + _END, _A_AND_B),
     (r"what (?:do|does) (.+?) mean" + _END, r"what is the meaning of \1"),
     (r"what is (.+?) short for" + _END, r"what does \1 stand for"),
     (r"what (?:is|are) the causes? of ", "what causes "),
     (r"what (?:is|are) (.+?) caused by" + _END, r"what causes \1"),
-    (
-        r"what (?:is|are) the reasons? (?:(?:that|why) |(?=(?:the|a|an|my|i|it|we|they|you|he|she) ))",
-        "why ",
-    ),
+    (r"what (?:is|are) the reasons? (?:(?:that|why) |(?=(?:the|a|an|my|i|it|we|they|you|he|she) ))", "why "),
     (r"what is the (?:price of|cost of (?=an? )) ?(.+?)" + _END, r"how much does \1 cost"),
-    (
-        r"how much is ((?:a|an) (?:\w+ ){0,2}(?:card|licence|license|membership|pass|subscription|ticket))" + _END,
-        r"how much does \1 cost",
-    ),
+    (r"how much is ((?:a|an) (?:\w+ ){0,2}(?:card|licence|license|membership|pass|subscription|ticket))" + _END,
+     r"how much does \1 cost"),
     (r"how much time (do|does|did|will) ", r"how long \1 "),
     (r"how heavy (?:is|are) (.+?)" + _END, r"how much does \1 weigh"),
     (r"what is the weight of (.+?)" + _END, r"how much does \1 weigh"),
-    *(
-        (rf"what (is|was) the {noun} of ", rf"how {adjective} \1 ")
-        for noun, adjective in (
-            ("age", "old"),
-            ("depth", "deep"),
-            ("height", "tall"),
-            ("length", "long"),
-            ("size", "big"),
-            ("width", "wide"),
-        )
-    ),
+    (r"what (is|was) the age of ", r"how old \1 "),
+    (r"what (is|was) the depth of ", r"how deep \1 "),
+    (r"what (is|was) the height of ", r"how tall \1 "),
+    (r"what (is|was) the length of ", r"how long \1 "),
+    (r"what (is|was) the size of ", r"how big \1 "),
+    (r"what (is|was) the width of ", r"how wide \1 "),
     (r"what is the population of (.+?)" + _END, r"how many people live in \1"),
     (r"what is the distance (?:between (.+?) and|from (.+?) to) ", r"how far is \1\2 from "),
     (r"how far is it from (.+?) to ", r"how far is \1 from "),
@@ -140,20 +127,14 @@ WORDINGS = (
     (r"what is the (?:correct )?pronunciation of ", "how do i pronounce "),
     (r"what is the (?:correct )?spelling of ", "how do i spell "),
     (r"how (?:do|would|should) (?:you|one) (pronounce|spell) ", r"how do i \1 "),
-    (
-        r"(?:explain|define) (?!(?:how|why|what|where|when|who|which|whether|that|if|the|my|our|your|his|her|their|its|"
-        r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END,
-        r"what is \1",
-    ),
+    (r"(?:explain|define) (?!(?:how|why|what|where|when|who|which|whether|that|if|the|my|our|your|his|her|their|its|"
+     r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END, r"what is \1"),
     (r"(?:give|make|write) a summary of ", "summarize "),
     (r"i would like to ", "i want to "),
     (r"i need to (book|cancel|change|exchange|order|renew|replace|report|return|update|upgrade) ", r"i want to \1 "),
-    (
-        r"how (can|could|should) ((?:(?!be\b|i\b|you\b|we\b|he\b|she\b|they\b|my\b|our\b|your\b)\w+ ){1,4}?)"
-        r"be (\w+(?:ed|en))" + _END,
-        r"how \1 i \3 \2",
-    ),
-)
+    (r"how (can|could|should) ((?:(?!be\b|i\b|you\b|we\b|he\b|she\b|they\b|my\b|our\b|your\b)\w+ ){1,4}?)"
+     r"be (\w+(?:ed|en))" + _END, r"how \1 i \3 \2"),
+)  # fmt: skip
 """Questions that are asked in several ways, and the one that stands for all: patterns of a text in one spelling."""
 
 _MADE = {
@@ -163,26 +144,18 @@ _MADE = {
 MAKERS = (rf"who (?:is|was) the ({'|'.join(_MADE)}) of ", _MADE)
 """Who makes a thing once, and what he did: he is its author as he was."""
 
-QUESTION_WORDS = frozenset(
-    _listed(
-        """wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches welchen welchem
-        wieviel kann kannst können könnt könnte könnten darf dürfen muss müssen soll sollte ist sind hat hast haben
-        habt gibt comment où qui quand pourquoi combien quel quelle quels quelles quoi est puis peut peux pouvez
-        cómo dónde quién quiénes cuándo cuál cuáles cuánto cuánta cuántos cuántas qué adónde come dove chi quando
-        perché quale quali quanto quanta quanti quante che onde quem qual quais quantos quantas hoe waar wanneer wat
-        waarom welk welke wie hoeveel kan mag is zijn heb heeft как что где когда почему зачем кто сколько какой
-        какая какое какие куда откуда чей jak gdzie kiedy dlaczego kto ile co czy hur var när varför vem vad hvor
-        hvordan hvornår hvorfor hvem hvad hva når nasıl nerede neden niçin kim kaç hangi bagaimana dimana kapan
-        mengapa siapa berapa apa apakah كيف أين متى لماذا من ماذا هل"""  # noqa: RUF001 - Turkish
-    )
-)
+QUESTION_WORDS = listed("""wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches
+    welchen welchem wieviel kann kannst können könnt könnte könnten darf dürfen muss müssen soll sollte ist sind hat
+    hast haben habt gibt comment où qui quand pourquoi combien quel quelle quels quelles quoi est puis peut peux pouvez
+    cómo dónde quién quiénes cuándo cuál cuáles cuánto cuánta cuántos cuántas qué adónde come dove chi quando perché
+    quale quali quanto quanta quanti quante che onde quem qual quais quantos quantas hoe waar wanneer wat waarom welk
+    welke wie hoeveel kan mag is zijn heb heeft как что где когда почему зачем кто сколько какой какая какое какие куда
+    откуда чей jak gdzie kiedy dlaczego kto ile co czy hur var när varför vem vad hvor hvordan hvornår hvorfor hvem hvad
+    hva når nasıl nerede neden niçin kim kaç hangi bagaimana dimana kapan mengapa siapa berapa apa apakah كيف أين متى
+    لماذا من ماذا هل""")  # noqa: RUF001 - Turkish
 """Words of other languages that a question begins with, and a statement hardly ever."""
 
-QUESTION_PARTS = tuple(
-    _listed(
-        """吗 嗎 呢 什么 什麼 怎 哪 谁 誰 多少 几 幾 何 ますか ですか ましたか ませんか どう どこ どの いつ なぜ 어떻게
-        왜 어디 언제 누구 무엇 몇 얼마 까요 나요 कैसे कहाँ कब क्यों कौन क्या कितन อย่างไร อะไร ไหม ทำไม
-        ที่ไหน เมื่อไ ใคร เท่าไ nào gì đâu nhiêu"""
-    )
-)
+QUESTION_PARTS = listed("""吗 嗎 呢 什么 什麼 怎 哪 谁 誰 多少 几 幾 何 ますか ですか ましたか ませんか どう どこ どの
+    いつ なぜ 어떻게 왜 어디 언제 누구 무엇 몇 얼마 까요 나요 कैसे कहाँ कब क्यों कौन क्या कितन อย่างไร อะไร ไหม ทำไม
+    ที่ไหน เมื่อไ ใคร เท่าไ nào gì đâu nhiêu""")
 """Parts of a text that tell so wherever they stand, in languages that leave them in their place."""

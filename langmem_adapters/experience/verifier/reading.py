@@ -13,8 +13,7 @@ from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_s
 from langmem_adapters.experience.verifier.pieces import of_each
 from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, TELLING, WHETHER, WORDINGS
 from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
-from langmem_adapters.experience.verifier.slips import SLIPS
-from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, one_spelling
+from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, SLIPS, one_spelling
 from langmem_adapters.experience.verifier.wording import Wording, wording_of
 from langmem_adapters.experience.verifier.words import (
     COURTESIES,
@@ -215,11 +214,11 @@ def _split(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
         return []
     if _SPACELESS.search(word):
         return list(word)
-    if ("." in word and all(len(part) <= 1 for part in word.split("."))) or word.startswith("non-"):
+    if all(len(part) <= 1 for part in word.split(".")) or word.startswith("non-"):
         return [word.replace(".", "").replace("-", "")]  # U.S.A., non-parametric
     if "-" in word and not any(character.isdigit() for character in word):
         return [NUMBERS.get(part, part) for part in re.split(r"[-']", word) if part]
-    return [word.strip("'-.:")]
+    return [word]
 
 
 def _courtesies(said: list[str]) -> frozenset[str]:
@@ -270,12 +269,8 @@ def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
         for before, piece in pairwise(line.split()):
             word = piece.strip(_MARKS).removesuffix("'s")
             if word.lower() in known and before[-1] not in ".?!:":
-                found.add((word.lower(), _is_name(word)))
+                found.add((word.lower(), word.isupper() if word.lower() in ACRONYMS else word[0].isupper()))
     return frozenset(found)
-
-
-def _is_name(word: str) -> bool:
-    return word.isupper() if word.lower() in ACRONYMS else word[0].isupper()
 
 
 def _code(text: str) -> frozenset[str]:

@@ -81,7 +81,7 @@ def _pictures(text: str) -> list[str]:
 
 
 def _is_picture(one: str) -> bool:
-    return not one.isascii() and unicodedata.category(one) in {"So", "Sk", "Sm", "Sc"} and one not in _WORDS
+    return unicodedata.category(one) in {"So", "Sk", "Sm", "Sc"} and one not in _WORDS
 
 
 def _sign(text: str, found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""One spelling for what is written in several: contractions, numbers with commas or scales, signs that are words."""
+"""One spelling for what is written in several: contractions, slips, numbers with scales, signs that are words."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from decimal import Decimal
 
 from langmem_adapters.experience.verifier.words import NUMBERS, UNITS
 from langmem_adapters.language.dates import DAYS, MONTHS
+from langmem_adapters.language.lists import bases
 
-__all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "one_spelling"]
-
-_listed = str.split  # lists of words read better as text
+__all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "SLIPS", "one_spelling"]
 
 
 def _switched(found: re.Match[str]) -> str:
@@ -39,11 +38,8 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bshan't\b", "shall not", "shan't"),
     (r"\bain't\b", "is not", "ain't"),
     (r"n't\b", " not", "n't"),
-    (
-        r"\b(do|does|did|is|are|was|were|has|have|had|would|could|should)nt\b",
-        r"\1 not",
-        "dont doesnt didnt isnt arent wasnt werent hasnt havent hadnt wouldnt couldnt shouldnt",
-    ),
+    (r"\b(do|does|did|is|are|was|were|has|have|had|would|could|should)nt\b", r"\1 not",
+     "dont doesnt didnt isnt arent wasnt werent hasnt havent hadnt wouldnt couldnt shouldnt"),
     (r"\b(what|who|where|how|when|why|that|there|it|he|she)'s\b", r"\1 is", "'s"),
     (r"\blet's\b", "let us", "let's"),
     (r"\b(what|who|where|how|when|why)s\b", r"\1 is", "whats whos wheres hows whens whys"),
@@ -66,32 +62,20 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\b(?:log|sign)[ -]?(?:out|off)\b", "logout", "log sign signout"),
     (r"\b(?:turn|switch) on\b", "enable", "turn switch"),
     (r"\b(?:turn|switch) off\b", "disable", "turn switch"),
-    (
-        r"\b(?:turn|switch) ((?:(?:the|my|all|every) )?\w+(?: \w+){0,2}) (on|off)(?=[?.!, ]*$| at \d)",
-        _switched,
-        "turn switch",
-    ),
+    (r"\b(?:turn|switch) ((?:(?:the|my|all|every) )?\w+(?: \w+){0,2}) (on|off)(?=[?.!, ]*$| at \d)", _switched,
+     "turn switch"),
     (r"\b(?:pros and cons|benefits and drawbacks)\b", "advantages and disadvantages", "cons drawbacks"),
     (r"\b(loop|iterate)(s|d|ing)? through\b", r"\1\2 over", "through"),
-    (
-        r"(?<!not )\bjust (?=(?:by|for|from|my|on|one|the|those|these|with|\d+|two|three|four|five|six)\b)",
-        "only ",
-        "just",
-    ),
+    (r"(?<!not )\bjust (?=(?:by|for|from|my|on|one|the|those|these|with|\d+|two|three|four|five|six)\b)", "only ",
+     "just"),
     (r"\bjust (?=in (?!case\b|time\b))|(?<=\bwith )just ", "only ", "just"),
-    (
-        r"(^|[.?!] )((?:are|do|does|did|is|was|were) (?:(?:a|an|my|the|your) )?\w+ )just (?!about\b|as\b|like\b|now\b)",
-        r"\1\2only ",
-        "just",
-    ),
+    (r"(^|[.?!] )((?:are|do|does|did|is|was|were) (?:(?:a|an|my|the|your) )?\w+ )just (?!about\b|as\b|like\b|now\b)",
+     r"\1\2only ", "just"),
     (r"(?<=\bsay )thank you\b", "thanks", "thank"),
     (r"\bwi-fi\b", "wifi", "wi-fi"),
     (r"\bcapital city of\b", "capital of", "capital"),
-    (
-        r"\b((?:check|determine|find|know|see|tell|test|verify|sure)(?:d|s|ing)?(?: (?:out|me|us))?) whether(?! or\b)",
-        r"\1 if",
-        "whether",
-    ),
+    (r"\b((?:check|determine|find|know|see|tell|test|verify|sure)(?:d|s|ing)?(?: (?:out|me|us))?) whether(?! or\b)",
+     r"\1 if", "whether"),
     (r"\b((?:convert|transform|translate)\b.{0,80}?) into\b", r"\1 to", "into"),
     (r"\b(set|back)[ -]up\b", r"\1up", "set back"),
     (r"\bget rid of\b", "remove", "rid"),
@@ -99,11 +83,8 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bper favore\b|\bpor favor\b|\bs'il (?:te|vous) pla[iî]t\b", "please", "favore favor s'il"),
     (r"\bget in touch with\b", "contact", "touch"),
     (r"\bhow come\b", "why", "come"),
-    (
-        r"\b(all|any|anybody|anyone|anything|everybody|everyone|everything|nobody|none|nothing) but\b",
-        r"\1 except",
-        "but",
-    ),
+    (r"\b(all|any|anybody|anyone|anything|everybody|everyone|everything|nobody|none|nothing) but\b", r"\1 except",
+     "but"),
     (r"\b(?:in|at) (?=(?:what|which) (?:time|year|month|day)\b)", "", "what which"),
     (r"\bwith no\b(?! (?:fewer|less|longer|more|one)\b)|\bwithout any\b", "without", "with without"),
     (r"\bthe following (?!(?:day|month|morning|night|week|year)s?\b)(?=\w)", "this ", "following"),
@@ -117,16 +98,10 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\beven though\b", "although", "though"),
     (r"\bokay\b", "ok", "okay"),
     (r"\bas well(?! as\b)", "too", "well"),
-    (
-        r"\b(?:around|approx\.?|approximately|circa|roughly) (?=\d)",
-        "about ",
-        "around approx approximately circa roughly",
-    ),
-    (
-        rf"\b(?:{_SHORT_MONTHS})\b\.?(?= \d)|(?<=\d )(?:{_SHORT_MONTHS})\b\.?",
-        lambda found: UNITS[found[0].rstrip(".")],
-        _SHORT_MONTHS.replace("|", " "),
-    ),
+    (r"\b(?:around|approx\.?|approximately|circa|roughly) (?=\d)", "about ",
+     "around approx approximately circa roughly"),
+    (rf"\b(?:{_SHORT_MONTHS})\b\.?(?= \d)|(?<=\d )(?:{_SHORT_MONTHS})\b\.?", lambda found: UNITS[found[0].rstrip(".")],
+     _SHORT_MONTHS.replace("|", " ")),
     (rf"\bbetween (\d[\d.:]*|{_LASTING}) and (?=(?:\d[\d.:]*|{_LASTING})\b)", r"from \1 to ", "between"),
     (rf"\b({_LASTING}) through (?=(?:{_LASTING})\b)", r"\1 to ", "through"),
     (rf"\b1st (?!(?:{_BEHIND_RANKS})\b)(?=[a-z])", "first ", "1st"),
@@ -135,8 +110,34 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"(?<!\w)([$€£¥₹]) ?(\d[\d.,]*(?: ?(?:k|mn|bn|million|billion))?\b)", r"\2\1", "$ € £ ¥ ₹"),
     (r"(?<=[a-z\d)])([+=*])(?=\d)|(?<=\d)([+=*])(?=[a-z])", r" \1\2 ", "+ = *"),
     (r"\bper (?=(?:second|minute|hour|day|night|week|month|year|person)\b)", "a ", "per"),
-)
+)  # fmt: skip
 """What is replaced, by what, and what a text has of all this at least: a whole word, or, with a sign in it, a part."""
+
+SLIPS = bases("""accommodation accomodation, account acount accout, address adress addres,
+    appointment appointement apointment, argument arguement, available availible availble avaliable,
+    because becuase becasue beacuse, beginning begining, believe beleive, business buisness bussiness busines,
+    calendar calender, cancel cancle, capital captial, certificate certficate, completely completly, computer computor,
+    database datbase, definitely definately definitly, definition definiton, delivery delivary delievery,
+    different diffrent diferent, difference diffrence, directory directry, disappear dissapear, email emial,
+    embarrassing embarassing, environment enviroment, example exmaple, exercise excercise, existence existance,
+    experience experiance, favorite favourate, february febuary, finally finaly, foreign foriegn, friend freind,
+    function funtion fucntion, government goverment, grammar grammer, guarantee garantee gaurantee,
+    height heigth hieght, immediately immediatly, independent independant, insurance insurence, interest intrest,
+    internet interent, invoice invocie, january janurary, knowledge knowlege, language langauge, library libary,
+    license lisence, maintenance maintenence maintainance, maximum maximun, necessary neccessary necesary,
+    nearest nearset, occurred occured, occurrence occurence, package pacakge, parcel parcle,
+    password pasword passowrd passwrod, payment payement paymnet, permanent permanant, phone phoen, possible posible,
+    privilege privelege, probably probaly, problem probelm, pronunciation pronounciation, publicly publically,
+    python pyhton, question quesiton, receipt reciept, receive recieve, received recieved, recommend recomend reccomend,
+    refund refudn, restaurant restaraunt resturant restaurent, restaurants restaraunts resturants, schedule shedule,
+    separate seperate, several severel, should shoud shuld, similar similiar, string stirng,
+    subscription subscripton subsciption, successful succesful sucessful, symptom symtom, symptoms symtoms,
+    temperature temprature, the teh, their thier, tomorrow tommorow tommorrow tomorow, transfer tranfer, truly truely,
+    until untill, vacuum vaccum vacume, warranty waranty, website webiste, wednesday wensday wednsday, weird wierd,
+    what waht, which wich whcih, with wiht, how hwo, writing writting, brulee brûlée, cafe café, cafes cafés,
+    cliche cliché, creme crème, crepe crêpe, crepes crêpes, facade façade, jalapeno jalapeño, jalapenos jalapeños,
+    naive naïve, pinata piñata, pokemon pokémon, puree purée""")
+"""From each slip, as words are most often misspelt, or with their accents, to the word meant; none is another word."""
 
 SCALES = {
     "k": 1_000, "hundred": 100, "thousand": 1_000, "lac": 100_000, "lakh": 100_000, "mn": 1_000_000,
@@ -164,11 +165,8 @@ _TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
 _SPELT = re.compile(rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)")
-_SIGNS = "%‰$€£¥₹°"
-_SPOKEN = {
-    ord(sign): f" {name} "
-    for sign, name in zip(_SIGNS, _listed("percent permille dollar euro pound yen rupee degrees"), strict=True)
-}
+_SIGNS = bases("percent %, permille ‰, dollar $, euro €, pound £, yen ¥, rupee ₹, degrees °")
+_SPOKEN = {ord(sign): f" {name} " for sign, name in _SIGNS.items()}
 
 
 def one_spelling(text: str) -> str:
@@ -209,5 +207,5 @@ def _counted(found: re.Match[str]) -> str:
 
 
 def _unscaled(found: re.Match[str]) -> str:
-    value = Decimal(found[1]) * SCALES[found[2].rstrip("s")]
+    value = Decimal(found[1]) * SCALES[found[2]]
     return str(int(value)) if value == int(value) else str(value)

@@ -124,7 +124,8 @@ class Verifier:
             if reason := guard(left, right, alignment):
                 return Verdict(0.0, name, reason)
         if self.judge is None:
-            score = 1.0 if _same_words(left, right) or same_words(left, right) else 0.0
+            same = left.symbols == right.symbols and _bare(left.text) == _bare(right.text)
+            score = 1.0 if same or same_words(left, right) else 0.0
             if score == 0.0 and left.english and right.english:
                 score = _weighed(features(left, right, alignment, cosine), asks=_asks(left) or _asks(right))
         else:
@@ -151,10 +152,6 @@ def _judged(judge: PairJudge, request: str, stored: str) -> Flow[float]:
     if not 0 <= score <= 1:
         raise ModelError("the judge of two requests gave neither True nor False nor a number from 0 to 1")
     return score
-
-
-def _same_words(left: Reading, right: Reading) -> bool:
-    return left.symbols == right.symbols and _bare(left.text) == _bare(right.text)
 
 
 def _bare(text: str) -> list[str]:
@@ -200,6 +197,6 @@ def _trees(written: str) -> tuple[_Tree, ...]:
 
 def _tree(token: str, tokens: Iterator[str]) -> _Tree:
     if "<" not in token:
-        return float(token)
+        return int(token) / 1000
     feature, _, value = token.partition("<")
     return int(feature), float(value), _tree(next(tokens), tokens), _tree(next(tokens), tokens)

@@ -6,11 +6,11 @@ from functools import lru_cache
 from itertools import product
 
 from langmem_adapters.language.analysis import stem
-from langmem_adapters.language.english import SPELLINGS
+from langmem_adapters.language.english import PASTS, SPELLINGS
+from langmem_adapters.language.lists import bases, grouped, listed, named
 
 __all__ = [
     "ARTICLES",
-    "COMPOUNDING",
     "COURTESIES",
     "ENGLISH",
     "FOREIGN",
@@ -29,13 +29,9 @@ __all__ = [
     "UNITS",
     "YOU_WORDS",
     "is_past",
-    "named",
     "respelt",
     "stem_of",
 ]
-
-
-_listed = str.split  # lists of words read better as text
 
 
 @lru_cache(maxsize=1 << 14)
@@ -66,28 +62,12 @@ _SPELLINGS = (
 )  # fmt: skip
 
 
-def named(groups: str) -> dict[str, str]:
-    """From each word of each group to the first in it, which names it."""
-    return {word: name for name, *words in map(str.split, groups.split(",")) for word in (name, *words)}
-
-
-def _bases(written: str) -> dict[str, str]:
-    """From each form to what it is a form of."""
-    return {form: base for base, *forms in map(str.split, written.split(",")) for form in forms}
-
-
-_PASTS = _bases("""become became, begin began begun, break broke broken, bring brought, build built, buy bought,
-    catch caught, choose chose chosen, come came, draw drew drawn, drive drove driven, eat ate eaten, fall fell fallen,
-    feel felt, find found, fly flew flown, forget forgot forgotten, get got gotten, give gave given, go went gone,
-    grow grew grown, hear heard, hold held, keep kept, know knew known, lead led, lose lost, make made, mean meant,
-    meet met, pay paid, run ran, say said, see saw seen, sell sold, send sent, show shown, sit sat, sleep slept,
-    speak spoke spoken, spend spent, stand stood, steal stole stolen, take took taken, teach taught, tell told,
-    think thought, throw threw thrown, understand understood, win won, write wrote written, use used, die died,
-    bite bit bitten, dig dug, drink drank drunk, feed fed, fight fought, freeze froze frozen, hide hid hidden,
-    lend lent, ride rode ridden, ring rang rung, sing sang sung, swim swam swum, swear swore sworn, tear tore torn,
-    wake woke woken, wear wore worn, shake shook shaken, sweep swept, strike struck, sink sank sunk""")
-FORMS = _PASTS | _bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
-    woman women, mouse mice, person people, tooth teeth, wife wives, color colour colours, missus mrs""")
+# As they are irregular; but a shot is no "shoot".
+_PASTS = {past: verb for past, verb in PASTS.items() if past != "shot"} | bases(
+    "bite bit, die died, sink sank sunk, use used"
+)
+FORMS = _PASTS | bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
+    woman women, mouse mice, person people, tooth teeth, wife wives, missus mrs""")
 
 
 def is_past(word: str) -> bool:
@@ -96,98 +76,57 @@ def is_past(word: str) -> bool:
 
 
 _SHORTEST_PAST = 4  # letters; "need" and "feed" have no other form in it
-ENGLISH = frozenset(
-    _listed(
-        """a about an and any are as at be because been but by can could did do does for from had has have how i if in
-        into is it its me my of on or our please should some than that the their them there these they this to was we
-        were what when where which who why will with would you your"""
-    )
-)
+ENGLISH = listed("""a about an and any are as at be because been but by can could did do does for from had has have how
+    i if in into is it its me my of on or our please should some than that the their them there these they this to was
+    we were what when where which who why will with would you your""")
 """Words that tell that a text is English."""
 
-FOREIGN = (
-    frozenset(
-        _listed(
-            """al aux avec bei che cómo como con da dans das de degli dei del della den der des det di die do dos du een
-            ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le les los
-            mein mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle sich
-            sie sont sur um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için
-            saya apa bagaimana yang untuk dengan"""
-        )
-    )
-    - ENGLISH
-)
+FOREIGN = listed("""al aux avec bei che cómo como con da dans das de degli dei del della den der des det di die do dos
+    du een ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le les los mein
+    mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle sich sie sont sur
+    um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için saya apa bagaimana yang
+    untuk dengan""").difference(ENGLISH)
 """Words that tell that a text in Latin letters is not."""
 
-STOP = frozenset(
-    _listed(
-        """a an the of in on at to for from by with as and or but if then than that this these those it its is are was
-        were be been being am do does did doing have has had having i you he she we they me him her us them my your his
-        their our mine yours what which who whom whose when where why how there here so such s t"""
-    )
-)
+STOP = listed("""a an the of in on at to for from by with as and or but if then than that this these those it its is are
+    was were be been being am do does did doing have has had having i you he she we they me him her us them my your his
+    their our mine yours what which who whom whose when where why how there here so such s t""")
 """Words that carry no content of their own; what they do is seen by other means."""
 
-SOFT = frozenset(
-    _listed(
-        """some any really actually exactly ever very just also please kindly best good better great top way method
-        thing possible likely know think people person someone anyone one own same different most many much all few
-        other various certain particular several can could will would should may might must shall easy easily quick like
-        go get make use give tell explain help want need try find let mean way current currently now today nowadays
-        still yet even already always world life"""
-    )
-)
+SOFT = listed("""some any really actually exactly ever very just also please kindly best good better great top way
+    method thing possible likely know think people person someone anyone one own same different most many much all few
+    other various certain particular several can could will would should may might must shall easy easily quick like go
+    get make use give tell explain help want need try find let mean current currently now today nowadays still yet
+    even already always world life""")
 """Content that often comes and goes without changing what is asked, in all its forms."""
 
-COURTESIES = named(
-    """please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola, merci, bonjour,
-    obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft"""
-)
+COURTESIES = named("""please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola,
+    merci, bonjour, obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft""")
 """Words of courtesy, by all their spellings."""
 POLITE = frozenset(COURTESIES)
 """Words that ask nothing."""
-ARTICLES = frozenset(_listed("a an the"))
-I_WORDS = frozenset(_listed("i me my mine we us our"))
-YOU_WORDS = frozenset(_listed("you your yours"))
-PREPOSITIONS = frozenset(
-    _listed(
-        "in for at on from with without under before after of by during to than as into onto against via using over"
-    )
-)
+ARTICLES = listed("a an the")
+I_WORDS = listed("i me my mine we us our")
+YOU_WORDS = listed("you your yours")
+PREPOSITIONS = listed("""in for at on from with without under before after of by during to than as into onto against via
+    using over""")
 
-PLURAL_ALONE = frozenset(
-    _listed(
-        """arms customs damages dates forces futures glasses goods grounds https manners means news premises proceedings
-        savings securities spectacles spirits terms"""
-    )
-)
+PLURAL_ALONE = listed("""arms customs damages dates forces futures glasses goods grounds https manners means news
+    premises proceedings savings securities spectacles spirits terms""")
 """What is something else than several of its singular."""
 
-LINKS = frozenset(_listed("and or vs versus nor"))
+LINKS = listed("and or vs versus nor")
 """What may stand between two things whose order does not matter."""
 
-COMPOUNDING = frozenset(_listed("of in with on for is are that which the a an"))
-"""What may stand between the parts of a compound that is taken apart: "a cron job", "a job with cron"."""
+NUMBERS = bases("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven seventh,
+    8 eight eighth, 9 nine ninth, 10 ten tenth, 11 eleven eleventh, 12 twelve dozen twelfth, 13 thirteen thirteenth,
+    14 fourteen fourteenth, 15 fifteen fifteenth, 16 sixteen sixteenth, 17 seventeen seventeenth,
+    18 eighteen eighteenth, 19 nineteen nineteenth, 20 twenty twentieth, 30 thirty thirtieth, 40 forty, 50 fifty,
+    60 sixty, 70 seventy, 80 eighty, 90 ninety, 100 hundred hundredth, 1000 thousand, 1000000 million,
+    1000000000 billion""")
+"""Figures for words; for no "one", as in "the best one"."""
 
-NUMBERS = {
-    word: str(number)
-    for number, word in enumerate(
-        _listed(
-        """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-        seventeen eighteen nineteen twenty""")
-    )
-    if word != "one"  # "the best one"
-} | {
-    "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80", "ninety": "90",
-    "hundred": "100", "thousand": "1000", "million": "1000000", "billion": "1000000000", "dozen": "12",
-    "third": "3", "fourth": "4", "fifth": "5", "sixth": "6", "seventh": "7", "eighth": "8", "ninth": "9", "tenth": "10",
-    "twice": "2", "eleventh": "11", "twelfth": "12",
-    "thirteenth": "13", "fourteenth": "14", "fifteenth": "15", "sixteenth": "16", "seventeenth": "17",
-    "eighteenth": "18", "nineteenth": "19", "twentieth": "20", "thirtieth": "30", "hundredth": "100",
-}  # fmt: skip
-
-UNITS = named(
-    """km kilometer kilometers kilometre kilometres kms, m meter meters metre metres,
+UNITS = named("""km kilometer kilometers kilometre kilometres kms, m meter meters metre metres,
     cm centimeter centimeters centimetre centimetres, mm millimeter millimeters millimetre millimetres, mile miles mi,
     ft foot feet, inch inches, yard yards, kg kilogram kilograms kilo kilos kgs, g gram grams, mg milligram milligrams,
     lb lbs pound pounds, oz ounce ounces, l liter liters litre litres, ml milliliter milliliters millilitre millilitres,
@@ -200,79 +139,65 @@ UNITS = named(
     february feb, march, april apr, june jun, july jul, august aug, september sept, october oct, november nov,
     december dec, spring, summer, autumn fall, winter, morning, noon, afternoon, evening, midnight, yesterday, today,
     tomorrow, weekday weekdays, weekend weekends, daily, hourly, weekly, monthly, quarterly, yearly annually, am a.m,
-    pm p.m"""
-)
+    pm p.m""")
 """Units, days, months and times of day, by all their spellings."""
 
-NEGATIONS = frozenset(
-    _listed(
-        """not no never without nor neither none nothing nobody nowhere hardly barely unable cannot except excluding
-    nicht kein keine keinen keiner nie niemals ohne ne pas jamais sans aucun aucune nunca jamás sin ningún ninguna
-    não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder nie bez не нет без никогда ни
-    不 没 没有 未 无 别 非 ない ません ぬ 안 못 없 لا ليس بدون لم لن नहीं मत बिना
-    değil yok olmadan không chưa tidak bukan tanpa
-    inte ingen aldrig utan ikke uden aldri uten ei"""
-    )
-)
+NEGATIONS = listed("""not no never without nor neither none nothing nobody nowhere hardly barely unable cannot except
+    excluding nicht kein keine keinen keiner nie niemals ohne ne pas jamais sans aucun aucune nunca jamás sin ningún
+    ninguna não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder nie bez не нет без никогда ни
+    不 没 没有 未 无 别 非 ない ません ぬ 안 못 없 لا ليس بدون لم لن नहीं मत बिना değil yok olmadan không chưa tidak
+    bukan tanpa inte ingen aldrig utan ikke uden aldri uten ei""")
 """What turns a statement round, in the large languages."""
 
-SYNONYMS = tuple(
-    group.split()
-    for group in _listed(
-        """best good great top better ideal | way method mean technique step process procedure tip trick |
-        mobile phone smartphone cellphone cell handset | learn study | start begin commence | buy purchase |
-        make create build generate produce construct | earn money | quick fast quickly rapidly speedy |
-        increase improve boost enhance raise gain grow | reduce decrease lower lessen lose cut | prevent avoid stop |
-        difference differ different distinguish vs versus | difficult hard tough |
-        affect effect impact influence consequence | happen occur | reason cause | get obtain acquire receive |
-        think opinion view thought believe feel | person human someone somebody anyone one | job career employment |
-        company firm business | country nation | book novel | photo picture image pic photograph | website site |
-        college university school institute | wife spouse | girl lady female woman | boy guy male man |
-        use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot |
-        recover retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs |
-        usa america us american unite | uk britain england | important essential significant crucial vital |
-        interesting amazing fascinating cool | favorite | explain describe define definition meaning mean |
-        advantage benefit pro | disadvantage drawback con | tv television | application app | laptop notebook |
-        bike motorcycle motorbike | car vehicle automobile | ask question | answer reply respond response |
-        look search find | know tell | exam test examination | fat weight | facebook fb | instagram insta |
-        math maths mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
-        handle deal cope manage | overcome beat | allow permit let enable | require need necessary | show display |
-        provide give offer supply | specify indicate define | contain include comprise | return give yield |
-        method function | purpose goal aim | access reach | option choice alternative | guide tutorial | section part |
-        configure setup set | change modify alter edit | multiple several many various | obtain retrieve get |
-        verify check | begin start launch | error mistake bug | city town | trip travel journey | safe secure |
-        legal lawful | possible feasible able | cheap inexpensive affordable | expensive costly | sick ill |
-        begin initiate | convert transform change turn | combine merge join | load read import | save store |
-        determine decide | identical equal same | describe explain document | current present existing |
-        additional extra further | assist help aid | ensure guarantee | wrong incorrect | right correct | speak talk |
-        happy glad | smart intelligent clever | finish complete end | shut close | speed pace |
-        ability capability functionality feature | additional new extra | alter change rename |
-        amount number quantity count | available exist present | designate specify | determine set establish |
-        divide split organize separate | replace substitute | replacement substitute |
-        suggest recommend advise propose | supply pass give provide | title name call term |
-        transition switch move migrate | within inside in | state specify mention declare refer reference |
-        retrieve select fetch | related corresponding associated | address tackle | under below beneath |
-        big great large huge | biggest largest greatest | baby infant | beautiful attractive | destination place spot |
-        middle center | former ex | hospital clinic | mobile portable | position stance view | resource source |
-        review feedback | seller vendor | series show | saying phrase expression | typical average normal usual |
-        update upgrade | wage salary pay income | wealthy rich | everyday daily | fraud scam | issue problem trouble |
-        clothing clothes dress | house home | apartment flat | film movie | lawyer attorney | physician doctor |
-        shop store | street road | kid child | error bug fault | stop quit cease | keep retain | cook make prepare |
-        all every each | repair mend | gift present | infection disease illness | purpose reason | approach method |
-        folder directory | delete drop | string text | list array | invoke call run execute | execute perform |
-        print output | trash bin | vacation holiday | gas petrol gasoline | postpone delay | arrive reach come |
-        speed velocity | aircraft plane airplane | hotel accommodation | autumn fall | forget lose | visit see |
-        eat food diet | cure treat treatment remedy | song music | exist live | join enroll | easy simple |
-        easier simpler | easiest simplest | quicker faster | quickest fastest | often frequently | phone telephone |
-        undo revert | loop iterate | concatenate join | luggage baggage | elevator lift | bigger larger | exit quit |
-        terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
-        grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood |
-        fridge refrigerator | sofa couch | info information | ad advert advertisement | rubbish garbage trash |
-        timetable schedule | cv resume | config configuration | possible possibility |
-        symptom sign | tallest highest""",
-        "|",
-    )
-)
+SYNONYMS = grouped("""best good great top better ideal | way method mean technique step process procedure tip trick |
+    mobile phone smartphone cellphone cell handset | learn study | start begin commence | buy purchase |
+    make create build generate produce construct | earn money | quick fast quickly rapidly speedy |
+    increase improve boost enhance raise gain grow | reduce decrease lower lessen lose cut | prevent avoid stop |
+    difference differ different distinguish vs versus | difficult hard tough |
+    affect effect impact influence consequence | happen occur | reason cause | get obtain acquire receive |
+    think opinion view thought believe feel | person human someone somebody anyone one | job career employment |
+    company firm business | country nation | book novel | photo picture image pic photograph | website site |
+    college university school institute | wife spouse | girl lady female woman | boy guy male man |
+    use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot |
+    recover retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs |
+    usa america us american unite | uk britain england | important essential significant crucial vital |
+    interesting amazing fascinating cool | favorite | explain describe define definition meaning mean |
+    advantage benefit pro | disadvantage drawback con | tv television | application app | laptop notebook |
+    bike motorcycle motorbike | car vehicle automobile | ask question | answer reply respond response |
+    look search find | know tell | exam test examination | fat weight | facebook fb | instagram insta |
+    math maths mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
+    handle deal cope manage | overcome beat | allow permit let enable | require need necessary | show display |
+    provide give offer supply | specify indicate define | contain include comprise | return give yield |
+    method function | purpose goal aim | access reach | option choice alternative | guide tutorial | section part |
+    configure setup set | change modify alter edit | multiple several many various | obtain retrieve get |
+    verify check | begin start launch | error mistake bug | city town | trip travel journey | safe secure |
+    legal lawful | possible feasible able | cheap inexpensive affordable | expensive costly | sick ill |
+    begin initiate | convert transform change turn | combine merge join | load read import | save store |
+    determine decide | identical equal same | describe explain document | current present existing |
+    additional extra further | assist help aid | ensure guarantee | wrong incorrect | right correct | speak talk |
+    happy glad | smart intelligent clever | finish complete end | shut close | speed pace |
+    ability capability functionality feature | additional new extra | alter change rename |
+    amount number quantity count | available exist present | designate specify | determine set establish |
+    divide split organize separate | replace substitute | replacement substitute | suggest recommend advise propose |
+    supply pass give provide | title name call term | transition switch move migrate | within inside in |
+    state specify mention declare refer reference | retrieve select fetch | related corresponding associated |
+    address tackle | under below beneath | big great large huge | biggest largest greatest | baby infant |
+    beautiful attractive | destination place spot | middle center | former ex | hospital clinic | mobile portable |
+    position stance view | resource source | review feedback | seller vendor | series show | saying phrase expression |
+    typical average normal usual | update upgrade | wage salary pay income | wealthy rich | everyday daily |
+    fraud scam | issue problem trouble | clothing clothes dress | house home | apartment flat | film movie |
+    lawyer attorney | physician doctor | shop store | street road | kid child | error bug fault | stop quit cease |
+    keep retain | cook make prepare | all every each | repair mend | gift present | infection disease illness |
+    purpose reason | approach method | folder directory | delete drop | string text | list array |
+    invoke call run execute | execute perform | print output | trash bin | vacation holiday | gas petrol gasoline |
+    postpone delay | arrive reach come | speed velocity | aircraft plane airplane | hotel accommodation | autumn fall |
+    forget lose | visit see | eat food diet | cure treat treatment remedy | song music | exist live | join enroll |
+    easy simple | easier simpler | easiest simplest | quicker faster | quickest fastest | often frequently |
+    phone telephone | undo revert | loop iterate | concatenate join | luggage baggage | elevator lift | bigger larger |
+    exit quit | terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
+    grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood | fridge refrigerator |
+    sofa couch | info information | ad advert advertisement | rubbish garbage trash | timetable schedule | cv resume |
+    config configuration | possible possibility | symptom sign | tallest highest""")
 """Groups of words that may stand for each other, in all their forms."""
 
 
@@ -284,9 +209,9 @@ def _graded(word: str) -> set[str]:
     return {stem_of(form) for form in (word, *(one + end for one in (base, doubled) for end in ("er", "est")))}
 
 
-def _counterparts(listed: str) -> dict[str, set[str]]:
+def _counterparts(pairs: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for group in listed.split("|"):
+    for group in pairs.split("|"):
         some, others = (words.split() for words in group.split("/"))
         for pair in product(some, others):
             for one, other in product(*map(_graded, pair)):
@@ -295,8 +220,8 @@ def _counterparts(listed: str) -> dict[str, set[str]]:
     return found
 
 
-OPPOSITES = _counterparts(
-    """increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen |
+OPPOSITES = _counterparts("""
+    increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen |
     boy guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/
     girl lady woman female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her |
     advantage pro benefit/disadvantage con drawback harm | good best better top/bad worst worse evil |
@@ -334,6 +259,5 @@ OPPOSITES = _counterparts(
     commit/revert rollback | push/pop | lossy/lossless | singular/plural | prefix/suffix | uppercase/lowercase |
     ascending/descending | clockwise/counterclockwise anticlockwise | current present existing/previous former past |
     inner/outer | upper/lower | immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
-    lender/borrower | exporter/importer | yes yeah yep/no nope"""
-)
+    lender/borrower | exporter/importer | yes yeah yep/no nope""")
 """The contraries and counterparts of a word, all by their stems."""
