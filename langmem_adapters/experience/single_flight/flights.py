@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
@@ -35,6 +37,7 @@ class Flight:
         self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
         self.broken_off = False
         self.lease: Lease | None = None
+        self._made_in = os.getpid()
         self.reader: threading.Thread | None = None  # the thread on which it is read as a stream
         self.read_on_by = math.inf  # when a reader who has a piece of the stream in hand should have asked for the next
 
@@ -50,6 +53,11 @@ class Flight:
             self.broken_off = True
             self.land(None)
 
+    def end_with(self, turn: object, *, left: Callable[[Flight], object], cut_off: Callable[[Flight], object]) -> None:
+        """Have one of these called, when nobody has the turn any more, or when the process ends in the middle of it."""
+        its = weakref.ref(turn)
+        weakref.finalize(turn, lambda: (left if its() is None else cut_off)(self))
+
     def hand_out(self, *, begun: bool = True) -> None:
         """Note that its reader has the stream, or a piece of it, and may never come back, as a client may have left."""
         self.read_on_by = time.monotonic() + (_PATIENCE if begun else _MOMENT)
@@ -57,6 +65,11 @@ class Flight:
     def read_on(self) -> None:
         """Note that its reader waits for the next piece, which may take its time."""
         self.read_on_by = math.inf
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this is a forked child, and the call its parent's."""
+        return os.getpid() != self._made_in
 
     @property
     def is_left(self) -> bool:
