@@ -759,6 +759,39 @@ def test_c8_a_process_that_ends_in_the_middle_of_a_call_gives_the_lease_back(pla
     assert _pauses_for_the_next(place) == []
 
 
+def test_c8_a_process_that_ends_does_not_wait_for_a_store_once_for_each_call() -> None:
+    code = """
+import asyncio, time
+from langmem_adapters import StoreUnavailable, cached
+from langmem_adapters.stores.memory import MemoryStore
+
+class Locked(MemoryStore):
+    def write(self, *args, **kwargs):
+        if over:
+            print("waited for")
+            time.sleep(1.5)
+            raise StoreUnavailable("locked by another")
+        super().write(*args, **kwargs)
+
+@cached(store=Locked())
+async def f(n):
+    begun.append(n)
+    await asyncio.sleep(300)
+
+async def main():
+    while len(begun) < 10:
+        await asyncio.sleep(0.01)
+
+over, begun = False, []
+loop = asyncio.new_event_loop()
+tasks = [loop.create_task(f(n)) for n in range(10)]
+loop.run_until_complete(main())
+over = True
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120, capture_output=True)
+    assert 1 <= done.stdout.count(b"waited for") <= 2
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_c8_a_forked_child_that_ends_leaves_its_parents_lease(place: tuple[str, str]) -> None:
     done = subprocess.run([sys.executable, "-c", _ENDS, *place, "child"], cwd=ROOT, check=False, timeout=120)

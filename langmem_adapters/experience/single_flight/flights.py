@@ -22,7 +22,9 @@ from langmem_adapters.flow import Flow
 __all__ = ["Flight", "Flights"]
 
 _MOMENT = 0.25  # seconds; so long nobody need begin to read a stream for which others wait
+_AT_EXIT = 2.0  # seconds; when so many have passed, a process that ends leaves the rest as it is
 _PATIENCE = 3.0  # seconds; so long a reader may take between two pieces of it
+_ends: list[float] = []  # when calls were cut off by the end of the process
 _leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading", default=frozenset())
 
 
@@ -56,7 +58,12 @@ class Flight:
     def end_with(self, turn: object, *, left: Callable[[Flight], object], cut_off: Callable[[Flight], object]) -> None:
         """Have one of these called, when nobody has the turn any more, or when the process ends in the middle of it."""
         its = weakref.ref(turn)
-        weakref.finalize(turn, lambda: (left if its() is None else cut_off)(self))
+        weakref.finalize(turn, lambda: left(self) if its() is None else self._end(cut_off))
+
+    def _end(self, cut_off: Callable[[Flight], object]) -> None:
+        _ends.append(time.monotonic())
+        if _ends[-1] - _ends[0] < _AT_EXIT:  # the store may be locked, and there may be hundreds of calls
+            cut_off(self)
 
     def hand_out(self, *, begun: bool = True) -> None:
         """Note that its reader has the stream, or a piece of it, and may never come back, as a client may have left."""
