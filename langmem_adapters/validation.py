@@ -7,7 +7,7 @@ import sys
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, TypedDict, TypeVar
 
 from pydantic import ValidationError
 
@@ -193,10 +193,13 @@ def checked_list(values: Any, wanted: str, *kinds: type[T]) -> list[T]:
 
 
 def checked_messages(messages: Iterable[M]) -> list[M]:
-    """The messages. Raises ConfigurationError for one alone, and for what is none."""
+    """The messages. Raises ConfigurationError for one alone, what is none, and one whose words would be lost."""
     made = "which to_message of langmem_adapters.langchain or .llamaindex makes of a host's"
     wanted = f'messages are a list of Message(role="user", content="…"), {made}'
-    return cast("list[M]", checked_list(messages, wanted, Message, MessageData))
+    given: list[Any] = checked_list(messages, wanted, Message, MessageData)
+    if any("text" in (message.model_extra or ()) for message in given if isinstance(message, Message)):
+        raise ConfigurationError('what a message says is its content="…": its text is read from there, and not given')
+    return given
 
 
 def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:

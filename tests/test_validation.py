@@ -162,6 +162,21 @@ async def test_messages_are_a_list_of_messages(messages: Any, kind: str) -> None
     assert (brain.messages(), memory.count()) == ([], 0)
 
 
+async def test_words_that_are_given_as_the_text_of_a_message_are_not_lost() -> None:
+    store = MemoryStore()
+    brain, memory = BrainMemory(store, "s"), LongTermMemory(store, open_index("memory:"), user="ada")
+    wrong: Any = {"role": "user", "text": SECRET}
+    messages = [Message(role="user", content="Hello."), Message(**wrong)]
+    for add in (brain.add_messages, memory.add):
+        with pytest.raises(ConfigurationError, match=r'^what a message says is its content="…"') as caught:
+            add(messages)
+        assert SECRET not in str(caught.value)
+    for aadd in (brain.aadd_messages, memory.aadd):
+        with pytest.raises(ConfigurationError, match=r"is read from there, and not given$"):
+            await aadd(messages)
+    assert (brain.messages(), memory.count()) == ([], 0)
+
+
 @pytest.mark.parametrize(
     ("fields", "names"),
     [({"text": None}, "content"), ({"text": 5}, "content"), ({"text": SECRET, "name": {"a": SECRET}}, "name")],

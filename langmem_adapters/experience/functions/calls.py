@@ -9,7 +9,6 @@ import logging
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -227,7 +226,7 @@ class Calls:
     def _lead(self, turn: Invocation, flight: Flight) -> None:
         turn.flight = flight
         # A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
-        weakref.finalize(turn, self._abandon, flight).atexit = False
+        flight.end_with(turn, left=self._abandon, cut_off=lambda own: run(self._give_back(own)))
 
     def _lease(self, turn: Invocation, flight: Flight, until: float) -> Flow[None]:
         """Wait for another process that makes the same call, if there is one; what it makes is served."""
@@ -306,7 +305,7 @@ class Calls:
 
     def _give_back(self, flight: Flight) -> Flow[None]:
         lease, flight.lease = flight.lease, None  # who is cancelled may do so while this does
-        if lease is not None:
+        if lease is not None and not flight.is_copy:
             try:
                 yield from self._leases().give_back(lease)
             except LangmemError as error:

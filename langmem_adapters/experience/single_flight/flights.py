@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
@@ -20,7 +22,9 @@ from langmem_adapters.flow import Flow
 __all__ = ["Flight", "Flights"]
 
 _MOMENT = 0.25  # seconds; so long nobody need begin to read a stream for which others wait
+_AT_EXIT = 2.0  # seconds; when so many have passed, a process that ends leaves the rest as it is
 _PATIENCE = 3.0  # seconds; so long a reader may take between two pieces of it
+_ends: list[float] = []  # when calls were cut off by the end of the process
 _leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading", default=frozenset())
 
 
@@ -35,6 +39,7 @@ class Flight:
         self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
         self.broken_off = False
         self.lease: Lease | None = None
+        self._made_in = os.getpid()
         self.reader: threading.Thread | None = None  # the thread on which it is read as a stream
         self.read_on_by = math.inf  # when a reader who has a piece of the stream in hand should have asked for the next
 
@@ -50,6 +55,16 @@ class Flight:
             self.broken_off = True
             self.land(None)
 
+    def end_with(self, turn: object, *, left: Callable[[Flight], object], cut_off: Callable[[Flight], object]) -> None:
+        """Have one of these called, when nobody has the turn any more, or when the process ends in the middle of it."""
+        its = weakref.ref(turn)
+        weakref.finalize(turn, lambda: left(self) if its() is None else self._end(cut_off))
+
+    def _end(self, cut_off: Callable[[Flight], object]) -> None:
+        _ends.append(time.monotonic())
+        if _ends[-1] - _ends[0] < _AT_EXIT:  # the store may be locked, and there may be hundreds of calls
+            cut_off(self)
+
     def hand_out(self, *, begun: bool = True) -> None:
         """Note that its reader has the stream, or a piece of it, and may never come back, as a client may have left."""
         self.read_on_by = time.monotonic() + (_PATIENCE if begun else _MOMENT)
@@ -57,6 +72,11 @@ class Flight:
     def read_on(self) -> None:
         """Note that its reader waits for the next piece, which may take its time."""
         self.read_on_by = math.inf
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this is a forked child, and the call its parent's."""
+        return os.getpid() != self._made_in
 
     @property
     def is_left(self) -> bool:
