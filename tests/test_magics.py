@@ -24,6 +24,7 @@ from traitlets.config import Config
 import langmem_adapters
 from langmem_adapters import magics
 from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.protocols import Appended
 
 ROOT = Path(__file__).parent.parent
 
@@ -235,14 +236,14 @@ def test_what_is_refused_meanwhile_is_not_said_of_another_answer(
     cache = get_llm_cache()
     assert isinstance(cache, ExperienceCache)
     store = cache.pool.store
-    write = store.write
+    append = store.append
 
-    def meanwhile(*args: Any, **kwargs: Any) -> None:
-        monkeypatch.setattr(store, "write", write)
+    def meanwhile(*args: Any, **kwargs: Any) -> Appended:
+        monkeypatch.setattr(store, "append", append)
         notebook.shell.user_ns["silent"].invoke("When?")
-        write(*args, **kwargs)
+        return append(*args, **kwargs)
 
-    monkeypatch.setattr(store, "write", meanwhile)
+    monkeypatch.setattr(store, "append", meanwhile)
     notebook.run("model.invoke('Where?')")
     assert repr(notebook.run("%langmem last")).splitlines()[0].endswith("1 cached, 1 not kept")
     assert repr(notebook.run("%langmem clear last")) == "1 answer forgotten."
