@@ -356,7 +356,7 @@ def test_what_was_deleted_from_a_session_is_not_shown_of_what_a_client_sends(
     thread: list[BaseMessage] = []
     for question in ["one", "two", "three"]:
         thread = agent.invoke({"messages": [*thread, HumanMessage(question)]}, **of("ada", "s"))["messages"]
-    left = [message.text for n, message in enumerate(thread) if n not in deleted]
+    left = texts([message for n, message in enumerate(thread) if n not in deleted])
     assert ours.brain("s", user="ada").delete([str(thread[n].id) for n in deleted]) == len(deleted)
     for question in ["four", "five"]:
         left.append(question)
