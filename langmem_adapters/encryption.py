@@ -205,7 +205,7 @@ class EnvelopeCodec(Lasting):
         return sum(self._rewrapped(name) for name in self._store.get(DATA_KEYS))
 
     def renew(self) -> None:
-        """Begin a new data key, which writes from now on: here, and in processes that start from now on."""
+        """Begin a new data key, which writes from now on: here at once, in other processes within a minute."""
         self._known = self._load()
         self._begin(str(1 + max(map(int, self._kept), default=0)))
 

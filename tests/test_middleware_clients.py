@@ -347,6 +347,25 @@ def test_what_was_deleted_takes_nothing_else_of_the_same_words_with_it() -> None
     assert texts(model.seen[-1]) == ["hello", "Yes.", "go on", "Yes.", "Yes.", "bye"]
 
 
+@pytest.mark.parametrize("deleted", [(0, 1), (2, 3), (4, 5), (2, 3, 4, 5), range(6)])
+def test_what_was_deleted_from_a_session_is_not_shown_of_what_a_client_sends(
+    any_store: Store, deleted: tuple[int, ...]
+) -> None:
+    ours = memory(any_store)
+    agent, model = agent_of(ours)
+    thread: list[BaseMessage] = []
+    for question in ["one", "two", "three"]:
+        thread = agent.invoke({"messages": [*thread, HumanMessage(question)]}, **of("ada", "s"))["messages"]
+    left = texts([message for n, message in enumerate(thread) if n not in deleted])
+    assert ours.brain("s", user="ada").delete([str(thread[n].id) for n in deleted]) == len(deleted)
+    for question in ["four", "five"]:
+        left.append(question)
+        thread = agent.invoke({"messages": [*thread, HumanMessage(question)]}, **of("ada", "s"))["messages"]
+        assert texts(model.seen[-1]) == left
+        left.append(thread[-1].text)
+    assert stored(ours) == left
+
+
 def test_a_question_with_which_the_client_sent_more_than_it_keeps_is_kept_once() -> None:
     ours = memory()
     agent, model = agent_of(ours, uses_a_tool)

@@ -91,11 +91,10 @@ def _whose(settings: Settings, user: str) -> str:
 
 
 @app.command()
-def demo(*, url: Url = None) -> None:
-    """Show history, overflow, recall and cached answers with a scripted model: no key, no network.
-
-    Without --url, in a file that is removed at the end.
-    """
+def demo(
+    *, url: Annotated[str | None, typer.Option(help="The store. Default: a file that is removed at the end.")] = None
+) -> None:
+    """Show history, overflow, recall and cached answers with a scripted model: no key, no network."""
     from langmem_adapters.cli.demo import play  # noqa: PLC0415 - needs an extra that no other command needs
 
     if url is not None:
@@ -107,7 +106,7 @@ def demo(*, url: Url = None) -> None:
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="The file, plain or gzipped.")],
+    file: Annotated[Path, typer.Argument(help="The file, plain or gzipped; of MetaGPT its folder.")],
     *,
     format_: Annotated[FileFormat, typer.Option("--format", help="How the file is written.")] = "auto",
     session: Annotated[str, typer.Option(help="Names the session of chat messages. Default: the file's name.")] = "",
@@ -192,7 +191,9 @@ def show(
 def recall(
     question: Annotated[str, typer.Argument(help="What to look for.")],
     *,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="How many at the most. Default: 5.")] = None,
+    k: Annotated[
+        int | None, typer.Option("-k", min=1, help="How many at the most. Default: LANGMEM_SIMILARITY_TOP_K, or 5.")
+    ] = None,
     session: Annotated[str, typer.Option(help="Whose memory, where there is no user.")] = "",
     url: Url = None,
     user: User = "",

@@ -52,8 +52,8 @@ class LongTermStore(Shared, BaseStore):
     It answers as ``InMemoryStore`` does, with these differences: the items of a search without a query come with
     the latest updated first; a ``query`` finds the items that share a word with it, or a part of one that is not
     English, and no others; a namespace is listed as long as it has items; ``created_at`` stays when an item is
-    replaced; models, messages and dataclasses in a value come back as dictionaries, and members of an enum as their
-    values.
+    replaced; models, messages and dataclasses in a value come back as dictionaries, and members of a ``StrEnum`` or
+    ``IntEnum`` as their values.
 
     All changes of a batch in one namespace are made together or not at all; the namespaces of a batch are written
     one after the other. Of several changes of one key in a batch the last one counts, and what a batch reads is as

@@ -40,9 +40,9 @@ _LEADING = ARTICLES | listed("can could did do does should will would")
 def same_words(left: Reading, right: Reading) -> bool:
     """Whether both say the same in the same words, articles and the wording of "how do I" aside.
 
-    They may be in another order that changes nothing, as in "if it rains, is it late?" and "is it late if it rains?",
-    but not in "the late trains stop" and "the trains stop late". One may have a compound, "a Kubernetes pod" for "a pod
-    in Kubernetes", or only name what the other asks for: "peru capital".
+    They may be in another order that changes nothing, as in "if it rains, is the bus late?" and "is the bus late if it
+    rains?", but not in "the late trains stop" and "the trains stop late". One may have a compound, "a Kubernetes pod"
+    for "a pod in Kubernetes", or only name what the other asks for: "peru capital".
     """
     if not (left.english and right.english) or left.symbols or right.symbols:
         return False

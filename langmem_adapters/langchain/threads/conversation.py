@@ -51,7 +51,9 @@ def conversation_of(
     knew = state.get(KNEW) or ()
     # Without a deleted question, others of the same words may take its place.
     left = shared(history, relevant[:known], words) if knew and len(heard) < known else ()
-    relevant = heard + relevant[known:]
+    new = relevant[known:]  # and what a client sends of what was deleted, but for a question that is asked again
+    asked = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
+    relevant = heard + (yield from undeleted(brain, new[:asked], history)) + new[asked:]
     if not history and not covers(context.summary):
         return relevant
     own = written_by(state, history) | replaced(history)
