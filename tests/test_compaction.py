@@ -317,8 +317,29 @@ def test_b3_what_fits_the_budget_stays_and_of_what_does_not_half_of_the_budget(b
 
 def test_b3_one_that_is_too_large_leaves_a_full_window_alone() -> None:
     brain = memory(MemoryStore(), "behind", Accountant(), summarize_at=200, memory_k=6)
-    brain.add_messages([message(0, words=100_000), *(message(n) for n in range(1, 6))])
+    brain.add_messages([message(0, words=1000), *(message(n) for n in range(1, 6))])
     assert shown(brain) == ([0], [1, 2, 3, 4, 5])
+
+
+def test_b3_what_is_within_the_budget_stays_also_before_the_first_question() -> None:
+    model = Accountant()
+    brain = memory(MemoryStore(), "behind", model, counter=lambda _: 6, summarize_at=60)
+    brain.add_messages([message(0, "assistant"), message(1)])
+    assert (brain.summarize(keep=2), model.prompts) == ("", [])
+
+
+def test_b3_nothing_is_read_any_more_once_all_that_was_due_is_summarised() -> None:
+    class Counting(MemoryStore):
+        looks = 0
+
+        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+            self.looks += bounds.get("limit") == 0
+            return super().scan(namespace, **bounds)
+
+    store = Counting()
+    brain = memory(store, "behind", Accountant(), counter=lambda _: 6, summarize_at=60)
+    brain.add_messages([message(n) for n in range(7)])
+    assert (brain.stats()["summaries"], store.looks) == (1, 0)
 
 
 def test_b3_a_question_and_an_answer_stay_however_large() -> None:

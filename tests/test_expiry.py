@@ -505,10 +505,12 @@ def test_a_session_that_has_remembered_nothing_leaves_no_trace_of_memories(kept:
 
 
 def test_the_memories_of_a_user_and_of_other_sessions_do_not_expire_with_a_session(kept: Kept) -> None:
-    for n, scope in enumerate((Scope(user="ada"), Scope(session="team"))):
+    for n, scope in enumerate((Scope(user="ada"), Scope(session="team"), Scope(user="bob", session="s2"))):
         index = open_index("memory:")
         long_term = LongTermMemory(kept.store, index, user=scope.user, session=scope.session)
-        brain = BrainMemory(kept.store, f"s{n}", memory_k=1, long_term=long_term, ttl=TTL, clock=kept.clock)
+        brain = BrainMemory(
+            kept.store, f"s{n}", user=scope.user, memory_k=1, long_term=long_term, ttl=TTL, clock=kept.clock
+        )
         brain.add_messages([user("bike"), user("thanks")])
         kept.clock.advance(TTL)
         assert [memory.message.text for memory in long_term.all()] == ["bike"]

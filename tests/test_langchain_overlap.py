@@ -173,6 +173,11 @@ def test_what_the_thread_has_taken_back() -> None:
     assert words(joined(history[:2], [*edited, *said("C")], 2, own={0, 1})) == "E a C"
 
 
+def test_what_others_have_said_since_stays_where_the_thread_has_lost_what_it_knew() -> None:
+    history = said("A ! a X x B b", "m")
+    assert words(joined(history, [*history[6:], *said("C")], 2, knew={"m0"})) == "X x B b C"
+
+
 def test_long_conversations_are_compared_soon() -> None:
     history = said(" ".join(f"Q{n} a{n}" for n in range(100)))
     thread = said(" ".join(f"Q{n - 400} b{n}" for n in range(500)))
