@@ -78,6 +78,7 @@ def words(messages: list[Message]) -> str:
         ("AX a", "X a B", "questions", 2),  # whose client sent more with the question than it keeps
         ("AX !", "X ! B", "questions", 0),
         ("AX a", "X a B", "answers", 0),
+        ("AX a !", "X a B", "questions", 2),  # also where a call that was broken off follows
         ("A yes", "X yes B", "questions", 0),  # many a question has the same short answer
         ("A a", "A a'", "questions", 1),  # as is the last one, which may have come since
         ("g", "h B", "questions", 0),  # without a question, nothing says that two greetings are one

@@ -280,6 +280,12 @@ def test_b5_a_title_that_is_there_costs_nothing() -> None:
     assert talked().get_title() == ""
 
 
+def test_b5_a_title_is_made_of_a_summary_where_there_is_nothing_else(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s", model=Assistant())
+    brain.set_summary("Ada's bike is gone.")
+    assert brain.get_title() == "Ada's lost bike"
+
+
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("when", ["while the model is asked", "in the last moment"])
 @pytest.mark.parametrize("happens", ["cleared", "begun anew", "entitled"])
