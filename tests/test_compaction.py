@@ -28,8 +28,8 @@ from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
 from langmem_adapters.indexes import open_index
 from langmem_adapters.keys import Namespace
-from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.longterm import LongTermMemory, longterm_namespace
+from langmem_adapters.model import Message, Scope, ToolCall
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.sessions import Sessions
@@ -1012,6 +1012,18 @@ def test_a_summary_that_is_set_by_hand_during_another_wins(any_store: Store) -> 
     brain = memory(any_store, "behind", Meanwhile(lambda: other.set_summary("By hand")))
     assert brain.summarize() == "By hand"
     assert shown(brain) == ([], [0, 1, 2, 3])
+
+
+def test_what_another_summary_keeps_here_was_at_no_time_in_the_long_term_memory(any_store: Store) -> None:
+    def changes() -> int:
+        return any_store.scan(longterm_namespace(Scope(user="ada")), limit=0).total
+
+    other = memory(any_store, "long-term", Accountant())
+    other.add_messages(turn(0) + turn(1) + turn(2))
+    other.summarize(keep=4)
+    before = changes()
+    brain = memory(any_store, "long-term", Meanwhile(lambda: other.set_summary("By hand")))
+    assert (brain.summarize(), changes()) == ("By hand", before)
 
 
 # --- bad input
