@@ -72,6 +72,21 @@ def test_an_answer_that_a_cache_replays_is_not_looked_for_in_the_session() -> No
     assert brain.messages(2)[1].text == "so"
 
 
+def test_what_is_delivered_again_and_adds_nothing_is_not_written() -> None:
+    class Watched(MemoryStore):
+        writes = 0
+
+        def write(self, *args: Any, **change: Any) -> None:
+            self.writes += 1
+            super().write(*args, **change)
+
+    store = Watched()
+    brain = BrainMemory(store, "s")
+    for _ in range(2):
+        brain.add_messages(messages(ASKED))
+    assert (store.writes, brain.count()) == (0, 2)
+
+
 def test_questions_without_answers_are_given_back_too(any_store: Store) -> None:
     brain = BrainMemory(any_store, "s")
     brain.add_messages(messages(["q1 why", "q2 how"]))

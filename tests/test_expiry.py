@@ -333,6 +333,16 @@ def test_never_memories_that_outlast_a_session_live_as_long_as_the_next_one(kept
     assert kept.deadlines() == dict.fromkeys((OWN, MEMORIES), kept.clock() + TTL)
 
 
+def test_never_a_session_that_another_has_begun_anew_keeps_its_time_whatever_is_written(kept: Kept) -> None:
+    brain, other = (brain_of(kept.store, "never", kept.clock) for _ in range(2))
+    brain.add_talk("a")
+    kept.clock.advance(600)
+    other.clear()
+    other.add_talk("b")
+    brain.set_title("c")
+    assert kept.deadlines() == {OWN: kept.clock() + TTL}
+
+
 def test_never_what_is_cleared_as_its_time_is_set_right_does_not_come_back(kept: Kept) -> None:
     overtaken = Overtaken(kept.store, where=lambda _, **change: not change.get("put"))
     brain, other = (brain_of(cast("Store", store), "never", kept.clock) for store in (overtaken, kept.store))

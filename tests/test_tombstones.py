@@ -156,6 +156,15 @@ def test_damaged_marks_lose_nothing(any_store: Store, damage: bytes, caplog: pyt
     assert sorted(in_long_term(brain)) == ["id-0", "id-1"]
 
 
+def test_a_deletion_of_what_is_not_there_leaves_no_mark(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_messages(said(0, 1))
+    brain.delete(["id-0"])
+    before = any_store.get(brain_namespace(brain.scope))
+    assert brain.delete(["id-2"]) == 0
+    assert any_store.get(brain_namespace(brain.scope)) == before
+
+
 def test_a_session_from_which_nothing_leaves_asks_for_no_marks() -> None:
     asked: list[Any] = []
 

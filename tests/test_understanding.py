@@ -214,6 +214,12 @@ def test_b5_what_was_just_said_is_not_its_own_context() -> None:
     assert [prompt.count(QUESTION) for _, prompt in model.asked] == [1, 1]
 
 
+def test_b5_what_the_assistant_just_said_is_the_context_of_who_repeats_it() -> None:
+    model = Assistant()
+    talked(model).refine("It is in the shed.")
+    assert "assistant: It is in the shed." in model.asked[0][1]
+
+
 def test_b5_a_long_talk_is_not_its_own_context_either() -> None:
     model = Assistant()
     brain = memory(model)
