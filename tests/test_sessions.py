@@ -15,7 +15,7 @@ import pytest
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.log import brain_namespace
-from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, SessionInfo, ToolCall
@@ -166,6 +166,19 @@ def test_rename_and_delete(any_store: Store) -> None:
     assert names(sessions) == ["s"]
     assert (sessions.delete_session("s"), sessions.delete_session("s")) == (True, False)
     assert (names(sessions), brain.get_knowledge(), brain.get_title()) == ([], [], "")
+
+
+@pytest.mark.parametrize("way", [lambda s: Sessions(s.store).delete_session("s"), lambda s: s.clear()])
+def test_a_session_whose_memories_cannot_be_deleted_is_still_there(any_store: Store, way: Any) -> None:
+    def fail() -> None:
+        raise StoreError("no")
+
+    store = cast("Store", Overtaken(any_store, fail, at="clear", where=lambda name: name == ("longterm", "", "", "s")))
+    brain = BrainMemory(store, "s", long_term=LongTermMemory(store, open_index("memory:"), session="s"))
+    brain.add_talk("A bike.")
+    with pytest.raises(StoreError, match="no"):
+        way(brain)
+    assert names(Sessions(any_store)) == ["s"]
 
 
 @pytest.mark.parametrize("user", ["", "ada"])

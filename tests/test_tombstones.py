@@ -195,6 +195,16 @@ def test_what_is_added_beside_counts_as_ever_and_what_is_new_costs_no_look() -> 
     assert looks == []
 
 
+def test_nothing_moves_where_others_have_made_room_meanwhile(any_store: Store) -> None:
+    overtaken = Overtaken(any_store, at="scan")
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = BrainMemory(cast("Store", overtaken), "s", user="ada", memory_k=2, long_term=long_term)
+    brain.add_messages([Message(id="id-0", role="assistant", content="Good morning."), *said(1)])
+    overtaken.first.append(lambda: BrainMemory(any_store, "s", user="ada").delete(["id-2"]))
+    brain.add_messages(said(2))
+    assert ([message.id for message in brain.messages()], long_term.count()) == (["id-0", "id-1"], 0)
+
+
 def test_what_leaves_while_it_is_delivered_again_is_not_added_again(any_store: Store) -> None:
     brain = brain_that_lets_go(any_store, "deleted")
     brain.add_messages(said(0, 1, 2))

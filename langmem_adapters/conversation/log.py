@@ -301,9 +301,8 @@ class SessionLog:
             departed = have_departed(now, messages)
             lost = {item.id for n, (item, _) in enumerate(gone) if not departed[n]} - here
         taken = [message for n, (item, message) in enumerate(gone) if deleted[n] or item.id in lost]
-        if taken:
-            ids, ttl = {message.id for message in taken}, self.session.left_along()
-            yield from long_term.forget_flow(self.scope.session, ids, said=taken, ttl=ttl)
+        ids, ttl = {message.id for message in taken}, self.session.left_along()
+        yield from long_term.forget_flow(self.scope.session, ids, said=taken, ttl=ttl)
 
     def leave(
         self,
