@@ -343,6 +343,26 @@ def test_never_a_session_that_another_has_begun_anew_keeps_its_time_whatever_is_
     assert kept.deadlines() == {OWN: kept.clock() + TTL}
 
 
+def test_never_the_deadline_is_read_once() -> None:
+    class Watched(MemoryStore):
+        calls = 0
+
+        def get(self, *args: Any, **options: Any) -> dict[str, bytes]:
+            self.calls += 1
+            return super().get(*args, **options)
+
+        def write(self, *args: Any, **change: Any) -> None:
+            self.calls += 1
+            super().write(*args, **change)
+
+    store = Watched()
+    for calls in (2, 3):  # to read it, and once to set it
+        brain = brain_of(store, "never")
+        for _ in range(3):
+            brain.add_talk("bike")
+        assert store.calls == calls
+
+
 def test_never_what_is_cleared_as_its_time_is_set_right_does_not_come_back(kept: Kept) -> None:
     overtaken = Overtaken(kept.store, where=lambda _, **change: not change.get("put"))
     brain, other = (brain_of(cast("Store", store), "never", kept.clock) for store in (overtaken, kept.store))

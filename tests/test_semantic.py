@@ -159,7 +159,8 @@ def test_what_means_the_opposite_is_not_found_by_that() -> None:
     vectors = open_vectors(
         "memory:", Embedder(lambda texts: [[-1.0 if "not" in text else 1.0] for text in texts], name="n")
     )
-    memory = LongTermMemory(MemoryStore(), PlainIndex(), vectors=vectors, user="ada")
+    index: Any = PlainIndex()
+    memory = LongTermMemory(MemoryStore(), index, vectors=vectors, user="ada")
     memory.add([say("My couch is not red.")])
     memory.flush()
     assert memory.search("sofa") == []

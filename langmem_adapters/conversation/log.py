@@ -294,7 +294,7 @@ class SessionLog:
         deleted = have_been_deleted(before, now, [item.id for item, _ in gone])
         lost: set[str] = set()
         # An archive takes and deletes without a tally; a cleared session has lost its own.
-        if any(before.get(key) != now.get(key) for key in (CREATED, BEGUN, ARCHIVED)):
+        if any(before.get(key) != now.get(key) for key in (BEGUN, ARCHIVED)):
             ids = {item.id for item, _ in gone}
             here = {item.id for item, _ in (yield from self._look(ids))[0]}
             _, now = yield from self._look(())  # later, so that what has left since the look before has departed
