@@ -28,8 +28,8 @@ from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
 from langmem_adapters.indexes import open_index
 from langmem_adapters.keys import Namespace
-from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.longterm import LongTermMemory, longterm_namespace
+from langmem_adapters.model import Message, Scope, ToolCall
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.sessions import Sessions
@@ -317,8 +317,29 @@ def test_b3_what_fits_the_budget_stays_and_of_what_does_not_half_of_the_budget(b
 
 def test_b3_one_that_is_too_large_leaves_a_full_window_alone() -> None:
     brain = memory(MemoryStore(), "behind", Accountant(), summarize_at=200, memory_k=6)
-    brain.add_messages([message(0, words=100_000), *(message(n) for n in range(1, 6))])
+    brain.add_messages([message(0, words=1000), *(message(n) for n in range(1, 6))])
     assert shown(brain) == ([0], [1, 2, 3, 4, 5])
+
+
+def test_b3_what_is_within_the_budget_stays_also_before_the_first_question() -> None:
+    model = Accountant()
+    brain = memory(MemoryStore(), "behind", model, counter=lambda _: 6, summarize_at=60)
+    brain.add_messages([message(0, "assistant"), message(1)])
+    assert (brain.summarize(keep=2), model.prompts) == ("", [])
+
+
+def test_b3_nothing_is_read_any_more_once_all_that_was_due_is_summarised() -> None:
+    class Counting(MemoryStore):
+        looks = 0
+
+        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+            self.looks += bounds.get("limit") == 0
+            return super().scan(namespace, **bounds)
+
+    store = Counting()
+    brain = memory(store, "behind", Accountant(), counter=lambda _: 6, summarize_at=60)
+    brain.add_messages([message(n) for n in range(7)])
+    assert (brain.stats()["summaries"], store.looks) == (1, 0)
 
 
 def test_b3_a_question_and_an_answer_stay_however_large() -> None:
@@ -991,6 +1012,18 @@ def test_a_summary_that_is_set_by_hand_during_another_wins(any_store: Store) -> 
     brain = memory(any_store, "behind", Meanwhile(lambda: other.set_summary("By hand")))
     assert brain.summarize() == "By hand"
     assert shown(brain) == ([], [0, 1, 2, 3])
+
+
+def test_what_another_summary_keeps_here_was_at_no_time_in_the_long_term_memory(any_store: Store) -> None:
+    def changes() -> int:
+        return any_store.scan(longterm_namespace(Scope(user="ada")), limit=0).total
+
+    other = memory(any_store, "long-term", Accountant())
+    other.add_messages(turn(0) + turn(1) + turn(2))
+    other.summarize(keep=4)
+    before = changes()
+    brain = memory(any_store, "long-term", Meanwhile(lambda: other.set_summary("By hand")))
+    assert (brain.summarize(), changes()) == ("By hand", before)
 
 
 # --- bad input

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from langmem_adapters import BrainMemory, LongTermMemory, Message, open_index
-from langmem_adapters.protocols import Store
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 
 ROLES = {"q": "user", "a": "assistant"}
@@ -50,6 +53,38 @@ def test_what_is_known_comes_again_only_where_it_is_said_again(
     if delivery[0] != "q2 how":  # else a chain's next call begins with it, and it is repeated
         brain.add_messages(messages(delivery))
         assert texts(brain) == expected
+
+
+def test_an_answer_that_a_cache_replays_is_not_looked_for_in_the_session() -> None:
+    class Counting(MemoryStore):
+        read = 0
+
+        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+            page = super().scan(namespace, **bounds)
+            self.read += len(page.items)
+            return page
+
+    store = Counting()
+    brain = BrainMemory(store, "s", memory_k=1000)
+    brain.add_messages(messages([*ASKED, *(f"q{n} why" for n in range(2, 500))]))
+    brain.add_messages(messages(["q500 how", "a1 so"]))
+    assert store.read < 100  # to see that the question is there
+    assert brain.messages(2)[1].text == "so"
+
+
+def test_what_is_delivered_again_and_adds_nothing_is_not_written() -> None:
+    class Watched(MemoryStore):
+        writes = 0
+
+        def write(self, *args: Any, **change: Any) -> None:
+            self.writes += 1
+            super().write(*args, **change)
+
+    store = Watched()
+    brain = BrainMemory(store, "s")
+    for _ in range(2):
+        brain.add_messages(messages(ASKED))
+    assert (store.writes, brain.count()) == (0, 2)
 
 
 def test_questions_without_answers_are_given_back_too(any_store: Store) -> None:

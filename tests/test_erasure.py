@@ -425,6 +425,9 @@ def test_items_elsewhere_stay_and_are_told_of(at: Backend, caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING, logger="langmem_adapters"):
         assert delete_user(at.store, at.indexes, user=ADA)["items"] == 1
     assert caplog.messages == ["3 namespaces of LangGraph name a deleted user in another place, and stay"]
+    assert sorted(items.list_namespaces()) == sorted(
+        [("docs", "bob"), ("docs", ADA), (ADA, "notes"), (ADA, "notes", "deep")]
+    )
     caplog.clear()
     own = [("docs", ADA), (ADA,)]
     assert delete_user(at.store, at.indexes, user=ADA, items=own)["items"] == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from langmem_adapters import (
     open_index,
 )
 from langmem_adapters.conversation.log import brain_namespace
+from langmem_adapters.conversation.session import TITLE
 from langmem_adapters.errors import StoreError
 from langmem_adapters.expiry import EXPIRES, Refresh
 from langmem_adapters.keys import Namespace, encode_namespace
@@ -331,6 +333,63 @@ def test_never_memories_that_outlast_a_session_live_as_long_as_the_next_one(kept
     assert kept.deadlines() == dict.fromkeys((OWN, MEMORIES), kept.clock() + TTL)
 
 
+def test_never_a_session_that_another_has_begun_anew_keeps_its_time_whatever_is_written(kept: Kept) -> None:
+    brain, other = (brain_of(kept.store, "never", kept.clock) for _ in range(2))
+    brain.add_talk("a")
+    kept.clock.advance(600)
+    other.clear()
+    other.add_talk("b")
+    brain.set_title("c")
+    assert kept.deadlines() == {OWN: kept.clock() + TTL}
+
+
+def test_never_the_deadline_is_read_once() -> None:
+    class Watched(MemoryStore):
+        calls = 0
+
+        def get(self, *args: Any, **options: Any) -> dict[str, bytes]:
+            self.calls += 1
+            return super().get(*args, **options)
+
+        def write(self, *args: Any, **change: Any) -> None:
+            self.calls += 1
+            super().write(*args, **change)
+
+    store = Watched()
+    for calls in (2, 3):  # to read it, and once to set it
+        brain = brain_of(store, "never")
+        for _ in range(3):
+            brain.add_talk("bike")
+        assert store.calls == calls
+
+
+def test_never_what_is_cleared_as_its_time_is_set_right_does_not_come_back(kept: Kept) -> None:
+    overtaken = Overtaken(kept.store, where=lambda _, **change: not change.get("put"))
+    brain, other = (brain_of(cast("Store", store), "never", kept.clock) for store in (overtaken, kept.store))
+    brain.add_talk("a")
+    kept.clock.advance(600)
+    other.clear()
+    other.add_talk("b")
+    overtaken.first.append(other.clear)
+    brain.add_talk("c")
+    assert (overtaken.first, kept.deadlines()) == ([], {})
+
+
+def test_never_memories_of_a_user_outlast_the_session_of_which_one_is_deleted(kept: Kept) -> None:
+    long_term = LongTermMemory(kept.store, open_index("memory:"), user="ada")
+    brain = brain_of(kept.store, "never", kept.clock, user="ada", memory_k=1, long_term=long_term)
+    brain.add_messages([Message(id=text, role="user", content=text) for text in ("bike", "shed", "lock")])
+    assert brain.delete(["bike"]) == 1
+    kept.clock.advance(TTL)
+    assert [memory.message.text for memory in long_term.all()] == ["shed"]
+
+
+def test_a_deadline_of_elsewhere_is_not_imported(kept: Kept) -> None:
+    line = {"v": 1, "type": "session", "session": SCOPE.session, "values": {TITLE: "Bikes", EXPIRES: 5.0}}
+    Sessions(kept.store, clock=kept.clock).import_([json.dumps(line)])
+    assert kept.store.get(OWN).keys() == {TITLE}
+
+
 def test_never_a_session_that_was_cleared_begins_with_any_write(kept: Kept) -> None:
     brain = brain_of(kept.store, "never", kept.clock)
     brain.add_talk("a")
@@ -482,6 +541,17 @@ def test_what_moves_while_its_session_is_cleared_leaves_nothing_for_ever(kept: K
     assert None not in kept.deadlines().values()
 
 
+def test_never_who_clears_a_session_gives_the_next_one_its_whole_time_at_once(kept: Kept) -> None:
+    overtaken, given = Overtaken(kept.store, at="append", after=True), list[float | None]()
+    brain = brain_of(cast("Store", overtaken), "never", kept.clock)
+    brain.add_talk("bike")
+    kept.clock.advance(TTL / 2)
+    brain.clear()
+    overtaken.first.append(lambda: given.append(kept.deadlines()[OWN]))
+    brain.add_talk("shed")
+    assert given == [pytest.approx(kept.clock() + TTL, abs=1e-3)]
+
+
 @pytest.mark.parametrize("ttl", [10 * TTL, None])
 def test_a_memory_that_is_changed_by_itself_stays_no_longer_than_its_session(kept: Kept, ttl: float | None) -> None:
     long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session, ttl=ttl)
@@ -505,10 +575,12 @@ def test_a_session_that_has_remembered_nothing_leaves_no_trace_of_memories(kept:
 
 
 def test_the_memories_of_a_user_and_of_other_sessions_do_not_expire_with_a_session(kept: Kept) -> None:
-    for n, scope in enumerate((Scope(user="ada"), Scope(session="team"))):
+    for n, scope in enumerate((Scope(user="ada"), Scope(session="team"), Scope(user="bob", session="s2"))):
         index = open_index("memory:")
         long_term = LongTermMemory(kept.store, index, user=scope.user, session=scope.session)
-        brain = BrainMemory(kept.store, f"s{n}", memory_k=1, long_term=long_term, ttl=TTL, clock=kept.clock)
+        brain = BrainMemory(
+            kept.store, f"s{n}", user=scope.user, memory_k=1, long_term=long_term, ttl=TTL, clock=kept.clock
+        )
         brain.add_messages([user("bike"), user("thanks")])
         kept.clock.advance(TTL)
         assert [memory.message.text for memory in long_term.all()] == ["bike"]

@@ -22,17 +22,20 @@ from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph import LongTermStore
-from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.model import Hit, Message
+from langmem_adapters.longterm import LongTermMemory, longterm_namespace
+from langmem_adapters.model import Hit, Message, Scope
 from langmem_adapters.protocols import START, Document, Index, Item, Page, Position, Store
+from langmem_adapters.recall.memories import memory_id
 from langmem_adapters.records import following, journal
 from langmem_adapters.records.journal import TIDIED, tidy
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Overtaken
 from tests.test_cached_together import in_a_fork
 from tests.vector_places import word_vectors
 
 NOTES = ("notes",)
+MEMORIES = longterm_namespace(Scope(user="ada"))
 _forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 _threads_beside = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
@@ -310,6 +313,38 @@ def test_who_begins_an_index_hides_nothing_that_another_put_there_meanwhile() ->
     index.before = meanwhile
     here.follow()
     assert index.texts == truth(here) == {"new": "bike new"}
+
+
+def emptied(store: Any) -> LongTermMemory:
+    """A memory of which a server that evicts keys has taken the log alone."""
+    memory = LongTermMemory(store, LexicalIndex(":memory:"), user="ada")
+    memory.add([Message(role="user", content=f"My {what} is red.") for what in ("bike", "lamp")])
+    assert len(memory.search("red")) == 2
+    store.write(MEMORIES, remove=store.scan(MEMORIES).items)
+    return memory
+
+
+def test_a_lost_log_is_told_again_also_where_another_corrects_a_memory_meanwhile() -> None:
+    store = Overtaken(MemoryStore(), where=lambda _, **change: change.get("put"))
+    memory = emptied(store)
+    other = LongTermMemory(store.store, LexicalIndex(":memory:"), user="ada")
+    bike = memory_id(Message(role="user", content="My bike is red."))
+    store.first.append(lambda: other.update(bike, "My bike is blue."))
+    assert [found.text for found in memory.search("lamp")] == ["My lamp is red."]
+    assert [found.text for found in memory.search("bike")] == ["My bike is blue."]
+
+
+def test_a_lost_log_of_a_store_that_knows_no_dates_is_no_error() -> None:
+    class Dateless:
+        def __init__(self) -> None:
+            self._store = MemoryStore()
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "dates":
+                raise AttributeError(name)
+            return getattr(self._store, name)
+
+    assert emptied(Dateless()).search("bike") == []
 
 
 def test_two_embedders_that_share_an_index_do_not_replace_each_other_for_ever(tmp_path: Path) -> None:

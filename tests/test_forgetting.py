@@ -62,7 +62,7 @@ def test_of_any_texts_what_is_meant_goes_and_the_rest_stays(
 def test_a_corrected_memory_is_found_and_what_others_said_stays(any_store: Store) -> None:
     memory = memory_on(any_store)
     memory.add([Message(id="1", role="user", content="My bike is red.")], session="s")
-    memory.add([Message(id="1", role="user", content="My bike is red.")], session="t")
+    memory.add([Message(id="1", role="user", content="my bike is red")], session="t")
     memory.add([Message(id="2", role="user", content="My bike is new.")], session="s")
     for known in memory.all():
         assert memory.update(known.id, f"{known.message.text} It is not.")

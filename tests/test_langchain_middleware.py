@@ -22,15 +22,17 @@ from langchain.agents.middleware import ModelRequest, dynamic_prompt
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_store
 from langmem_adapters.langchain import BrainMemoryMiddleware, ExperienceMiddleware, history_to_thread, to_message
+from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.tokens import message_tokens
+from langmem_adapters.tokens import approximate_tokens, message_tokens
 from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts
 
 
@@ -114,6 +116,24 @@ def test_b1_any_conversation_any_budget(budget: int, lengths: list[int], ends: l
         ask(agent, "bike " * length + str(ends[n]))
     assert [invalid(shown) for shown in model.seen if invalid(shown)] == []
     assert max(map(tokens, model.seen)) <= max(budget, 100)  # calls and their results alone may be more than 60
+
+
+def test_a_thread_is_shown_whole_where_its_session_is_cleared_in_the_midst_of_a_run() -> None:
+    @tool
+    def forget() -> str:
+        """Forget."""
+        ours.brain("s", user="ada").clear()
+        return "done"
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        call = {"name": "forget", "args": {}, "id": "c", "type": "tool_call"}
+        return AIMessage("", tool_calls=[call]) if messages[-1].text == "Forget it." else ok(messages)
+
+    model, ours = Scripted(answer=answer), memory()
+    agent = create_agent(model, [forget], middleware=[ours], checkpointer=InMemorySaver())
+    ask(agent, "one")
+    ask(agent, "Forget it.")
+    assert texts(model.seen[-1]) == ["one", "ok: one", "Forget it.", "", "done"]
 
 
 def test_b1_orphans_in_the_thread_are_repaired() -> None:
@@ -296,6 +316,20 @@ def test_what_is_recalled_is_never_shown_as_a_message_too_whatever_the_budget(bu
     shown = texts(model.seen[0])
     assert not [text for text in shown if text in system(model.seen[0])]
     assert tokens(model.seen[0]) <= budget
+
+
+@pytest.mark.parametrize("owner", [None, SystemMessage("Be kind.")])
+def test_beside_the_memory_that_there_is_room_for_the_latest_exchange_is_whole(owner: SystemMessage | None) -> None:
+    asked = Message(role="user", content="Where is my bike? " * 40)
+    for budget in range(200, 320):
+        prompt = PromptBudget([asked], owner, memory_k=9, max_tokens=budget, counter=approximate_tokens)
+        if section := memory_section("bike " * 50, [], prompt.memory_tokens, approximate_tokens):
+            assert prompt.beside(with_section(owner, section)) == [asked]
+
+
+def test_of_a_memory_of_which_a_word_or_two_would_fit_nothing_is_shown() -> None:
+    sections = [memory_section("bike " * 50, [], room, approximate_tokens) for room in range(100)]
+    assert min(section.count("bike") for section in sections if section) >= 5
 
 
 # --- what is recorded ---------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ def words(messages: list[Message]) -> str:
         ("AX a", "X a B", "questions", 2),  # whose client sent more with the question than it keeps
         ("AX !", "X ! B", "questions", 0),
         ("AX a", "X a B", "answers", 0),
+        ("AX a !", "X a B", "questions", 2),  # also where a call that was broken off follows
         ("A yes", "X yes B", "questions", 0),  # many a question has the same short answer
         ("A a", "A a'", "questions", 1),  # as is the last one, which may have come since
         ("g", "h B", "questions", 0),  # without a question, nothing says that two greetings are one
@@ -171,6 +172,11 @@ def test_what_the_thread_has_taken_back() -> None:
     assert words(joined(history[:4], said("Z z C", "n"), 2, own={0, 1, 2, 3})) == "Z z C"
     edited = [history[0].model_copy(update={"content": "E"}), history[1]]
     assert words(joined(history[:2], [*edited, *said("C")], 2, own={0, 1})) == "E a C"
+
+
+def test_what_others_have_said_since_stays_where_the_thread_has_lost_what_it_knew() -> None:
+    history = said("A ! a X x B b", "m")
+    assert words(joined(history, [*history[6:], *said("C")], 2, knew={"m0"})) == "X x B b C"
 
 
 def test_long_conversations_are_compared_soon() -> None:

@@ -31,7 +31,7 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
-from langmem_adapters.langchain.threads.recording import first_new
+from langmem_adapters.langchain.threads.recording import first_new, written_by
 from langmem_adapters.langchain.threads.storable import legible, storable
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
@@ -526,3 +526,7 @@ def test_what_others_ask_a_model_about_its_answer_was_said_by_nobody() -> None:
     both: Any = [checks, ours]
     ask(create_agent(Scripted(), middleware=both), "one")
     assert texts(stored(ours)) == ["one", "ok: Sure?"]
+
+
+def test_a_thread_without_a_mark_has_written_nothing() -> None:
+    assert written_by({}, [Message(role="user", content="Where is my bike?")]) == set()

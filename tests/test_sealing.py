@@ -702,6 +702,12 @@ def test_cryptography_is_needed_for_aes_alone(monkeypatch: pytest.MonkeyPatch) -
 # --- envelopes ----------------------------------------------------------------------------------------------
 
 
+def test_what_is_encrypted_is_not_left_out_of_an_export(any_store: Store) -> None:
+    BrainMemory(SealedStore(any_store, codec=_codec), "s").set_title("Bikes")
+    with pytest.raises(SerializationError, match="is encrypted, and there is no codec"):
+        list(Sessions(any_store).export("s"))
+
+
 def test_what_is_encrypted_is_no_damage_to_who_has_no_codec(any_store: Store) -> None:
     """An empty conversation, or nothing to update, would be believed, and written over what is there."""
     sealed = SealedStore(any_store, codec=AESGCMCodec({"k": OLD}))

@@ -155,6 +155,17 @@ def test_what_has_the_words_is_weighed_by_its_meaning_too_where_others_are_neare
     assert best.signals["meaning"] == pytest.approx(1 / 6)
 
 
+def test_what_means_the_opposite_is_not_found_by_that() -> None:
+    vectors = open_vectors(
+        "memory:", Embedder(lambda texts: [[-1.0 if "not" in text else 1.0] for text in texts], name="n")
+    )
+    index: Any = PlainIndex()
+    memory = LongTermMemory(MemoryStore(), index, vectors=vectors, user="ada")
+    memory.add([say("My couch is not red.")])
+    memory.flush()
+    assert memory.search("sofa") == []
+
+
 def test_names_of_speakers_are_not_embedded() -> None:
     vectors = Meanings()
     memory = memory_of(vectors)

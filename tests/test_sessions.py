@@ -15,11 +15,12 @@ import pytest
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.log import brain_namespace
-from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, SessionInfo, ToolCall
 from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -165,6 +166,19 @@ def test_rename_and_delete(any_store: Store) -> None:
     assert names(sessions) == ["s"]
     assert (sessions.delete_session("s"), sessions.delete_session("s")) == (True, False)
     assert (names(sessions), brain.get_knowledge(), brain.get_title()) == ([], [], "")
+
+
+@pytest.mark.parametrize("way", [lambda s: Sessions(s.store).delete_session("s"), lambda s: s.clear()])
+def test_a_session_whose_memories_cannot_be_deleted_is_still_there(any_store: Store, way: Any) -> None:
+    def fail() -> None:
+        raise StoreError("no")
+
+    store = cast("Store", Overtaken(any_store, fail, at="clear", where=lambda name: name == ("longterm", "", "", "s")))
+    brain = BrainMemory(store, "s", long_term=LongTermMemory(store, open_index("memory:"), session="s"))
+    brain.add_talk("A bike.")
+    with pytest.raises(StoreError, match="no"):
+        way(brain)
+    assert names(Sessions(any_store)) == ["s"]
 
 
 @pytest.mark.parametrize("user", ["", "ada"])
@@ -428,6 +442,13 @@ def test_another_message_of_the_same_id_is_imported_in_its_place_and_once(any_st
     before = everything(any_store)
     assert Sessions(any_store).import_(lines) == 0
     assert everything(any_store) == before
+
+
+def test_what_was_said_before_there_was_a_redactor_is_not_imported_again(any_store: Store) -> None:
+    BrainMemory(any_store, "s").add_talk("My pin is 4711.", id="1")
+    lines = list(Sessions(any_store).export())
+    redacting = SealedStore(any_store, redactor=lambda text: text.replace("4711", "[pin]"))
+    assert (Sessions(redacting).import_(lines), BrainMemory(any_store, "s").count()) == (0, 1)
 
 
 def test_a_message_is_imported_beside_another_of_its_id_that_comes_in_the_same_moment(any_store: Store) -> None:

@@ -156,6 +156,15 @@ def test_damaged_marks_lose_nothing(any_store: Store, damage: bytes, caplog: pyt
     assert sorted(in_long_term(brain)) == ["id-0", "id-1"]
 
 
+def test_a_deletion_of_what_is_not_there_leaves_no_mark(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_messages(said(0, 1))
+    brain.delete(["id-0"])
+    before = any_store.get(brain_namespace(brain.scope))
+    assert brain.delete(["id-2"]) == 0
+    assert any_store.get(brain_namespace(brain.scope)) == before
+
+
 def test_a_session_from_which_nothing_leaves_asks_for_no_marks() -> None:
     asked: list[Any] = []
 
@@ -184,6 +193,16 @@ def test_what_is_added_beside_counts_as_ever_and_what_is_new_costs_no_look() -> 
     looks.clear()
     brain.add_messages(said(3))
     assert looks == []
+
+
+def test_nothing_moves_where_others_have_made_room_meanwhile(any_store: Store) -> None:
+    overtaken = Overtaken(any_store, at="scan")
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = BrainMemory(cast("Store", overtaken), "s", user="ada", memory_k=2, long_term=long_term)
+    brain.add_messages([Message(id="id-0", role="assistant", content="Good morning."), *said(1)])
+    overtaken.first.append(lambda: BrainMemory(any_store, "s", user="ada").delete(["id-2"]))
+    brain.add_messages(said(2))
+    assert ([message.id for message in brain.messages()], long_term.count()) == (["id-0", "id-1"], 0)
 
 
 def test_what_leaves_while_it_is_delivered_again_is_not_added_again(any_store: Store) -> None:

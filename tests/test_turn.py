@@ -310,6 +310,38 @@ async def test_a9_a_write_that_is_cancelled_from_within_is_not_made_for_ever(lea
     assert told(brain)[5:] == [("user", "Go on?", False), ("assistant", "Yes.", leaves)]
 
 
+async def test_a9_a_write_that_is_cancelled_from_within_as_well_is_made_once_more_and_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked, begun, release = 0, asyncio.Event(), asyncio.Event()
+
+    async def model(_: str) -> str:
+        nonlocal asked
+        asked += 1
+        begun.set()
+        await release.wait()
+        if asked < 10:
+            raise asyncio.CancelledError
+        return "They talk."
+
+    brain = BrainMemory(MemoryStore(), "session", model=model, summarize_at=20, summarize_in="inline")
+    BrainMemory(brain.store, "session").add_messages([Message(role="user", content="Well. " * 50)] * 5)
+
+    async def turn() -> None:
+        async with brain.record_turn("Go on?") as turn:
+            turn.add("Yes.")
+
+    task = asyncio.create_task(turn())
+    await begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asked == 2
+    assert "a turn that was cancelled could not be stored" in caplog.text
+
+
 def test_a9_a_generator_whose_loop_is_closed_leaves_its_turn(any_store: Store) -> None:
     """As Streamlit does, which reads it on a loop of its own, when a click comes in the middle."""
     brain = BrainMemory(any_store, "session")

@@ -214,6 +214,12 @@ def test_b5_what_was_just_said_is_not_its_own_context() -> None:
     assert [prompt.count(QUESTION) for _, prompt in model.asked] == [1, 1]
 
 
+def test_b5_what_the_assistant_just_said_is_the_context_of_who_repeats_it() -> None:
+    model = Assistant()
+    talked(model).refine("It is in the shed.")
+    assert "assistant: It is in the shed." in model.asked[0][1]
+
+
 def test_b5_a_long_talk_is_not_its_own_context_either() -> None:
     model = Assistant()
     brain = memory(model)
@@ -278,6 +284,12 @@ def test_b5_a_title_that_is_there_costs_nothing() -> None:
     assert brain.get_title() == "Bikes"
     assert model.asked == []
     assert talked().get_title() == ""
+
+
+def test_b5_a_title_is_made_of_a_summary_where_there_is_nothing_else(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s", model=Assistant())
+    brain.set_summary("Ada's bike is gone.")
+    assert brain.get_title() == "Ada's lost bike"
 
 
 @pytest.mark.parametrize("begun", [False, True])

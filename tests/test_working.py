@@ -310,6 +310,19 @@ async def test_async_callers_wait_by_the_sleep_that_was_given() -> None:
     assert (shown(memory), len(pauses)) == (["changed"], 1)
 
 
+async def test_async_callers_wait_on_their_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, pauses = overtaken(), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    memory = WorkingMemory(store)
+    store.first = [lambda: memory.store(C, "quicker")]
+    await memory.aupdate(C, "changed")
+    assert (shown(memory), len(pauses)) == (["changed"], 1)
+
+
 def test_a_deletion_that_others_always_overtake_is_given_up() -> None:
     class Overtaken(MemoryStore):
         def write(self, *args: Any, **change: Any) -> None:

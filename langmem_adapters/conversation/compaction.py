@@ -68,7 +68,7 @@ class Compaction:
         check_count("keep", keep, least=0)
         uncovered = yield from self._conversation.uncovered()
         messages = [message for _, message in uncovered.readable]
-        places = leaving(messages, len(messages) - keep) if 0 < keep < len(messages) else []
+        places = leaving(messages, len(messages) - keep) if keep < len(messages) else []
         if not keep:
             places = list(range(len(messages)))
         summary = yield from self._compact(summarizer, uncovered, self._stood_for(places))

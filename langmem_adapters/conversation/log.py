@@ -294,16 +294,15 @@ class SessionLog:
         deleted = have_been_deleted(before, now, [item.id for item, _ in gone])
         lost: set[str] = set()
         # An archive takes and deletes without a tally; a cleared session has lost its own.
-        if any(before.get(key) != now.get(key) for key in (CREATED, BEGUN, ARCHIVED)):
+        if any(before.get(key) != now.get(key) for key in (BEGUN, ARCHIVED)):
             ids = {item.id for item, _ in gone}
             here = {item.id for item, _ in (yield from self._look(ids))[0]}
             _, now = yield from self._look(())  # later, so that what has left since the look before has departed
             departed = have_departed(now, messages)
             lost = {item.id for n, (item, _) in enumerate(gone) if not departed[n]} - here
         taken = [message for n, (item, message) in enumerate(gone) if deleted[n] or item.id in lost]
-        if taken:
-            ids, ttl = {message.id for message in taken}, self.session.left_along()
-            yield from long_term.forget_flow(self.scope.session, ids, said=taken, ttl=ttl)
+        ids, ttl = {message.id for message in taken}, self.session.left_along()
+        yield from long_term.forget_flow(self.scope.session, ids, said=taken, ttl=ttl)
 
     def leave(
         self,

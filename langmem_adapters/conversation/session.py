@@ -206,9 +206,9 @@ class Conversation(SessionLog):
         ``newest`` is the latest entry, as it was before the model was asked.
         """
         after = newest[0].seq - 1 if newest else 0
-        page = yield from self.session.scan(after=after, limit=1, keys=[TITLE, *WATCHED])
+        page = yield from self.session.scan(after=after, limit=1, keys=WATCHED)
         begun = (yield from self.begun(newest, page.values)) if page.items == newest else None
-        if begun is not None and TITLE not in begun:
+        if begun is not None:
             guard = {TITLE: None, BEGUN: begun.get(BEGUN)}
             yield from self.session.try_write(put={TITLE: encode(title)}, guard=guard)
         return (yield from self.get_title())

@@ -141,8 +141,6 @@ def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
     old = reading.memory(memory.id, known) if known is not None else None
     before = [] if old is None else old.occurrences
     new = unknown(memory.occurrences, before)
-    if known is not None and old is not None and not new:
-        return known
     if old is not None:
         new = [o.model_copy(update={"said": _other_words(o.said or memory.message.text, old)}) for o in new]
     first, *later = before + new
