@@ -100,7 +100,7 @@ def steadily(
     for _ in range(_DROPS):
         stands = follow()
         found = search()
-        if found or index.position(namespace) == stands:
+        if found or stands is None or index.position(namespace) == stands:
             break
     return found
 
