@@ -32,7 +32,7 @@ from langmem_adapters.sharing import apart
 __all__ = ["as_it_is_now", "asking", "completed", "with_untold", "with_values"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
-_Models: TypeAlias = tuple[BaseLanguageModel[Any], ...]
+_Models: TypeAlias = "tuple[BaseLanguageModel[Any], ...]"
 
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
