@@ -107,11 +107,11 @@ class LongTermMemory(Shared):
 
     def add(self, messages: Sequence[Message], *, session: str = "") -> None:
         """Keep messages. ``session`` says where they were said; adding the same ones again changes nothing."""
-        run(self.add_flow(messages, session=session))
+        run(self.add_flow(validation.checked_messages(messages), session=session))
 
     async def aadd(self, messages: Sequence[Message], *, session: str = "") -> None:
         """:meth:`add`, without blocking the event loop."""
-        await arun(self.add_flow(messages, session=session))
+        await arun(self.add_flow(validation.checked_messages(messages), session=session))
 
     def search(
         self,
@@ -236,9 +236,9 @@ class LongTermMemory(Shared):
     # --- flows
 
     def add_flow(self, messages: Sequence[Message], *, session: str) -> Flow[None]:
-        """:meth:`add`, as a part of a larger flow."""
+        """:meth:`add`, as a part of a larger flow, of messages that are known to be some."""
         validation.check_text("session", session)
-        kept = [message for message in validation.checked_messages(messages) if not message.metadata.get(RECALLED)]
+        kept = [message for message in messages if not message.metadata.get(RECALLED)]
         if kept:
             said_in = session or self.scope.session
             yield from keep(self._records, kept, said_in, self._reading, clock=self._clock, ttl=self.ttl)

@@ -27,6 +27,7 @@ from collections import OrderedDict, UserDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
+from unittest.mock import Mock
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -46,7 +47,7 @@ from langmem_adapters.experience.functions import wrappers
 from langmem_adapters.experience.functions.equality import same
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.model import Metric
+from langmem_adapters.model import Message, Metric
 from langmem_adapters.protocols import Appended, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -686,6 +687,11 @@ def test_arrays_of_which_their_bytes_do_not_tell_all_are_no_data(array: Any) -> 
     f = cached(store=MemoryStore())(len)
     with pytest.raises(ConfigurationError, match="cannot tell one call from another"):
         f(array)
+
+
+def test_a_mock_of_a_model_is_no_data() -> None:
+    with pytest.raises(ConfigurationError, match="cannot tell one call from another, as it is a Mock"):
+        cached(store=MemoryStore())(len)(Mock(spec=Message))
 
 
 def test_an_argument_that_is_no_data_is_named(any_store: Store) -> None:

@@ -1782,8 +1782,9 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
         ({"response": {"status": "in_progress"}}, {"response": {"status": "completed"}}),
         ({"contentBlockDelta": {"delta": {"text": "a"}}}, {"metadata": {"usage": {"outputTokens": 1}}}),
         tuple({"event_type": kind} for kind in ("text-generation", "stream-end")),
+        ({"event_type": "part"}, {"event_type": "part", "finish_reason": "stop"}),
     ],
-    ids=["OpenAI", "MistralAI", "GoogleGenAI", "Ollama", "OpenAIResponses", "begun", "BedrockConverse", "Cohere"],
+    ids=["OpenAI", "MistralAI", "GoogleGenAI", "Ollama", "Responses", "begun", "BedrockConverse", "Cohere", "another"],
 )
 def test_a_stream_that_does_not_tell_why_it_ends_is_not_kept_where_it_could(under_way: Any, end: Any) -> None:
     """Something on the way may have closed it as if all had come."""

@@ -1604,6 +1604,67 @@ def test_c4_the_model_that_a_model_asks_is_part_of_the_key(kind: Any, told: Any,
     assert [model.invoke("Ho").content for _ in range(2)] == ["novita 2"] * 2
 
 
+class _Listing(_Telling):
+    """Notes what it was asked, and may hold what holds it."""
+
+    settings: list[str] = Field(default_factory=list)
+    asked: list[Any] = Field(default_factory=list)
+    around: Any = None
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.asked.append(messages[-1].content)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(f"{self.settings} {len(self.asked)}"))])
+
+
+class _ListingWhole(_Listing):
+    told_whole = True
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("kind", [_Around, _AroundWhole])
+@pytest.mark.parametrize("inner_kind", [_Listing, _ListingWhole])
+def test_c4_what_the_model_that_a_model_asks_notes_is_no_setting_of_it(
+    inner_kind: Any, kind: Any, *, deep: bool, wrapped: bool
+) -> None:
+    cache, inner = ExperienceCache(store=MemoryStore()), inner_kind()
+    model = kind(inner=kind(inner=inner) if deep else inner, cache=None if wrapped else cache)
+    model = CachedChatModel(model, cache) if wrapped else model
+    assert [model.invoke(said).content for said in ("Hi", "Ho", "Hi", "Ho")] == ["[] 1", "[] 2"] * 2
+    if wrapped:  # else LangChain goes on telling what a model was that tells all
+        inner.settings.append("curt")
+        assert [model.invoke("Hi").content for _ in range(2)] == ["['curt'] 3"] * 2
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_models_may_hold_each_other(*, wrapped: bool) -> None:
+    cache, inner = ExperienceCache(store=MemoryStore()), _Listing()
+    inner.around = _Around(inner=inner, cache=None if wrapped else cache)
+    model = CachedChatModel(inner.around, cache) if wrapped else inner.around
+    assert [model.invoke("Hi").content for _ in range(2)] == ["[] 1"] * 2
+
+
+def test_a_model_may_ask_a_mock() -> None:
+    cache, inner = ExperienceCache(store=MemoryStore()), Mock(spec=ChatOpenAI)
+    inner.invoke.return_value = AIMessage("mine")
+    assert [_Around(inner=inner, cache=cache).invoke("Hi").content for _ in range(2)] == ["mine"] * 2
+    assert inner.invoke.call_count == 1
+
+
+@pytest.mark.parametrize("kind", [_Sent, _SentWhole])
+def test_a_client_that_cannot_be_looked_at_breaks_no_call(kind: Any) -> None:
+    class Remote:
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(name) if name.startswith("__") else ConnectionError("nobody answers")
+
+        def __repr__(self) -> str:
+            return "remote"
+
+    cache = ExperienceCache(store=MemoryStore())
+    assert [kind(client=Remote(), cache=cache).invoke("Hi").content for _ in range(2)] == ["remote None"] * 2
+    assert cache.stats()["hits"] == 1
+
+
 class _Tone(Enum):
     CURT, KIND = "curt", "kind"
 

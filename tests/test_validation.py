@@ -36,9 +36,11 @@ from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.evaluation import Question, evaluate, fit, read_questions
 from langmem_adapters.experience import AtLeast, Verifier
+from langmem_adapters.flow import arun
 from langmem_adapters.importing import read_transcripts
-from langmem_adapters.model import Memory, Recalled, SessionInfo
+from langmem_adapters.model import Memory, MessageData, Recalled, SessionInfo
 from langmem_adapters.operations import Checkup, Migration, Pruning
+from langmem_adapters.protocols import Store
 from langmem_adapters.replay import Configuration, replay
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
@@ -175,6 +177,19 @@ async def test_words_that_are_given_as_the_text_of_a_message_are_not_lost() -> N
         with pytest.raises(ConfigurationError, match=r"is read from there, and not given$"):
             await aadd(messages)
     assert (brain.messages(), memory.count()) == ([], 0)
+
+
+async def test_a_message_that_was_once_kept_with_a_text_leaves_the_session_as_others_do(
+    any_store: Store,
+) -> None:
+    """As an older version kept it."""
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = BrainMemory(any_store, "s", user="ada", memory_k=1, long_term=memory)
+    older = MessageData({"role": "user", "content": "Hello.", "text": "Hello."})
+    await arun(brain._flows.add([older]))
+    brain.add_talk("My bike is red.")
+    await brain.aadd_talk("Where is it?")
+    assert ([message.text for message in brain.messages()], memory.count()) == (["Where is it?"], 2)
 
 
 @pytest.mark.parametrize(

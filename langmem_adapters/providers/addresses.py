@@ -44,18 +44,17 @@ def unsaid_address(model: Any) -> str:
     """
     held = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
     said = [str(held[name]).rstrip("/").lower() for name in ADDRESSES if held.get(name)]
-    found = dict.fromkeys(filter(None, (_address(_client(model, held, name)) for name in _CLIENTS)))
+    found = dict.fromkeys(filter(None, (_asked_at(model, held, name) for name in _CLIENTS)))
     return " ".join(url for url in found if not (any(one in url.lower() for one in said) if said else url in _HOMES))
 
 
-def _client(model: Any, held: Mapping[str, Any], name: str) -> Any:
-    """A client of a model: made now, where the model makes it as it asks, or its key would be another one by then."""
-    if name in held or not isinstance(getattr(type(model), name, None), cached_property):
-        return held.get(name)
+def _asked_at(model: Any, held: Mapping[str, Any], name: str) -> str:
+    """A client's address; made now, where a model makes it as it asks, or the key would be another one by then."""
+    is_made = name not in held and isinstance(getattr(type(model), name, None), cached_property)
     try:
-        return getattr(model, name)
+        return _address(getattr(model, name) if is_made else held.get(name))
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the model says when it is asked
-        return None
+        return ""
 
 
 def _address(client: Any) -> str:

@@ -83,11 +83,11 @@ def _is_last(told: Mapping[str, Any]) -> bool | None:
         return False
     if isinstance(last := told.get("metadata"), Mapping) and "usage" in last:
         return True
-    if isinstance(event := told.get("event_type"), str):  # of Cohere
-        return event == "stream-end"
     said = [told[name] for name in _REASONS.intersection(told)]
     if isinstance(status := told.get("status"), str):
         said.append(status)
+    if not said and isinstance(event := told.get("event_type"), str):  # of Cohere
+        return event == "stream-end"
     return any(reason and reason not in _UNDER_WAY for reason in said) if said else None
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.load.serializable import Serializable
@@ -32,6 +32,7 @@ from langmem_adapters.sharing import apart
 __all__ = ["as_it_is_now", "asking", "completed", "with_untold", "with_values"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
+_Models: TypeAlias = "tuple[BaseLanguageModel[Any], ...]"
 
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
@@ -162,13 +163,18 @@ class _Seen:
         return type(None), ()
 
 
-def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
+def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False, above: _Models = ()) -> _Seen:
     """The model's fields as they are; where they are others, what was remembered of it is forgotten.
 
-    Threads that do this at once have it told once more than need be, and no more.
+    A model that it asks, below those ``above``, has notes of its own. Threads that do this at once have it told once
+    more than need be, and no more.
     """
+    above = (*above, model)
     held = model.__dict__
     raw = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
+    for value in raw.values():
+        if _is_model(value) and not _is_in(value, above):
+            _seen(value, was_asked=was_asked, above=above)
     now = {name: value if type(value) in ATOMS else _now(value) for name, value in raw.items()}
     seen: _Seen | None = held.get(_SEEN)
     notes: frozenset[str] = frozenset() if seen is None else seen.notes
@@ -189,7 +195,7 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
 
 def _now(value: Any) -> Any:
     """A field as it can be compared with later: of settings or a model, which may change in themselves, their hash."""
-    return (_hash(value) or value) if _is_record(value) or isinstance(value, BaseLanguageModel) else value
+    return (_hash(value) or value) if _is_record(value) or _is_model(value) else value
 
 
 def _is_record(value: Any) -> bool:
@@ -229,11 +235,9 @@ def _hidden(kind: type[BaseLanguageModel[Any]]) -> set[str]:
 def _is_undumped(value: Any) -> bool:
     """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own.
 
-    Nor does it dump a model that is not serializable, as the endpoint in a ChatHuggingFace.
+    Nor does it dump a model that is not serializable, as the endpoint in a ChatHuggingFace, or that one in another.
     """
-    if isinstance(value, BaseLanguageModel):
-        return not value.is_lc_serializable()
-    return not (isinstance(value, Serializable | Runnable) or _is_json(value))
+    return _is_model(value) or not (isinstance(value, Serializable | Runnable) or _is_json(value))
 
 
 def _is_json(value: Any) -> bool:
@@ -258,21 +262,22 @@ def _sets_itself(kind: type, name: str) -> bool:
     return any(name in stored(method, "STORE_ATTR") for method in methods if name in method.__code__.co_names)
 
 
-def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[str, str]]:
+def _fields(model: BaseLanguageModel[Any], names: set[str], above: _Models = ()) -> Iterator[tuple[str, str]]:
     """The fields of a model that are data and not what they are by default, by their hashes."""
     for name in sorted(names):
         own, value = type(model).model_fields[name], getattr(model, name)
         excluded = own.exclude and name not in _SELDOM
         if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token")):
             continue
-        if _differs(value, _default(own)) and (told := _hash(value)):
+        if _differs(value, _default(own)) and (told := _hash(value, (*above, model))):
             yield name, told
 
 
-def _of_model(model: BaseLanguageModel[Any]) -> list[Any]:
+def _of_model(model: BaseLanguageModel[Any], above: _Models) -> list[Any]:
     """A model in a field of another: what it is, where it asks, and how."""
-    names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
-    own = list(_fields(model, {name for name in names if _is_set(model, name)}))
+    seen: _Seen | None = model.__dict__.get(_SEEN)
+    names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - (seen.notes if seen else frozenset())
+    own = list(_fields(model, {name for name in names if _is_set(model, name)}, above))
     return [name_of(type(model)), unsaid_address(model), own]
 
 
@@ -283,12 +288,20 @@ def _default(own: FieldInfo) -> Any:
     return own.get_default(call_default_factory=True, validated_data={})
 
 
-def _hash(value: Any) -> str:
+def _is_model(value: Any) -> TypeGuard[BaseLanguageModel[Any]]:
+    """Whether it is one, and no mock that only says so, which has no fields."""
+    return issubclass(type(value), BaseLanguageModel)
+
+
+def _is_in(model: Any, models: _Models) -> bool:
+    """Whether a model is one of these: two that hold each other go round in a circle."""
+    return any(model is one for one in models)
+
+
+def _hash(value: Any, above: _Models = ()) -> str:
     """That of a field, of settings or a model that hold a client of what else they hold; "" of what is no data."""
-    if isinstance(value, BaseLanguageModel):
-        with suppress(RecursionError):  # they go round in a circle
-            return fingerprint(_of_model(value))
-        return ""
+    if _is_model(value):
+        return "" if _is_in(value, above) else fingerprint(_of_model(value, above))
     with suppress(SerializationError):
         return fingerprint(value)
     with suppress(SerializationError, RecursionError):  # of a path, an array
