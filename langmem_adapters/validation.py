@@ -197,7 +197,8 @@ def checked_messages(messages: Iterable[M]) -> list[M]:
     made = "which to_message of langmem_adapters.langchain or .llamaindex makes of a host's"
     wanted = f'messages are a list of Message(role="user", content="…"), {made}'
     given: list[Any] = checked_list(messages, wanted, Message, MessageData)
-    if any("text" in (message.model_extra or ()) for message in given if isinstance(message, Message)):
+    silent = (message for message in given if isinstance(message, Message) and not message.content)
+    if any("text" in (message.model_extra or ()) for message in silent):
         raise ConfigurationError('what a message says is its content="…": its text is read from there, and not given')
     return given
 

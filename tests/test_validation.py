@@ -187,6 +187,7 @@ async def test_a_message_that_was_once_kept_with_a_text_leaves_the_session_as_ot
     brain = BrainMemory(any_store, "s", user="ada", memory_k=1, long_term=memory)
     older = MessageData({"role": "user", "content": "Hello.", "text": "Hello."})
     await arun(brain._flows.add([older]))
+    BrainMemory(any_store, "copy").add_messages(brain.messages())
     brain.add_talk("My bike is red.")
     await brain.aadd_talk("Where is it?")
     assert ([message.text for message in brain.messages()], memory.count()) == (["Where is it?"], 2)
