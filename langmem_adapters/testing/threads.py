@@ -60,7 +60,8 @@ class ConcurrentStoreConformance:
         assert [item.id for item in store.scan(_NS).items] == [str(n) for n in range(25)]
 
     def test_a_value_that_threads_replace_with_an_append_is_told_to_one_of_them(self, store: Store) -> None:
-        names, told = iter(string.ascii_lowercase), []
+        names = iter(string.ascii_lowercase)
+        told: list[bytes] = []
 
         def writer() -> None:
             name = next(names)
