@@ -34,7 +34,7 @@ _LOOKS = 64  # at what a guarded write replaces, while other writers are quicker
 _IDS = {"role": ["id"], "message": ["id"], "text": ["covers", "said"], "data": ["id"], "uuid": ["uuid"]}
 _IDS |= {name: ["session", "message_id"] for name in ("session", "message_id")}
 _INNER = ("message", "occurrences")  # fields of a memory that hold records themselves
-_MARKS = frozenset({"departed", "deleted"})  # values of a session that are made of hashes, as a floor above has them
+_MARKS = frozenset({"begun", "departed", "deleted"})  # values of a session made of hashes and ids, for a floor above
 
 
 @runtime_checkable
@@ -67,7 +67,7 @@ class SealedStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` in front of another store.
 
     Guards are compared by what values say, not by their stored form; so a guarded write takes one more round trip,
-    in which the values are read that it guards.
+    in which the values are read that it guards. So does an append that puts values.
 
     What is :class:`~langmem_adapters.errors.Damaged` is handed on as such, with a warning, so that a page or a session
     is served without it. A value that is :class:`~langmem_adapters.errors.NotSealed` is raised: it would be replaced.
@@ -208,8 +208,8 @@ class SealedStore(Shared):
         return {key: self._sealed_value(namespace, key, data, names) for key, data in values.items()}
 
     def _sealed_value(self, namespace: Namespace, key: str, data: bytes, names: AbstractSet[str]) -> bytes:
-        hashes = key in _MARKS and namespace[:1] == ("brain",)
-        return self._seal(_value(namespace, key), data if hashes else self.redacted(data, names))
+        is_mark = key in _MARKS and namespace[:1] == ("brain",)
+        return self._seal(_value(namespace, key), data if is_mark else self.redacted(data, names))
 
     def _opened(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
         return {key: self._open(_value(namespace, key), data, is_value=True) for key, data in values.items()}

@@ -766,6 +766,29 @@ def test_c8_a_process_that_ends_in_the_middle_of_a_call_gives_the_lease_back(pla
     assert _pauses_for_the_next(place) == []
 
 
+def test_c8_a_call_that_fails_when_its_script_has_ended_gives_the_lease_back(place: tuple[str, str]) -> None:
+    code = """
+import sys, threading
+from langmem_adapters import cached, open_store
+from langmem_adapters.flow import submit
+from langmem_adapters.stores.redis import RedisStore
+
+url, prefix = sys.argv[1:]
+
+@cached(store=RedisStore(url, prefix=prefix) if url.startswith("redis") else open_store(url), tag="f", wait=20.0)
+def f(n):
+    for thread in threading.enumerate():
+        if thread.name == "langmem-exit":
+            thread.join()
+    sys.exit("late")
+
+submit(bool).result()
+threading.Thread(target=f, args=[1], daemon=False).start()
+"""
+    subprocess.run([sys.executable, "-c", code, *place], cwd=ROOT, check=True, timeout=120)
+    assert _pauses_for_the_next(place) == []
+
+
 def test_c8_a_process_that_ends_does_not_wait_for_a_store_once_for_each_call() -> None:
     code = """
 import asyncio, time

@@ -210,6 +210,14 @@ class LooksBeforeItAppends(MemoryStore):
         return appended._replace(new=[id_ not in known for id_, _ in entries])
 
 
+class LooksBeforeItPuts(LooksBeforeItAppends):
+    def append(
+        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, keys: Sequence[str] = (), **options: Any
+    ) -> Appended:
+        values = self.get(namespace, keys)
+        return super().append(namespace, entries, **options)._replace(values=values)
+
+
 class AThousandAtMost(MemoryStore):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         return super().get(namespace, keys and keys[:1000])
@@ -261,6 +269,7 @@ FAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
     *((kind, SCAN, {}) for kind in (BackwardsFromTheBeginning, LimitBeforeAfter)),
     *((kind, WHOLE, {}) for kind in (TwoWrites, TwoAppends)),
     (LooksBeforeItAppends, Kit.test_an_id_that_threads_append_at_once_is_new_to_one_of_them, {}),
+    (LooksBeforeItPuts, Kit.test_a_value_that_threads_replace_with_an_append_is_told_to_one_of_them, {}),
     (AThousandAtMost, Kit.test_many_are_read_and_changed_at_once, {}),
     *((kind, PAGE, {}) for kind in (OnePageOfNames, OnePageOfChildren)),
     (LiveValues, Kit.test_what_a_store_gave_is_the_callers, {}),

@@ -148,7 +148,23 @@ async def test_what_has_expired_is_not_there_to_be_deleted(any_store: Store, clo
     clock.advance(1)
     assert not pool.delete(key="b")
     assert not await pool.adelete(key="c")
-    assert any_store.scan(("experience", "", ""), limit=0).total == 0
+    assert any_store.get(("experience", "", "", ""), ["a", "b", "c"]) == {}
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_what_was_asked_leaves_the_index_where_it_is_kept_no_more(any_store: Store, indexed: bool) -> None:
+    """At once, or where the writer has no index as it is found."""
+    index = open_index("memory:")
+    pool = ExperiencePool(any_store, index=index)
+    pool.create(Experience(req="where is my bike", resp=1), key="k")
+    assert len(pool.query("bike")) == 1
+    writer = pool if indexed else ExperiencePool(any_store)
+    writer.create(Experience(resp=2), key="k")
+    if not indexed:
+        assert pool.query("bike") == []
+    assert index.search(("experience", "", "", ""), "bike", 9) == []
+    assert (kept := pool.lookup(key="k"))
+    assert kept.resp == 2
 
 
 def test_c5_an_unreadable_entry_is_a_miss_and_is_healed(

@@ -373,7 +373,7 @@ def test_a_field_of_ones_own_is_redacted_though_it_has_the_name_of_an_id() -> No
     assert b'"covers"' in item.data
 
 
-@pytest.mark.parametrize("key", ["departed", "deleted"])
+@pytest.mark.parametrize("key", ["begun", "departed", "deleted"])
 def test_what_has_the_key_of_a_sessions_mark_elsewhere_is_redacted(key: str) -> None:
     kept = MemoryStore()
     pool = ExperiencePool(SealedStore(kept, redactor=redact), tag="t", user="ada")

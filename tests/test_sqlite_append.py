@@ -15,12 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.keys import to_bytes
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.stores.sqlite_append import FEW
 from langmem_adapters.stores.sqlite_namespaces import BEHIND
 from langmem_adapters.testing.fakes import FakeClock
+from langmem_adapters.warn_once import BROKEN
 
 NS = ("brain", "", "", "s")
 OTHER = ("brain", "", "", "t")
@@ -198,6 +200,20 @@ def test_one_in_a_hurry_waits_for_a_writer_as_ever(tmp_path: Path) -> None:
             appended.result(0.1)
         writer.execute("COMMIT")
         assert appended.result(60) == ([True], 2, {})
+    store.close()
+
+
+def test_one_in_a_hurry_waits_once_for_a_file_that_does_not_open(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(SQLiteStore(path)) as store:
+        store.append(NS, [("a", b"")])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        store = SQLiteStore(path, fails_fast=True, timeout=0.1)
+        for sentence in ("was locked", BROKEN, BROKEN):
+            with pytest.raises(StoreUnavailable, match=sentence):
+                store.append(NS, [("b", b"")])
     store.close()
 
 

@@ -90,8 +90,8 @@ class Database:
         return _Transaction(self, _IMMEDIATE, self._breaker)
 
     def at_once(self) -> contextlib.AbstractContextManager[Connection]:
-        """Run statements that are transactions by themselves. Waits as SQLite does, also where others fail fast."""
-        return _Transaction(self, _NONE, None)
+        """Run statements that are transactions by themselves. Where others fail fast, they do not wait for writers."""
+        return _Transaction(self, _NONE, self._breaker)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
         """Around what clears something: see :func:`~langmem_adapters.files.places.clearing`."""

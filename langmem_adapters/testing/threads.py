@@ -59,6 +59,20 @@ class ConcurrentStoreConformance:
         assert (sum(told), store.scan(_NS).total) == (25, 25)
         assert [item.id for item in store.scan(_NS).items] == [str(n) for n in range(25)]
 
+    def test_a_value_that_threads_replace_with_an_append_is_told_to_one_of_them(self, store: Store) -> None:
+        names = iter(string.ascii_lowercase)
+        told: list[bytes] = []
+
+        def writer() -> None:
+            name = next(names)
+            for n in range(10):
+                values = store.append(_NS, [("a", b"")], put={"a": f"{name}{n}".encode()}, keys=["a"]).values
+                told.extend(values.values())
+
+        _on_threads(*[writer] * 8)
+        told.extend(store.get(_NS).values())
+        assert sorted(told) == [f"{name}{n}".encode() for name in string.ascii_lowercase[:8] for n in range(10)]
+
     def test_a_reader_sees_no_half_of_a_change(self, store: Store) -> None:
         done = threading.Event()
 

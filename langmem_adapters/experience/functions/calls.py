@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -225,8 +225,7 @@ class Calls:
 
     def _lead(self, turn: Invocation, flight: Flight) -> None:
         turn.flight = flight
-        # A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
-        flight.end_with(turn, left=self._abandon, cut_off=lambda own: run(self._give_back(own)))
+        flight.end_with(turn, left=self._abandon, give_back=lambda own: run(self._give_back(own)))
 
     def _lease(self, turn: Invocation, flight: Flight, until: float) -> Flow[None]:
         """Wait for another process that makes the same call, if there is one; what it makes is served."""
@@ -339,8 +338,10 @@ class Calls:
             self._returned.append(flight.lease.data)  # before another takes its turn, who may find it still there
         flight.break_off()
         if flight.lease is not None:
-            with suppress(RuntimeError):  # the interpreter is shutting down; the lease ends by itself
+            try:
                 submit(lambda: run(self._give_back(flight)))
+            except RuntimeError:  # the interpreter is shutting down
+                flight.cut_off()
 
     def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
         """Have a stored result scored in the background; ``on_loop``, on this event loop, if the scorer needs one."""

@@ -102,7 +102,7 @@ class ShelfIndex:
         return follow(store, self.index, place, change, new_id=lambda: os.urandom(16).hex(), report=report)
 
     def forget(self, keys: Sequence[str], left: Sequence[Item] = ()) -> None:
-        """Forget those of these keys that are gone, and step back from items that have left the log."""
+        """Forget those of these keys that are gone or have no text, and step back from items that have left the log."""
         if not keys and not left:
             return
         for _ in range(_TRIES):
@@ -124,7 +124,7 @@ class ShelfIndex:
 
     def _gone(self, keys: Sequence[str]) -> list[str]:
         there = self._rows.get(keys) if keys else {}
-        return [key for key in keys if key not in there]
+        return [key for key in keys if key not in there or not self._text_of(there[key])]
 
     def _before(self, stands: Position, left: Sequence[Item]) -> Position | None:
         """Where to stand instead of at an item that has left: else the index would have to begin anew."""

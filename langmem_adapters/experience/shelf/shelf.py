@@ -134,6 +134,8 @@ class Shelf:
             refuse_undamaged(old, "an experience")
         if grave is not None:
             self._rows.change([key], delete=[GRAVE + key], guard={key: data, GRAVE + key: grave})
+        if before:
+            self._forget(keys=[key])
         return []
 
     def _put(self, key: str, data: bytes) -> list[Item] | None:
@@ -157,11 +159,11 @@ class Shelf:
         )
         return items if done else None
 
-    def _forget(self, left: Sequence[Item]) -> None:
+    def _forget(self, left: Sequence[Item] = (), keys: Sequence[str] = ()) -> None:
         """What is kept beside a write does not fail it: what the index could not forget, a search will."""
         if self._index is not None:
             try:
-                self._index.forget([item.id for item in left], left)
+                self._index.forget([*keys, *(item.id for item in left)], left)
             except LangmemError as error:
                 _log.info("what is gone stays in an index for now: %s", type(error).__name__)
 
@@ -246,7 +248,9 @@ class Shelf:
             there = [(hit.id, hit.score, entry) for hit in hits if (entry := entries.get(hit.id)) is not None]
             found = [each for each in there if wanted(each[2])]
             self._remove({key: data[key] for key, entry in entries.items() if entry is None})
-            self._index.forget([hit.id for hit in hits if entries.get(hit.id) is None])
+            wanted_keys = {each[0] for each in found}
+            rest = [hit.id for hit in hits if hit.id not in wanted_keys]
+            self._index.forget([key for key in rest if entries.get(key) is None or not self._text_of(data[key])])
             if len(found) >= k or len(hits) < ask or len(there) - len(found) >= _FAR:
                 return found[:k]
             ask = 4 * ask + _MORE

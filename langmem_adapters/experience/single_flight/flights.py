@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from functools import partial
 
 from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.errors import LangmemError
 from langmem_adapters.experience.shelf.under_way import Begun
 from langmem_adapters.experience.single_flight.leases import Lease, waiting
 from langmem_adapters.flow import Flow
@@ -55,15 +56,24 @@ class Flight:
             self.broken_off = True
             self.land(None)
 
-    def end_with(self, turn: object, *, left: Callable[[Flight], object], cut_off: Callable[[Flight], object]) -> None:
-        """Have one of these called, when nobody has the turn any more, or when the process ends in the middle of it."""
-        its = weakref.ref(turn)
-        weakref.finalize(turn, lambda: left(self) if its() is None else self._end(cut_off))
+    def end_with(
+        self, turn: object, *, left: Callable[[Flight], object], give_back: Callable[[Flight], object]
+    ) -> None:
+        """Have one of these called, when nobody has the turn any more, or when the process ends in the middle of it.
 
-    def _end(self, cut_off: Callable[[Flight], object]) -> None:
+        A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
+        """
+        self._give_back = give_back
+        its = weakref.ref(turn)
+        weakref.finalize(turn, lambda: left(self) if its() is None else self.cut_off())
+
+    def cut_off(self) -> None:
+        """Give the lease back as the process ends, or leave it to end by itself."""
         _ends.append(time.monotonic())
-        if _ends[-1] - _ends[0] < _AT_EXIT:  # the store may be locked, and there may be hundreds of calls
-            cut_off(self)
+        if _ends[-1] - _ends[0] >= _AT_EXIT:  # the store may be locked, and there may be hundreds of calls
+            self.lease = None
+        with contextlib.suppress(LangmemError):
+            self._give_back(self)
 
     def hand_out(self, *, begun: bool = True) -> None:
         """Note that its reader has the stream, or a piece of it, and may never come back, as a client may have left."""
