@@ -136,6 +136,19 @@ def test_a_text_that_changes_beside_another_process(bounds: str, buried: bool, s
     explore(make, processes(*parts), check, switches=1)
 
 
+@pytest.mark.parametrize("removal", ["keep", "forget"])
+def test_what_is_used_and_spared_while_it_was_to_go_leaves_as_a_whole_or_stays(removal: str) -> None:
+    """Its value is the same as before, and no mark of use is left; but its place is another one."""
+    first = keep("beta", "entries", "third") if removal == "keep" else forget_all("entries")
+    spared = together(use("entries"), keep("delta", "entries", "fourth"))
+
+    def check(outcome: Outcome) -> None:
+        outcome.done()
+        check_sound(outcome.store, "entries")
+
+    explore(lambda: World(begin=begun("entries")), processes(first, spared), check)
+
+
 @pytest.mark.parametrize("buried", [False, True], ids=["kept", "buried"])
 @pytest.mark.parametrize("second", ["keep", "keep unfound", "delete", "forget", "search"])
 def test_an_entry_of_no_request_takes_the_place_of_one_beside_another_process(buried: bool, second: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, number
+from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, is_used, number
 from langmem_adapters.protocols import Item, Page
 
 __all__ = ["Evicted", "Eviction"]
@@ -95,7 +95,7 @@ class Eviction:
     def _choose(self, items: Sequence[Item], entries: int, size: int, *, sparing: bool) -> _Choice:
         items, values = self._rows.together(items)
         worths = {item.id: self._worth(values[item.id]) for item in items if item.id in values}
-        used = [item for item in items if sparing and USED + item.id in values and worths.get(item.id) is not None]
+        used = [item for item in items if sparing and is_used(item.id, values) and worths.get(item.id) is not None]
         drop = [item for item in items if worths.get(item.id) is None]  # expired, damaged, or deleted
         rest = [item for item in items if item not in drop and item not in used]
         for item in sorted(rest, key=lambda item: worths[item.id] or 0.0):
@@ -109,7 +109,8 @@ class Eviction:
         keys = [item.id for item in drop]
         done = self._rows.change(
             keys,
-            delete=[*self._rows.with_marks(keys), *(USED + item.id for item in spare)],
+            put={USED + item.id: str(item.seq).encode() for item in spare},  # else who saw it there saw no move
+            delete=self._rows.with_marks(keys),
             remove=[*drop, *spare],
             append=[(item.id, b"") for item in spare],
             guard={key: values.get(key) for key in self._rows.with_marks([*keys, *(item.id for item in spare)])},

@@ -17,7 +17,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
 
-__all__ = ["BYTES", "GRAVE", "USED", "Rows", "number"]
+__all__ = ["BYTES", "GRAVE", "USED", "Rows", "is_used", "number"]
 
 USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
 
@@ -115,6 +115,11 @@ class Rows:
         keys, new = list(values), os.urandom(8)  # none that was there before
         graves = {GRAVE + key: new for key in keys}
         return self.change(keys, put=graves, delete=[*keys, *self.uses(keys)], guard=values)
+
+
+def is_used(key: str, values: Mapping[str, bytes]) -> bool:
+    """Whether an entry was used where it stands now; the mark of one that was spared says where it stood before."""
+    return values.get(USED + key) == b""
 
 
 def number(data: bytes | None) -> int:

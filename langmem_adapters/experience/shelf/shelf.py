@@ -16,7 +16,7 @@ from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, 
 from langmem_adapters.experience.shelf.eviction import Evicted, Eviction
 from langmem_adapters.experience.shelf.index import ShelfIndex
 from langmem_adapters.experience.shelf.read_cache import ReadCache, invalidate
-from langmem_adapters.experience.shelf.rows import GRAVE, USED, Rows
+from langmem_adapters.experience.shelf.rows import GRAVE, USED, Rows, is_used
 from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
@@ -85,7 +85,7 @@ class Shelf:
             return self.store.get(self.namespace, [key]).get(key)
         found = self.store.get(self.namespace, [key, USED + key])
         data = found.get(key)
-        if data is not None and USED + key not in found:
+        if data is not None and not is_used(key, found):
             self._mark(key, data)
         return data
 
