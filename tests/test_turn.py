@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -279,6 +279,13 @@ async def test_a9_a_write_that_is_made_again_is_there_once(brain: BrainMemory, c
     assert told(brain) == [("user", "Go on?", False), ("assistant", "Yes.", False)]
 
 
+def about_to_summarize(model: Callable[[str], Awaitable[str]]) -> BrainMemory:
+    """A session of which the next message leaves so much that this model is asked."""
+    brain = BrainMemory(MemoryStore(), "session", model=model, summarize_at=20, summarize_in="inline")
+    BrainMemory(brain.store, "session").add_messages([Message(role="user", content="Well. " * 50)] * 5)
+    return brain
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_a9_a_write_that_is_cancelled_from_within_is_not_made_for_ever(leaves: bool) -> None:
     """As by a model that summarises, and whose own client ends its call in this way."""
@@ -291,8 +298,7 @@ async def test_a9_a_write_that_is_cancelled_from_within_is_not_made_for_ever(lea
             raise asyncio.CancelledError
         return "They talk."
 
-    brain = BrainMemory(MemoryStore(), "session", model=model, summarize_at=20, summarize_in="inline")
-    BrainMemory(brain.store, "session").add_messages([Message(role="user", content="Well. " * 50)] * 5)
+    brain = about_to_summarize(model)
 
     async def turn() -> None:
         async with brain.record_turn("Go on?") as turn:
@@ -324,8 +330,7 @@ async def test_a9_a_write_that_is_cancelled_from_within_as_well_is_made_once_mor
             raise asyncio.CancelledError
         return "They talk."
 
-    brain = BrainMemory(MemoryStore(), "session", model=model, summarize_at=20, summarize_in="inline")
-    BrainMemory(brain.store, "session").add_messages([Message(role="user", content="Well. " * 50)] * 5)
+    brain = about_to_summarize(model)
 
     async def turn() -> None:
         async with brain.record_turn("Go on?") as turn:

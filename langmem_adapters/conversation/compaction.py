@@ -68,8 +68,9 @@ class Compaction:
         check_count("keep", keep, least=0)
         uncovered = yield from self._conversation.uncovered()
         messages = [message for _, message in uncovered.readable]
-        places = leaving(messages, len(messages) - keep) if keep < len(messages) else []
-        if not keep:
+        if keep:
+            places = leaving(messages, len(messages) - keep) if keep < len(messages) else []
+        else:
             places = list(range(len(messages)))
         summary = yield from self._compact(summarizer, uncovered, self._stood_for(places))
         if summary is not None:

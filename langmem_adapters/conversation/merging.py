@@ -88,6 +88,8 @@ class Merge:
 
     def _look(self, summary: bytes | None) -> Flow[tuple[dict[str, bytes], bool]]:
         """The session's messages of these ids, and whether the summary would hide another one."""
+        if not (self._messages or summary or archived_ids(self._values)):
+            return {}, False
         ids = [entry_id(message["id"]) for message in self._messages]
         offered = dict(zip(ids, self._messages, strict=True))
         end = covers(read_summary(summary))

@@ -185,8 +185,9 @@ class PoolFlows:
             raise ConfigurationError(f"k is a whole number, not {k!r:.50}")
         if not self.reads or k < 1:
             return views.Listing([], views.experiences)
-        like_one = lambda experience: experience.req is not None and where(experience)  # noqa: E731
-        found = yield from step(self._shelf.search, searched_by(req), k, self._read, like_one)
+        found = yield from step(
+            self._shelf.search, searched_by(req), k, self._read, lambda each: each.req is not None and where(each)
+        )
         return _listed([Similar(experience, score) for _, score, experience in found], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:
