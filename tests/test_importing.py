@@ -386,6 +386,24 @@ def test_collections_are_read_without_chromadb(tmp_path: Path) -> None:
     assert done.stdout.strip() == "['told anew', 'm2']"
 
 
+def test_what_a_killed_process_left_half_done_is_undone_in_what_is_read(tmp_path: Path) -> None:
+    rows: dict[str, Any] = {f"n{n}": metadata(item(f"m{n}" + "x" * 500, float(n))) for n in range(100)}
+    path = collection(tmp_path / "data", "role_zero", rows)
+    code = (
+        "import os, signal, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA cache_size = 5')\n"
+        "connection.execute('BEGIN')\n"
+        "connection.execute('DELETE FROM embedding_metadata')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path / "chroma.sqlite3")], check=False)
+    assert (path / "chroma.sqlite3-journal").stat().st_size
+    assert [message.id for message in only(path)] == [
+        json.loads(row["obj_json"])["message"]["id"] for row in rows.values()
+    ]
+
+
 def test_a_large_collection_is_read_whole(tmp_path: Path) -> None:
     client: Any = chromadb.PersistentClient(str(tmp_path / "data"), Settings(anonymized_telemetry=False))
     made = client.create_collection("role_zero", embedding_function=None)

@@ -6,10 +6,11 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -80,13 +81,17 @@ class ChromaEntry(NamedTuple):
 def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
     """The entries of a ``chroma.sqlite3``, oldest first, of one collection or of all. Nothing but SQLite is needed.
 
-    Raises SerializationError for what is no such file.
+    A copy is read, in which SQLite undoes what a process that was killed has left half done. Raises SerializationError
+    for what is no such file.
     """
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-            rows = connection.execute(_ROWS, (collection,)).fetchall()
-    except sqlite3.Error as error:
-        raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        for each in (path, *path.parent.glob(f"{path.name}-*")):
+            shutil.copy(each, folder)
+        try:
+            with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as connection:
+                rows = connection.execute(_ROWS, (collection,)).fetchall()
+        except sqlite3.Error as error:
+            raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
     first: dict[tuple[str, str], str | None] = {}
     for name, id_, text in rows:
         first.setdefault((name, id_), text)  # obj_json before _node_content
