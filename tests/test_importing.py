@@ -367,6 +367,43 @@ def test_metagpts_collections_are_sessions(tmp_path: Path, url: str) -> None:
         assert run("import", path, "--url", url).stdout == f"{new} of 2 messages were new, in 1 sessions.\n"
 
 
+def test_collections_are_read_without_chromadb(tmp_path: Path) -> None:
+    """Also what was changed in them; in a process of its own, as what is loaded here cannot be made missing."""
+    path = collection(tmp_path / "data", "role_zero", {f"n{n}": metadata(item(f"m{n}", float(n))) for n in range(3)})
+    client: Any = chromadb.PersistentClient(str(path), Settings(anonymized_telemetry=False))
+    made = client.get_collection("role_zero", embedding_function=None)
+    made.delete(ids=["n0"])
+    made.update(ids=["n1"], metadatas=[metadata(item("told anew", 1.0))])
+    client.close()
+    code = (
+        "import sys\n"
+        "sys.modules['chromadb'] = None\n"
+        "from langmem_adapters.importing import read_transcripts\n"
+        f"(transcript,) = read_transcripts({str(path)!r})\n"
+        "print([message.text for message in transcript.messages()])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['told anew', 'm2']"
+
+
+def test_what_a_killed_process_left_half_done_is_undone_in_what_is_read(tmp_path: Path) -> None:
+    rows: dict[str, Any] = {f"n{n}": metadata(item(f"m{n}" + "x" * 500, float(n))) for n in range(100)}
+    path = collection(tmp_path / "data", "role_zero", rows)
+    code = (
+        "import os, signal, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA cache_size = 5')\n"
+        "connection.execute('BEGIN')\n"
+        "connection.execute('DELETE FROM embedding_metadata')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path / "chroma.sqlite3")], check=False)
+    assert (path / "chroma.sqlite3-journal").stat().st_size
+    assert [message.id for message in only(path)] == [
+        json.loads(row["obj_json"])["message"]["id"] for row in rows.values()
+    ]
+
+
 def test_a_large_collection_is_read_whole(tmp_path: Path) -> None:
     client: Any = chromadb.PersistentClient(str(tmp_path / "data"), Settings(anonymized_telemetry=False))
     made = client.create_collection("role_zero", embedding_function=None)
@@ -409,7 +446,7 @@ def test_a_folder_that_is_no_database_is_refused(tmp_path: Path, url: str) -> No
         read_transcripts(tmp_path, format_="metagpt")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "chroma.sqlite3").write_bytes(b"not a database")
-    with pytest.raises(SerializationError, match="Chroma cannot read it"):
+    with pytest.raises(SerializationError, match="is not a database of Chroma"):
         read_transcripts(tmp_path / "broken")
     assert "No such file" in fails("import", tmp_path / "absent", "--format", "metagpt", "--url", url)
     with pytest.raises(ConfigurationError, match="names its sessions itself"):
@@ -419,7 +456,6 @@ def test_a_folder_that_is_no_database_is_refused(tmp_path: Path, url: str) -> No
 @pytest.mark.parametrize(
     ("package", "format_", "extra"),
     [
-        ("chromadb", "metagpt", "chroma"),
         ("langchain_core", "langchain", "langchain"),
         ("llama_index", "llama-index", "llama-index"),
     ],

@@ -14,6 +14,7 @@ from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.errors import Conflict
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
+from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import IndexChange, begin, follow
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_text, check_whole
@@ -62,18 +63,14 @@ class SessionSearch(Shared):
             if look > self._latest or not self._known:  # else somebody who looked later has told the index already
                 self._latest = max(look, self._latest)
                 self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUES)})
-        ask = k
-        while True:
-            hits = self.index.search(self._namespace, query, ask)
-            found = []
-            for hit in hits:
-                data = values.get(hit.id) if hit.id.startswith(_VALUES) else self._entry(int(hit.id))
-                message = salvage(data, f"entry {hit.id}") if data is not None else None
-                if message is not None:
-                    found.append((message, hit.score))
-            if len(found) >= k or len(hits) < ask:
-                return found[:k]
-            ask *= 2  # some of the hits have left the session since
+
+        def read(ids: Sequence[str]) -> dict[str, bytes]:
+            found = {id_: values.get(id_) if id_.startswith(_VALUES) else self._entry(int(id_)) for id_ in ids}
+            return {id_: data for id_, data in found.items() if data is not None}  # the rest has left since
+
+        reader = FilteredReader(read, lambda id_, data: salvage(data, f"entry {id_}"))
+        best = reader.best(lambda ask: self.index.search(self._namespace, query, ask), k)
+        return [(message, hit.score) for hit, message in best]
 
     def _entry(self, seq: int) -> bytes | None:
         items = self.brain.store.scan(self._namespace, after=seq - 1, limit=1).items

@@ -6,26 +6,26 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import Experience
 
-__all__ = ["read_metagpt_pool"]
+__all__ = ["ChromaEntry", "chroma_entries", "read_metagpt_pool"]
 
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
 _DUMMY = ("req", "resp")  # of the made-up experience that MetaGPT's BM25 pool begins with
 _MILLISECONDS = 1000
-_ROWS = """SELECT m.id, m.string_value FROM embedding_metadata AS m
-    JOIN embeddings AS e ON e.id = m.id JOIN segments AS s ON s.id = e.segment_id
-    JOIN collections AS c ON c.id = s.collection
-    WHERE m.key IN ('obj_json', '_node_content') AND (? = '' OR c.name = ?) ORDER BY m.id, m.key DESC"""
+_ROWS = """SELECT c.name, e.embedding_id, m.string_value FROM embeddings AS e
+    JOIN segments AS s ON s.id = e.segment_id JOIN collections AS c ON c.id = s.collection
+    LEFT JOIN embedding_metadata AS m ON m.id = e.id AND m.key IN ('obj_json', '_node_content')
+    WHERE ? IN ('', c.name) ORDER BY e.id, m.key DESC"""
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -52,7 +52,7 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
     if not path.is_file():
         raise SerializationError(f"{path} has neither a {_DOCSTORE} nor a {_CHROMA}")
     chroma = path.name == _CHROMA
-    records = _chroma(path, collection) if chroma else _docstore(path)
+    records = [entry.held for entry in chroma_entries(path, collection)] if chroma else _docstore(path)
     found = [_experience(record) for record in records]
     if None in found:
         _log.warning("%d records of %s are no experiences, and are left out", found.count(None), path)
@@ -70,17 +70,32 @@ def _docstore(path: Path) -> list[Any]:
     return [_object(node.get("__data__") if isinstance(node, dict) else None) for node in nodes.values()]
 
 
-def _chroma(path: Path, collection: str) -> Iterator[Any]:
-    """The objects in a Chroma database."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-            rows = connection.execute(_ROWS, (collection, collection)).fetchall()
-    except sqlite3.Error as error:
-        raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
-    first: dict[int, str] = {}
-    for number, text in rows:
-        first.setdefault(number, text)  # obj_json before _node_content
-    yield from (_object(text) for text in first.values())
+class ChromaEntry(NamedTuple):
+    """An entry of a collection of Chroma, and the object that MetaGPT keeps in it; None, where it has none."""
+
+    collection: str
+    id: str
+    held: Any
+
+
+def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
+    """The entries of a ``chroma.sqlite3``, oldest first, of one collection or of all. Nothing but SQLite is needed.
+
+    A copy is read, in which SQLite undoes what a process that was killed has left half done. Raises SerializationError
+    for what is no such file.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        for each in (path, *path.parent.glob(f"{path.name}-*")):
+            shutil.copy(each, folder)
+        try:
+            with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as connection:
+                rows = connection.execute(_ROWS, (collection,)).fetchall()
+        except sqlite3.Error as error:
+            raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
+    first: dict[tuple[str, str], str | None] = {}
+    for name, id_, text in rows:
+        first.setdefault((name, id_), text)  # obj_json before _node_content
+    return [ChromaEntry(name, id_, _object(text)) for (name, id_), text in first.items()]
 
 
 def _object(node: Any) -> Any:

@@ -8,7 +8,6 @@ import os
 import sqlite3
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -25,6 +24,7 @@ from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
 from langmem_adapters.indexes.vector_chroma_url import FORMS, folder_of, server_of
 from langmem_adapters.indexes.vector_lock import hold, let_go
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import Position
 
 __all__ = ["ChromaVectors"]
@@ -101,7 +101,7 @@ class ChromaVectors:
         self._calls = 0  # that are under way
         self._leaving = False
         self._client: Any = None
-        self._collections: OrderedDict[str, Any] = OrderedDict()
+        self._collections: LRU[str, Any] = LRU(_COLLECTIONS)
 
     def mark(self, name: str) -> Watermark | None:
         with self._failures():
@@ -188,7 +188,9 @@ class ChromaVectors:
             return None
 
         with self._failures():
-            found = answer(self._collections.get(name))
+            with self._lock:
+                known = self._collections.get(name)
+            found = answer(known)
             return answer(self._fetched(name)) if found is None else found
 
     def _fetched(self, name: str) -> Any:
@@ -240,11 +242,10 @@ class ChromaVectors:
 
     def _remember(self, name: str, collection: Any) -> None:
         with self._lock:
-            self._collections.pop(name, None)
-            if collection is not None:
-                self._collections[name] = collection
-            if len(self._collections) > _COLLECTIONS:
-                self._collections.popitem(last=False)
+            if collection is None:
+                self._collections.drop(name)
+            else:
+                self._collections.keep(name, collection)
 
     # ---- the client
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from langmem_adapters.errors import ConfigurationError
 
@@ -56,46 +56,17 @@ def one_value(filters: MetadataFilters | None, key: str) -> Any:
 def _part(part: MetadataFilter | MetadataFilters) -> Predicate:
     if isinstance(part, MetadataFilters):
         return metadata_predicate(part)
-    key, wanted = part.key, part.value
-    if part.operator == FilterOperator.IS_EMPTY:
-        return lambda metadata: metadata.get(key) in (None, "", [])
-    if part.operator not in _OPERATORS:
+    if part.operator not in list(FilterOperator):
         known = ", ".join(each.value for each in FilterOperator)
         raise ConfigurationError(f"a metadata filter's operator is one of {known}, not {part.operator!r:.50}")
-    check, without = _OPERATORS[part.operator], part.operator in {FilterOperator.NE, FilterOperator.NIN}
+    # It looks up the metadata of a node by its id, and is given the metadata themselves.
+    one = MetadataFilters(filters=[part])
+    lets_through: Any = build_metadata_filter_fn(cast("Any", lambda metadata: metadata), one)
 
     def is_wanted(metadata: Mapping[str, Any]) -> bool:
-        found = metadata.get(key)
-        if found is None:
-            return without
         try:
-            return bool(check(found, wanted))
+            return bool(lets_through(metadata))
         except TypeError:  # a number and a text have no order, and a number contains nothing
             return False
 
     return is_wanted
-
-
-def _text_match(found: Any, wanted: Any) -> bool:
-    return isinstance(found, str) and isinstance(wanted, str) and wanted in found
-
-
-def _text_match_insensitive(found: Any, wanted: Any) -> bool:
-    return isinstance(found, str) and isinstance(wanted, str) and wanted.lower() in found.lower()
-
-
-_OPERATORS: dict[FilterOperator, Callable[[Any, Any], bool]] = {
-    FilterOperator.EQ: operator.eq,
-    FilterOperator.NE: operator.ne,
-    FilterOperator.GT: operator.gt,
-    FilterOperator.GTE: operator.ge,
-    FilterOperator.LT: operator.lt,
-    FilterOperator.LTE: operator.le,
-    FilterOperator.IN: lambda found, wanted: found in wanted,
-    FilterOperator.NIN: lambda found, wanted: found not in wanted,
-    FilterOperator.ANY: lambda found, wanted: any(value in found for value in wanted),
-    FilterOperator.ALL: lambda found, wanted: all(value in found for value in wanted),
-    FilterOperator.CONTAINS: operator.contains,
-    FilterOperator.TEXT_MATCH: _text_match,
-    FilterOperator.TEXT_MATCH_INSENSITIVE: _text_match_insensitive,
-}
