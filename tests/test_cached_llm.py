@@ -31,6 +31,7 @@ from llama_index.core.base.llms.types import (
     CitableBlock,
     CitationBlock,
     CompletionResponse,
+    DocumentBlock,
     ImageBlock,
     LLMMetadata,
     LogProb,
@@ -1733,14 +1734,19 @@ def test_arguments_that_read_like_an_id_come_back_as_they_were() -> None:
         lambda picture: CitationBlock(
             title="Animals", source="a book", cited_content=picture, additional_location_info={}
         ),
+        lambda picture: DocumentBlock(path=str(picture.path)),
+        None,
     ],
 )
-def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[ImageBlock], Any]) -> None:
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[ImageBlock], Any] | None) -> None:
     file = tmp_path / "picture.png"
     file.touch()
     llm = cached(Scripted(script=["a cat", "a dog"]))
-    block = block_of(ImageBlock(path=str(file)))
-    asked = [ChatMessage(role="user", blocks=[TextBlock(text="What is it?"), block])]
+    picture, question = ImageBlock(path=str(file)), TextBlock(text="What is it?")
+    if block_of is None:
+        asked = [ChatMessage(role="user", blocks=[question], additional_kwargs={"sources": [{"picture": picture}]})]
+    else:
+        asked = [ChatMessage(role="user", blocks=[question, block_of(picture)])]
     for content, said in ((b"cat", "a cat"), (b"dog", "a dog"), (b"cat", "a cat")):
         file.write_bytes(content)
         assert llm.chat(asked).message.content == said

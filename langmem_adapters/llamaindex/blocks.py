@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from enum import Enum
 from io import IOBase
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
@@ -50,7 +51,10 @@ _FORMATS: Final = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a"}
 
 
 def plain(value: Any) -> Any:
-    """Write models as dictionaries. Raises SerializationError for what has no end, or is too deep."""
+    """Write models as dictionaries, and what LlamaIndex's own hold and writes as text, as files and addresses, as that.
+
+    Raises SerializationError for what has no end, or is too deep.
+    """
     try:
         return _plain(value)
     except RecursionError as error:
@@ -62,6 +66,10 @@ def _plain(value: Any) -> Any:
         return _plain(value.model_dump())
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, Path | AnyUrl):
+        return str(value)
+    if isinstance(value, Enum):
+        return _plain(value.value)
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
