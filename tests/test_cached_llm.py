@@ -52,7 +52,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.rate_limiter import BaseRateLimiter
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import ImageNode, TextNode
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
@@ -1332,6 +1332,7 @@ class Watching(BaseCallbackHandler):
 
 class Told(BaseEventHandler):
     seen: list[str] = Field(default_factory=list)
+    given: list[Any] = Field(default_factory=list)
 
     @classmethod
     def class_name(cls) -> str:
@@ -1339,6 +1340,8 @@ class Told(BaseEventHandler):
 
     def handle(self, event: Any, **kwargs: Any) -> None:
         self.seen.append(event.class_name())
+        if event.class_name().endswith("StartEvent"):
+            self.given.append(event.additional_kwargs)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -1356,6 +1359,7 @@ def test_callbacks_and_events_are_told_once_of_each_response(way: str) -> None:
     ends = [name for name in told.seen if name.endswith("EndEvent")]
     assert len(ends) == 2
     assert len(set(ends)) == 1
+    assert told.given == [{}, {}]
 
 
 def test_structured_prediction_and_direct_calls_of_tools_are_served() -> None:
@@ -1618,6 +1622,28 @@ def test_an_argument_of_the_model_may_have_any_name(name: str) -> None:
         assert llm.chat(HI, **arguments).message.content == "Hello there!"
         assert llm.complete("Hi", **arguments).text == "Hello there!"
     assert llm.stats()["hits"] == 2
+
+
+class Seeing(Scripted):
+    """Takes pictures with its prompt, as OpenAIMultiModal does."""
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, image_documents: Any, **kwargs: Any) -> CompletionResponse:  # type: ignore[override]
+        assert all(isinstance(picture, ImageNode) for picture in image_documents)
+        return super().complete(prompt, **kwargs)
+
+
+def test_a_model_that_takes_pictures_with_a_prompt_is_never_served_for_another_picture(tmp_path: Path) -> None:
+    file = tmp_path / "picture.png"
+    file.touch()
+    llm = cached(Seeing(script=["a cat", "a dog", "a cow", "a hen"]))
+    named = ImageNode(image_path=str(file))
+    for said in ("a cat", "a dog"):  # what is in the file may have changed
+        assert llm.complete("What is it?", image_documents=[named]).text == said
+    assert llm.complete("What is it?", [named]).text == "a cow"
+    for _ in range(2):
+        assert llm.complete("What is it?", image_documents=[ImageNode(id_="1", image="aGVu")]).text == "a hen"
+    assert llm.stats()["hits"] == 1
 
 
 def test_a_model_that_calls_no_functions_is_wrapped_as_one_and_says_so() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, DocumentBlock, MessageRole
 from llama_index.core.llms import LLM
+from llama_index.core.schema import ImageNode
 from llama_index.core.tools import BaseTool
 from pydantic import BaseModel, PydanticUserError
 
@@ -188,6 +189,8 @@ def _described(value: Any) -> Any:
         return ["tool", metadata.name, metadata.description, _described(metadata.get_parameters_dict())]
     if isinstance(value, type):
         return ["class", value.__qualname__, _held_by(value)]
+    if isinstance(value, ImageNode) and value.image_path:
+        raise SerializationError("an image node names a file, whose content may be another by now")
     if isinstance(value, BaseModel):
         return ["model", type(value).__qualname__, _described(dict(value))]
     if isinstance(value, Mapping):
