@@ -16,7 +16,7 @@ from dataclasses import make_dataclass
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import openai
 import pytest
@@ -1628,9 +1628,9 @@ class Seeing(Scripted):
     """Takes pictures with its prompt, as OpenAIMultiModal does."""
 
     @llm_completion_callback()
-    def complete(self, prompt: str, image_documents: Any, **kwargs: Any) -> CompletionResponse:  # type: ignore[override]
+    def complete(self, prompt: str, image_documents: Any, **kwargs: Any) -> CompletionResponse:
         assert all(isinstance(picture, ImageNode) for picture in image_documents)
-        return super().complete(prompt, **kwargs)
+        return CompletionResponse(text=self._next(prompt).content or "")
 
 
 def test_a_model_that_takes_pictures_with_a_prompt_is_never_served_for_another_picture(tmp_path: Path) -> None:
@@ -1640,7 +1640,7 @@ def test_a_model_that_takes_pictures_with_a_prompt_is_never_served_for_another_p
     named = ImageNode(image_path=str(file))
     for said in ("a cat", "a dog"):  # what is in the file may have changed
         assert llm.complete("What is it?", image_documents=[named]).text == said
-    assert llm.complete("What is it?", [named]).text == "a cow"
+    assert llm.complete("What is it?", cast(Any, [named])).text == "a cow"
     for _ in range(2):
         assert llm.complete("What is it?", image_documents=[ImageNode(id_="1", image="aGVu")]).text == "a hen"
     assert llm.stats()["hits"] == 1
