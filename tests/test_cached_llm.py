@@ -16,7 +16,7 @@ from dataclasses import make_dataclass
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import openai
 import pytest
@@ -31,6 +31,7 @@ from llama_index.core.base.llms.types import (
     CitableBlock,
     CitationBlock,
     CompletionResponse,
+    DocumentBlock,
     ImageBlock,
     LLMMetadata,
     LogProb,
@@ -51,7 +52,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.rate_limiter import BaseRateLimiter
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import ImageNode, TextNode
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
@@ -1331,6 +1332,7 @@ class Watching(BaseCallbackHandler):
 
 class Told(BaseEventHandler):
     seen: list[str] = Field(default_factory=list)
+    given: list[Any] = Field(default_factory=list)
 
     @classmethod
     def class_name(cls) -> str:
@@ -1338,6 +1340,8 @@ class Told(BaseEventHandler):
 
     def handle(self, event: Any, **kwargs: Any) -> None:
         self.seen.append(event.class_name())
+        if event.class_name().endswith("StartEvent"):
+            self.given.append(event.additional_kwargs)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -1355,6 +1359,7 @@ def test_callbacks_and_events_are_told_once_of_each_response(way: str) -> None:
     ends = [name for name in told.seen if name.endswith("EndEvent")]
     assert len(ends) == 2
     assert len(set(ends)) == 1
+    assert told.given == [{}, {}]
 
 
 def test_structured_prediction_and_direct_calls_of_tools_are_served() -> None:
@@ -1619,6 +1624,28 @@ def test_an_argument_of_the_model_may_have_any_name(name: str) -> None:
     assert llm.stats()["hits"] == 2
 
 
+class Seeing(Scripted):
+    """Takes pictures with its prompt, as OpenAIMultiModal does."""
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, image_documents: Any, **kwargs: Any) -> CompletionResponse:
+        assert all(isinstance(picture, ImageNode) for picture in image_documents)
+        return CompletionResponse(text=self._next(prompt).content or "")
+
+
+def test_a_model_that_takes_pictures_with_a_prompt_is_never_served_for_another_picture(tmp_path: Path) -> None:
+    file = tmp_path / "picture.png"
+    file.touch()
+    llm = cached(Seeing(script=["a cat", "a dog", "a cow", "a hen"]))
+    named = ImageNode(image_path=str(file))
+    for said in ("a cat", "a dog"):  # what is in the file may have changed
+        assert llm.complete("What is it?", image_documents=[named]).text == said
+    assert llm.complete("What is it?", cast(Any, [named])).text == "a cow"
+    for _ in range(2):
+        assert llm.complete("What is it?", image_documents=[ImageNode(id_="1", image="aGVu")]).text == "a hen"
+    assert llm.stats()["hits"] == 1
+
+
 def test_a_model_that_calls_no_functions_is_wrapped_as_one_and_says_so() -> None:
     class Plain(CustomLLM):
         said: int = 0
@@ -1733,14 +1760,19 @@ def test_arguments_that_read_like_an_id_come_back_as_they_were() -> None:
         lambda picture: CitationBlock(
             title="Animals", source="a book", cited_content=picture, additional_location_info={}
         ),
+        lambda picture: DocumentBlock(path=str(picture.path)),
+        None,
     ],
 )
-def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[ImageBlock], Any]) -> None:
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[ImageBlock], Any] | None) -> None:
     file = tmp_path / "picture.png"
     file.touch()
     llm = cached(Scripted(script=["a cat", "a dog"]))
-    block = block_of(ImageBlock(path=str(file)))
-    asked = [ChatMessage(role="user", blocks=[TextBlock(text="What is it?"), block])]
+    picture, question = ImageBlock(path=str(file)), TextBlock(text="What is it?")
+    if block_of is None:
+        asked = [ChatMessage(role="user", blocks=[question], additional_kwargs={"sources": [{"picture": picture}]})]
+    else:
+        asked = [ChatMessage(role="user", blocks=[question, block_of(picture)])]
     for content, said in ((b"cat", "a cat"), (b"dog", "a dog"), (b"cat", "a cat")):
         file.write_bytes(content)
         assert llm.chat(asked).message.content == said

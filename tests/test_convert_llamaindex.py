@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import traceback
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
     VideoBlock,
 )
-from llama_index.core.schema import ImageDocument
+from llama_index.core.schema import ImageDocument, MediaResource, Node, NodeWithScore
 from openai.types.chat.chat_completion_message_function_tool_call import (
     ChatCompletionMessageFunctionToolCall,
     Function,
 )
+from pydantic import AnyUrl
 
 from langmem_adapters import codec
 from langmem_adapters.errors import SerializationError
@@ -155,6 +157,20 @@ def test_objects_in_additional_arguments_become_the_dictionaries_that_llama_inde
     chat = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [call]})
     assert again(chat).model_dump() == chat.model_dump()
     assert to_message(chat).tool_calls == [ToolCall(id="1", name="f", args={"x": 1})]
+
+
+class Mood(Enum):
+    GOOD = "good"
+
+
+def test_sources_in_additional_arguments_become_what_llama_index_writes_of_their_files_and_addresses(
+    file: Path,
+) -> None:
+    picture = MediaResource(data=PNG, path=file, url=AnyUrl("https://example.com/picture.png"))
+    found = [NodeWithScore(node=Node(text_resource=MediaResource(text="My bike."), image_resource=picture), score=0.5)]
+    beside = {"sources": found, "files": [file], "pictures": {"first": ImageBlock(path=file)}, "mood": Mood.GOOD}
+    chat = ChatMessage(role="assistant", content="It is in the shed.", additional_kwargs=beside)
+    assert again(chat).model_dump(mode="json") == chat.model_dump(mode="json")
 
 
 def test_files_come_back_even_when_they_are_gone(file: Path) -> None:

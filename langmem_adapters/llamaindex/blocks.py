@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from enum import Enum
 from io import IOBase
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
@@ -50,7 +51,10 @@ _FORMATS: Final = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a"}
 
 
 def plain(value: Any) -> Any:
-    """Write models as dictionaries. Raises SerializationError for what has no end, or is too deep."""
+    """Write models as dictionaries, paths and URLs as text, and enums as their values, as LlamaIndex itself does.
+
+    Raises SerializationError for what has no end, or is too deep.
+    """
     try:
         return _plain(value)
     except RecursionError as error:
@@ -58,11 +62,17 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) is str:  # as most are
+        return value
     if isinstance(value, BaseModel):
         return _plain(value.model_dump())
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    return str(value) if isinstance(value, (Path, AnyUrl)) else value
 
 
 def block_fields(model: BaseModel) -> Fields:

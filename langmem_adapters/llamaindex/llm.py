@@ -59,9 +59,9 @@ def _aserving(response: Any) -> Way:
     return serve
 
 
-def _told(callback: Way, serving: Way, llm: LLM, request: Any, /, **kwargs: Any) -> Way:
+def _told(callback: Way, serving: Way, llm: LLM, /, *request: Any, **kwargs: Any) -> Way:
     """Gives a response, and tells callbacks and events of it as a model does that made it."""
-    return lambda response: callback()(serving(response))(llm, request, **kwargs)
+    return lambda response: callback()(serving(response))(llm, *request, **kwargs)
 
 
 class CachedLLM(CachedModel, StructuredPrediction, LLM):
@@ -262,8 +262,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     ) -> tuple[KeyedRequest | None, Way, Way]:
         """:meth:`_chat` of a completion."""
         asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
-        give = _told(llm_completion_callback, serving, self, prompt, formatted=formatted, **kwargs)
-        return asked, lambda _: ask(prompt, formatted, **kwargs), give
+        given = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal has its pictures in this place
+        give = _told(llm_completion_callback, serving, self, *given, **kwargs)
+        return asked, lambda _: ask(*given, **kwargs), give
 
     def _asked(self, make: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
         if self._tenants.served() is None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.base.llms.types import ChatMessage, DocumentBlock, MessageRole
 from llama_index.core.llms import LLM
+from llama_index.core.schema import ImageNode
 from llama_index.core.tools import BaseTool
 from pydantic import BaseModel, PydanticUserError
 
@@ -58,7 +59,8 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
     """
     _check_whole(llm, kwargs)
     said = _as_called([without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages])
-    files = [_content(path) for message in messages for path in _paths(message.blocks)]
+    held = (place for message in messages for place in (message.blocks, message.additional_kwargs) if place)
+    files = [_content(path) for place in held for path in _paths(place)]
     shown = (files,) if files else ()
     return fingerprint("llama-index chat", _model(llm), numbered(said), _described(_lasting(kwargs)), *shown)
 
@@ -108,16 +110,16 @@ def last_said(messages: Sequence[ChatMessage]) -> str:
     return next(said, "")
 
 
-def _paths(blocks: Iterable[Any]) -> Iterator[Any]:
-    """The files that blocks, and blocks within them, name in place of their content."""
-    for block in blocks:
-        for name, value in block:
-            if name == "path" and value is not None:
-                yield value
-            elif isinstance(value, BaseModel):
-                yield from _paths([value])
-            elif isinstance(value, list):
-                yield from _paths(item for item in value if isinstance(item, BaseModel))
+def _paths(value: Any) -> Iterator[Any]:
+    """The files that are named in place of their content: by blocks, and by what lies beside them."""
+    held = vars(value) if isinstance(value, BaseModel) else value
+    for item in held.values() if isinstance(held, dict) else held:
+        if isinstance(item, Path):
+            yield item
+        elif isinstance(item, DocumentBlock) and item.path is not None:  # which may be a text
+            yield item.path
+        elif isinstance(item, (BaseModel, dict, list)):
+            yield from _paths(item)
 
 
 def _content(path: Any) -> str:
@@ -187,6 +189,8 @@ def _described(value: Any) -> Any:
         return ["tool", metadata.name, metadata.description, _described(metadata.get_parameters_dict())]
     if isinstance(value, type):
         return ["class", value.__qualname__, _held_by(value)]
+    if isinstance(value, ImageNode) and value.image_path:
+        raise SerializationError("an image node names a file, whose content may be another by now")
     if isinstance(value, BaseModel):
         return ["model", type(value).__qualname__, _described(dict(value))]
     if isinstance(value, Mapping):
