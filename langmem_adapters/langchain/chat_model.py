@@ -254,8 +254,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     # --- what others want to know of the model
 
-    @property
-    def __class__(self) -> type[Any]:  # type: ignore[override] # of an instance
+    @property  # type: ignore[misc] # of an object it may be set
+    def __class__(self) -> type[Any]:
         """The model's, for ``isinstance``, by which others choose prompt caching, strict tools and the like."""
         return type(self.__dict__.get("wrapped", self))
 
