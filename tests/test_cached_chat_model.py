@@ -1449,6 +1449,19 @@ def test_settings_of_the_model_hold() -> None:
         assert [bool(request.get("stream")) for request in server.requests] == [True, False]
 
 
+def test_who_asks_for_the_class_is_told_that_of_the_model_and_fields_are_those_of_the_wrapper() -> None:
+    model = CachedChatModel(FakeListChatModel(responses=["Hello there!"]), _cache())
+    for one in (model, copy.copy(model), copy.deepcopy(model), model.model_copy(update={"tags": ["a"]})):
+        assert isinstance(one, FakeListChatModel)
+        assert isinstance(one, CachedChatModel)
+        assert repr(one) == "CachedChatModel(model='FakeListChatModel')"
+        one.streaming, one.tags, one.responses = False, ["mine"], ["Hello there!"]
+        assert (one.streaming, one.tags, one.wrapped.responses) == (False, ["mine"], ["Hello there!"])
+        assert one.invoke("Hi").content == "Hello there!"
+    assert model.stats()["hits"] == 3
+    assert model != model.wrapped
+
+
 @tool
 def weather(place: str) -> str:
     """Tell the weather."""

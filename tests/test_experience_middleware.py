@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelRetryMiddleware
+from langchain.agents.middleware import ModelRetryMiddleware, wrap_model_call
 from langchain.agents.structured_output import ProviderStrategy, StructuredOutputValidationError, ToolStrategy
 from langchain.chat_models import init_chat_model
 from langchain_core.callbacks import BaseCallbackHandler
@@ -22,7 +22,7 @@ from langchain_core.runnables import ConfigurableField, Runnable
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from langmem_adapters import ConfigurationError, Experience, SearchError, StoreUnavailable, open_index
 from langmem_adapters.langchain import BrainMemoryMiddleware, CachedChatModel, ExperienceCache, ExperienceMiddleware
@@ -30,6 +30,7 @@ from langmem_adapters.langchain import experience as module
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
+from tests.agents import look
 from tests.faults import CROWD, Down, Refusing, on_threads
 from tests.openai_server import OpenAIServer
 from tests.test_cached_chat_model import AsyncScripted, Scripted, weather_man
@@ -279,6 +280,34 @@ def test_a_model_that_the_run_chooses_keeps_what_is_configured_of_it() -> None:
             agent: Any = create_agent(model.with_config(tags=["mine"]), middleware=[memory()])
             agent.invoke({"messages": [HumanMessage("Hi")]}, {"callbacks": [Hearing()]})
     assert ["mine" in tags for tags in heard] == [True, True]
+
+
+@pytest.mark.parametrize("cached", ["by nobody", "by the middleware", "by a model"])
+def test_what_others_choose_by_the_class_of_a_model_they_choose_as_without_a_cache(cached: str) -> None:
+    seen: list[Any] = []
+
+    class Older(ChatOpenAI):
+        """Leaves it to LangChain to make tools strict, as langchain-openai did before 1.3."""
+
+        def bind_tools(self, tools: Any, *, strict: bool | None = None, **settings: Any) -> Any:
+            seen.append(strict)
+            return super().bind_tools(tools, strict=strict, **settings)
+
+    @wrap_model_call
+    def prompt_caching(request: Any, handler: Any) -> Any:
+        seen.append(isinstance(request.model, ChatOpenAI))
+        return handler(request)
+
+    with OpenAIServer() as server:
+        model: Any = Older(model="gpt-4o", base_url=server.url, api_key=SecretStr("k"))
+        model = CachedChatModel(model, ExperienceCache(store=MemoryStore())) if cached == "by a model" else model
+        middleware = [*([memory()] if cached == "by the middleware" else []), prompt_caching]
+        agent: Any = create_agent(model, [look], middleware=middleware, response_format=ProviderStrategy(Place))
+        for _ in range(2):
+            found = agent.invoke({"messages": [HumanMessage("Where, in Paris?")]}, context={"user_id": "ada"})
+            assert found["structured_response"] == Place(place="Paris")
+        assert len(server.requests) == (2 if cached == "by nobody" else 1)
+    assert seen == [True, True] * 2
 
 
 def test_a_model_in_which_none_can_be_seen_goes_by_the_cache() -> None:

@@ -200,10 +200,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     def _request(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> Request | None:
-        """The request as LangChain would show it to a cache; None, where it cannot be told from another.
-
-        Nor is there one where nobody is being served, and the cache is strict.
-        """
+        """The request as LangChain shows it to a cache; None, where it has no key or, of a strict cache, no tenant."""
         if self._tenants.served() is None:
             return None
         prompt = dumps(list(messages))
@@ -257,6 +254,11 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     # --- what others want to know of the model
 
+    @property  # type: ignore[misc] # of an object it may be set
+    def __class__(self) -> type[Any]:
+        """The model's, for ``isinstance``, by which others choose prompt caching, strict tools and the like."""
+        return type(self.__dict__.get("wrapped", self))
+
     @property
     def _llm_type(self) -> str:
         return self.wrapped._llm_type  # noqa: SLF001 - what a chat model implements
@@ -295,6 +297,9 @@ class CachedChatModel(CachedModel, BaseChatModel):
         """How many tokens messages have for the model."""
         return self.wrapped.get_num_tokens_from_messages(messages, tools)
 
+    def __repr_name__(self) -> str:
+        return "CachedChatModel"
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Name the class alone: a model's own representation may show what is in its headers."""
         yield "model", type(self.__dict__.get("wrapped")).__name__
@@ -304,8 +309,11 @@ class CachedChatModel(CachedModel, BaseChatModel):
         return name in type(self).model_fields and name != "rate_limiter"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_") or self._is_own(name):
-            super().__setattr__(name, value)
+        if name in type(self).__private_attributes__:  # pydantic looks for all of these in __class__
+            self.__pydantic_private__[name] = value  # type: ignore[index] # it is there from the beginning
+        elif name.startswith("_") or self._is_own(name):
+            object.__setattr__(self, name, value)
+            self.__pydantic_fields_set__.add(name)
         else:
             setattr(self.wrapped, name, value)
 
