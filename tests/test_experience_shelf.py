@@ -483,6 +483,12 @@ def test_metagpts_bm25_pool(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     assert "4 records of" in caplog.text
 
 
+def test_of_metagpts_pool_only_the_made_up_experience_is_left_out(tmp_path: Path) -> None:
+    real = {"req": "req", "resp": "resp", "tag": "echo"}
+    (found,) = read_metagpt_pool(docstore(tmp_path, node('{"req": "req", "resp": "resp"}'), node(json.dumps(real))))
+    assert found.tag == "echo"
+
+
 @pytest.mark.parametrize(
     ("wrong", "metric", "kind"),
     [
