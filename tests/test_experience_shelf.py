@@ -535,6 +535,8 @@ def test_metagpts_chroma_pool(tmp_path: Path) -> None:
     check_metagpt(read_metagpt_pool(tmp_path / "chroma.sqlite3", collection="another"))
     assert len(read_metagpt_pool(tmp_path)) == 2
     assert read_metagpt_pool(tmp_path, collection="none") == []
+    docstore(tmp_path, node(json.dumps({**METAGPT, "resp": "of BM25"})))  # of another ``retrieval_type``, in one folder
+    assert [each.resp for each in read_metagpt_pool(tmp_path)] == ["print(1)", "print(1)", "of BM25"]
 
 
 @pytest.mark.parametrize("name", ["docstore.json", "chroma.sqlite3"])

@@ -40,7 +40,8 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
     0, is left out. The number of unreadable records is logged.
 
     Args:
-        path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use.
+        path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use. Of a
+            folder with both, which MetaGPT leaves where its retrieval was changed, Chroma's come first.
         collection: The collection of a Chroma database; default: all of them.
 
     Raises SerializationError, which quotes nothing, where this is no such pool.
@@ -51,16 +52,18 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
             pool.at(experience.tag).create(experience)
     """
     path = Path(path).expanduser()
-    if path.is_dir():
-        path = next((path / name for name in (_CHROMA, _DOCSTORE) if (path / name).is_file()), path)
-    if not path.is_file():
+    files = [path / name for name in (_CHROMA, _DOCSTORE)] if path.is_dir() else [path]
+    files = [file for file in files if file.is_file()]
+    if not files:
         raise SerializationError(f"{path} has neither a {_DOCSTORE} nor a {_CHROMA}")
-    chroma = path.name == _CHROMA
-    records = [entry.held for entry in chroma_entries(path, collection)] if chroma else _docstore(path)
-    found = [_experience(record) for record in records]
+    found = [_experience(record) for file in files for record in _records(file, collection)]
     if None in found:
         _log.warning("%d records of %s are no experiences, and are left out", found.count(None), path)
     return [each for each in found if each and (each.req, each.resp, each.tag) != _DUMMY]
+
+
+def _records(path: Path, collection: str) -> list[Any]:
+    return [each.held for each in chroma_entries(path, collection)] if path.name == _CHROMA else _docstore(path)
 
 
 def _docstore(path: Path) -> list[Any]:
