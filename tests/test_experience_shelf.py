@@ -483,6 +483,12 @@ def test_metagpts_bm25_pool(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     assert "4 records of" in caplog.text
 
 
+def test_of_metagpts_pool_only_the_made_up_experience_is_left_out(tmp_path: Path) -> None:
+    real = {"req": "req", "resp": "resp", "tag": "echo"}
+    (found,) = read_metagpt_pool(docstore(tmp_path, node('{"req": "req", "resp": "resp"}'), node(json.dumps(real))))
+    assert found.tag == "echo"
+
+
 @pytest.mark.parametrize(
     ("wrong", "metric", "kind"),
     [
@@ -529,6 +535,8 @@ def test_metagpts_chroma_pool(tmp_path: Path) -> None:
     check_metagpt(read_metagpt_pool(tmp_path / "chroma.sqlite3", collection="another"))
     assert len(read_metagpt_pool(tmp_path)) == 2
     assert read_metagpt_pool(tmp_path, collection="none") == []
+    docstore(tmp_path, node(json.dumps({**METAGPT, "resp": "of BM25"})))  # of another ``retrieval_type``, in one folder
+    assert [each.resp for each in read_metagpt_pool(tmp_path)] == ["print(1)", "print(1)", "of BM25"]
 
 
 @pytest.mark.parametrize("name", ["docstore.json", "chroma.sqlite3"])

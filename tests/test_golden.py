@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,8 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 
 from langmem_adapters import BrainMemory, ExperiencePool, LongTermMemory, WorkingMemory, cached
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
+from langmem_adapters.experience import read_metagpt_pool
+from langmem_adapters.importing import read_transcripts
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langchain import ExperienceCache
 from langmem_adapters.langchain import from_message as to_langchain
@@ -21,6 +24,7 @@ from langmem_adapters.langchain.caching.generations import read_generations
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.llamaindex import from_message as to_llamaindex
+from langmem_adapters.metagpt import METAGPT, to_metagpt
 from langmem_adapters.model import (
     Experience,
     Memory,
@@ -273,3 +277,46 @@ def test_what_is_encrypted(what: str) -> None:
     assert [message.text for message in brain.messages()] == ["My bike is in the shed."]
     brain.add_messages(brain.messages())
     assert brain.count() == 1
+
+
+# What MetaGPT itself wrote, with scripted embeddings and scores: BrainMemory's dump by its release 0.8.2; by its
+# sources of July 2025, as no release has them, RoleZeroLongTermMemory's collection (chromadb 0.4.24) and exp_pool's
+# BM25 pool.
+
+
+def test_metagpts_own_brain_memory(any_store: Store) -> None:
+    blob = (_FOLDER / "metagpt" / "brain_memory.json").read_bytes()
+    brain = BrainMemory.from_metagpt(blob, any_store, "s")
+    theirs = json.loads(blob)
+    assert [message.text for message in brain.messages()] == [each["content"] for each in theirs["history"]]
+    messages = {name: [{**each, "metadata": {}} for each in theirs[name]] for name in ("history", "knowledge")}
+    assert json.loads(to_metagpt(brain)) == {**theirs, **messages, "is_dirty": False, "config": None}
+
+
+def test_metagpts_own_long_term_memory(tmp_path: Path) -> None:
+    packed = (_FOLDER / "metagpt" / "chroma.sqlite3.gz").read_bytes()
+    (tmp_path / "chroma.sqlite3").write_bytes(gzip.decompress(packed))
+    (transcript,) = read_transcripts(tmp_path)
+    bike, where = transcript.messages()
+    assert transcript.session == "Alice"
+    assert (bike.role, bike.text, bike.created_at) == ("user", "My bike is in the shed.", 1795827012.6020744)
+    assert (where.role, where.text, where.metadata["agent"]) == ("assistant", "自行车在哪里？ 🚲", "Alice")  # noqa: RUF001
+    assert where.metadata[METAGPT]["sent_from"] == "Mike"
+
+
+def test_metagpts_own_experiences() -> None:
+    perfect = Metric(score=Score(val=10, reason="fine"))
+    game, made_up, written = read_metagpt_pool(_FOLDER / "metagpt")
+    assert (game.req, game.resp, game.tag, game.metric) == ("写一个游戏", "print(1)", "write_code", perfect)
+    assert (made_up.req, made_up.resp, made_up.tag, made_up.metric) == ("req", "resp", "echo", perfect)
+    assert written == Experience(
+        req="Write a game",
+        resp="",
+        metric=Metric(time_cost=1.5, money_cost=0.002, score=Score(val=9, reason="runs")),
+        exp_type="failure",
+        entry_type="Manual",
+        tag="Engineer.write_code",
+        traj=Trajectory(plan="p", action="a", observation="o", reward=-3),
+        timestamp=1_700_000_000.5,
+        uuid="e942ad2f-b2e9-45b0-a639-a488cb46dde3",
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import sqlite3
 import subprocess
 import sys
 import traceback
@@ -402,6 +404,21 @@ def test_what_a_killed_process_left_half_done_is_undone_in_what_is_read(tmp_path
     assert [message.id for message in only(path)] == [
         json.loads(row["obj_json"])["message"]["id"] for row in rows.values()
     ]
+
+
+def test_what_chroma_has_yet_to_carry_out_is_said_and_not_left_out(tmp_path: Path) -> None:
+    """As Chroma 1 leaves it, where its process is killed in the middle of an ``add``."""
+    path = collection(tmp_path / "data", "role_zero", {f"n{n}": metadata(item(f"m{n}", float(n))) for n in range(2)})
+    with contextlib.closing(sqlite3.connect(path / "chroma.sqlite3")) as connection, connection:
+        for table, id_ in (("embeddings", "id"), ("embedding_metadata", "id"), ("embedding_fulltext_search", "rowid")):
+            connection.execute(f"DELETE FROM {table} WHERE {id_} = 2")
+        connection.execute("UPDATE max_seq_id SET seq_id = seq_id - 1")
+    with pytest.raises(SerializationError, match="read it once with Chroma"):
+        read_transcripts(path)
+    client: Any = chromadb.PersistentClient(str(path), Settings(anonymized_telemetry=False))
+    assert client.get_collection("role_zero", embedding_function=None).count() == 2
+    client.close()
+    assert [message.text for message in only(path)] == ["m0", "m1"]
 
 
 def test_a_large_collection_is_read_whole(tmp_path: Path) -> None:

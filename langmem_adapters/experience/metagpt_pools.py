@@ -20,12 +20,16 @@ from langmem_adapters.model import Experience
 __all__ = ["ChromaEntry", "chroma_entries", "read_metagpt_pool"]
 
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
-_DUMMY = ("req", "resp")  # of the made-up experience that MetaGPT's BM25 pool begins with
+_DUMMY = ("req", "resp", "")  # with its tag: the made-up experience that MetaGPT's BM25 pool begins with
 _MILLISECONDS = 1000
 _ROWS = """SELECT c.name, e.embedding_id, m.string_value FROM embeddings AS e
     JOIN segments AS s ON s.id = e.segment_id JOIN collections AS c ON c.id = s.collection
     LEFT JOIN embedding_metadata AS m ON m.id = e.id AND m.key IN ('obj_json', '_node_content')
     WHERE ? IN ('', c.name) ORDER BY e.id, m.key DESC"""
+# Chroma 1 takes changes in first and carries them out then; before, both were one transaction, and this is a blob.
+_PENDING = """SELECT 1 FROM embeddings_queue AS q JOIN collections AS c ON q.topic LIKE '%/' || c.id
+    JOIN segments AS s ON s.collection = c.id AND s.scope = 'METADATA' LEFT JOIN max_seq_id AS m ON m.segment_id = s.id
+    WHERE ? IN ('', c.name) AND q.seq_id > ifnull(m.seq_id, 0) LIMIT 1"""
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -36,7 +40,8 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
     0, is left out. The number of unreadable records is logged.
 
     Args:
-        path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use.
+        path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use. Of a
+            folder with both, which MetaGPT leaves where its retrieval was changed, Chroma's come first.
         collection: The collection of a Chroma database; default: all of them.
 
     Raises SerializationError, which quotes nothing, where this is no such pool.
@@ -44,19 +49,21 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
     ::
 
         for experience in read_metagpt_pool(".exp_data"):
-            pool.create(experience)
+            pool.at(experience.tag).create(experience)
     """
     path = Path(path).expanduser()
-    if path.is_dir():
-        path = next((path / name for name in (_CHROMA, _DOCSTORE) if (path / name).is_file()), path)
-    if not path.is_file():
+    files = [path / name for name in (_CHROMA, _DOCSTORE)] if path.is_dir() else [path]
+    files = [file for file in files if file.is_file()]
+    if not files:
         raise SerializationError(f"{path} has neither a {_DOCSTORE} nor a {_CHROMA}")
-    chroma = path.name == _CHROMA
-    records = [entry.held for entry in chroma_entries(path, collection)] if chroma else _docstore(path)
-    found = [_experience(record) for record in records]
+    found = [_experience(record) for file in files for record in _records(file, collection)]
     if None in found:
         _log.warning("%d records of %s are no experiences, and are left out", found.count(None), path)
-    return [experience for experience in found if experience and (experience.req, experience.resp) != _DUMMY]
+    return [each for each in found if each and (each.req, each.resp, each.tag) != _DUMMY]
+
+
+def _records(path: Path, collection: str) -> list[Any]:
+    return [each.held for each in chroma_entries(path, collection)] if path.name == _CHROMA else _docstore(path)
 
 
 def _docstore(path: Path) -> list[Any]:
@@ -82,7 +89,7 @@ def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
     """The entries of a ``chroma.sqlite3``, oldest first, of one collection or of all. Nothing but SQLite is needed.
 
     A copy is read, in which SQLite undoes what a process that was killed has left half done. Raises SerializationError
-    for what is no such file.
+    for what is no such file, and for one with changes that Chroma has taken in, and not carried out.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for each in (path, *path.parent.glob(f"{path.name}-*")):
@@ -90,8 +97,11 @@ def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
         try:
             with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as connection:
                 rows = connection.execute(_ROWS, (collection,)).fetchall()
+                pending = connection.execute(_PENDING, (collection,)).fetchone()
         except sqlite3.Error as error:
             raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
+    if pending:
+        raise SerializationError(f"{path} has changes that Chroma has yet to carry out: read it once with Chroma")
     first: dict[tuple[str, str], str | None] = {}
     for name, id_, text in rows:
         first.setdefault((name, id_), text)  # obj_json before _node_content
