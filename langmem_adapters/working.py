@@ -127,7 +127,7 @@ class WorkingMemory(Shared):
     def update(
         self,
         conversation_id: str,
-        change: Any,
+        change: Callable[[Any], Any] | Any,
         *,
         memory_type: MemoryType = "SHORT_TERM",
         item_id: str | None = None,
@@ -151,7 +151,7 @@ class WorkingMemory(Shared):
     async def aupdate(
         self,
         conversation_id: str,
-        change: Any,
+        change: Callable[[Any], Any] | Any,
         *,
         memory_type: MemoryType = "SHORT_TERM",
         item_id: str | None = None,
@@ -220,7 +220,7 @@ class WorkingMemory(Shared):
     def update_flow(
         self,
         conversation_id: str,
-        change: Any,
+        change: Callable[[Any], Any] | Any,
         memory_type: MemoryType,
         item_id: str | None,
         metadata: Mapping[str, Any] | None,
