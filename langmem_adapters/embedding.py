@@ -90,8 +90,8 @@ class Embedder(Lasting):
         check_count("remembered", remembered, least=0)
         check_count("longest", longest)
         self._documents, self._queries = _calls_of(model)
-        self.tells_pieces = tells_pieces(model)
-        self.name = name or _name(model)
+        self.tells_pieces: bool = tells_pieces(model)
+        self.name: str = name or _name(model)
         self.dimension: int | None = None
         self.stats: Counter[str] = Counter() if stats is None else stats
         self._batch = batch

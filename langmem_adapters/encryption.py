@@ -78,7 +78,7 @@ class AESGCMCodec(Lasting):
                 raise ConfigurationError("the name of a key is made of 1 to 64 letters, digits and ._-")
             if not isinstance(key, bytes | bytearray) or len(key) != _KEY:
                 raise ConfigurationError(f"the key {name!r} is not {_KEY} bytes: new_key() makes one")
-        self.current = list(keys)[-1] if current is None else current
+        self.current: str = list(keys)[-1] if current is None else current
         if self.current not in keys:
             raise ConfigurationError(f"the current key {self.current!r:.80} is not among the keys")
         self._ciphers = {name: _cipher(bytes(key)) for name, key in keys.items()}

@@ -6,7 +6,7 @@ import functools
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import Self
@@ -44,7 +44,9 @@ Content: TypeAlias = str | list[str | dict[Any, Any]]
 class _Data(BaseModel):
     """Unknown fields are kept: a newer version of the library may have written them."""
 
-    model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants", protected_namespaces=())
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="allow", ser_json_inf_nan="constants", protected_namespaces=()
+    )
 
     def to_bytes(self, **instead: Any) -> bytes:
         """Write the fields that differ from their defaults, those of ``instead`` in their place, and a version."""
@@ -118,7 +120,7 @@ class Scope(BaseModel):
     Scope(tenant='', user='ada', session='monday')
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     tenant: str = ""
     user: str = ""
@@ -175,7 +177,7 @@ class MessageData:
     __slots__ = ("fields",)
 
     def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
+        self.fields: dict[str, Any] = fields
 
     @property
     def id(self) -> str:

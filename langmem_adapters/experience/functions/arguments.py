@@ -42,8 +42,8 @@ class Arguments:
             raise ConfigurationError('ignore is a list of names, such as ["timeout"], not one text')
         if not (key is None or callable(key) or (isinstance(key, Mapping) and all(map(callable, key.values())))):
             raise ConfigurationError('key is a function, or says it of arguments: key={"user": lambda user: user.id}')
-        self.name = getattr(function, "__qualname__", type(function).__qualname__)
-        self.signature = _signature(function, self.name)
+        self.name: str = getattr(function, "__qualname__", type(function).__qualname__)
+        self.signature: inspect.Signature = _signature(function, self.name)
         self._whole = key if callable(key) else None
         self._parts: Mapping[str, Callable[[Any], Any]] = key if isinstance(key, Mapping) else {}
         names = list(self.signature.parameters)
@@ -52,10 +52,10 @@ class Arguments:
                 raise ConfigurationError(f"{self.name} has no argument {name!r}; it has {', '.join(names) or 'none'}")
         kinds = {each.kind: each.name for each in self.signature.parameters.values()}
         self._others = kinds.get(inspect.Parameter.VAR_KEYWORD, "")
-        self.owner = names[0] if names and _is_method(function, names[0]) else None
+        self.owner: str | None = names[0] if names and _is_method(function, names[0]) else None
         owner = {self.owner} - set(self._parts) if self.owner else set()
         self._counted = [name for name in names if name not in {*ignore, *owner}]
-        self.stands_for_itself = bool(owner) and self._whole is None
+        self.stands_for_itself: bool = bool(owner) and self._whole is None
         self._defined_by = name_of(function).rpartition(".")[0]
         self._decorated = function
         self._trusted = trusted
