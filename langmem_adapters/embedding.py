@@ -89,6 +89,7 @@ class Embedder(Lasting):
         check_count("batch", batch)
         check_count("remembered", remembered, least=0)
         check_count("longest", longest)
+        self._model = model
         self._documents, self._queries = _calls_of(model)
         self.tells_pieces: bool = tells_pieces(model)
         self.name: str = name or _name(model)
@@ -237,6 +238,11 @@ class Embedder(Lasting):
     def _count(self, **more: int) -> None:
         with self._lock.held():
             self.stats.update(more)
+
+    def __reduce__(self) -> Any:
+        """The model and the settings, with which another process makes one that remembers and counts by itself."""
+        options: dict[str, Any] = {"batch": self._batch, "remembered": self._known_texts.most, "longest": self._longest}
+        return partial(type(self), self._model, name=self.name, **options), ()
 
     def __repr__(self) -> str:
         return f"Embedder({self.name!r})"

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from langmem_adapters.codec import is_sealed
 from langmem_adapters.errors import (
@@ -133,6 +133,9 @@ class AESGCMCodec(Lasting):
     def derived(self, name: str) -> bytes:
         """A key for other uses, made from the key of this name."""
         return self._derived[name]
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigurationError("an AESGCMCodec has keys, and cannot be pickled: give them to the other process")
 
     def __repr__(self) -> str:
         return f"AESGCMCodec({sorted(self._ciphers)}, current={self.current!r})"

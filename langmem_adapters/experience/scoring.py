@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 from langmem_adapters.completion import Completer
@@ -40,7 +41,12 @@ class _Asked:
 
     def __init__(self, model: Any, prompt: str) -> None:
         self._completer = Completer(model)
+        self._model = model
         self._prompt = prompt
+
+    def __reduce__(self) -> Any:
+        """The model and what it is told, with which another process makes one that counts by itself."""
+        return partial(type(self), self._model, prompt=self._prompt), ()
 
     @property
     def blocks(self) -> bool:
