@@ -110,7 +110,7 @@ def _stored(value: Any) -> Any:
     return value.to_data() if isinstance(value, _Data) else value
 
 
-class Scope(BaseModel):
+class Scope(BaseModel, frozen=True, extra="forbid"):  # as arguments, which tell pyright that it has a hash
     """Whose memory: a tenant, a user of the tenant, a session of the user.
 
     Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the tenant when
@@ -119,8 +119,6 @@ class Scope(BaseModel):
     >>> Scope(user="ada", session="monday")
     Scope(tenant='', user='ada', session='monday')
     """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     tenant: str = ""
     user: str = ""
