@@ -52,7 +52,7 @@ class _Data(BaseModel):
         """Write the fields that differ from their defaults, those of ``instead`` in their place, and a version."""
         fields = self.to_data()
         if "v" in fields:
-            raise SerializationError(f'a {type(self).__name__} cannot have a field "v": that is the format\'s version')
+            raise SerializationError(f'{type(self).__name__} cannot have a field "v": that is the format\'s version')
         return encode({"v": FORMAT, **fields, **instead})
 
     def to_data(self) -> dict[str, Any]:

@@ -346,5 +346,5 @@ def _checked(data: Any) -> Any:
 
 def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise ConfigurationError(f"metadata is a dictionary, not a {type(metadata).__name__}")
+        raise ConfigurationError(f"metadata is a dictionary, not {type(metadata).__name__}")
     return dict(metadata or {})

@@ -77,7 +77,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     ) -> None:
         if not isinstance(model, BaseChatModel) or isinstance(model, CachedChatModel):
             raise ConfigurationError(
-                f"CachedChatModel wraps a chat model of LangChain, before tools are bound to it, not a"
+                f"CachedChatModel wraps a chat model of LangChain, before tools are bound to it, not"
                 f" {type(model).__name__}"
             )
         if cache is not None and url is not None:

@@ -148,7 +148,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         if not isinstance(llm, LLM) or isinstance(llm, CachedLLM):
-            raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not a {type(llm).__name__}")
+            raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not {type(llm).__name__}")
         if isinstance(llm, StructuredLLM):  # its answer is the object in raw, which is not kept
             raise ConfigurationError("ask a CachedLLM for as_structured_llm(…), and do not wrap what that gives")
         super().__init__(**{name: getattr(llm, name) for name in SAME})

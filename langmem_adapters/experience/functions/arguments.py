@@ -130,15 +130,15 @@ class Arguments:
         if self._whole is not None:
             kind = type(counted["key"]).__qualname__
             return ConfigurationError(
-                f"what key= gives for the arguments of {self.name} is no data: it is a {kind}, or holds what is none"
+                f"what key= gives for the arguments of {self.name} is no data: its type is {kind}, or it holds none"
             )
         for name, value in counted.items():
             try:
                 fingerprint(identity(value))
             except (SerializationError, RecursionError):  # noqa: PERF203 - each try may fail
                 return ConfigurationError(
-                    f"the argument {name!r} of {self.name} cannot tell one call from another, as it is a"
-                    f" {type(value).__qualname__} or holds what is no data:"
+                    f"the argument {name!r} of {self.name} cannot tell one call from another, as its type is"
+                    f" {type(value).__qualname__}, or it holds what is no data:"
                     f' leave it out with ignore=["{name}"], or say with key={{"{name}": …}} what counts of it'
                 )
         return ConfigurationError(f"the arguments of {self.name} are too many, or nested too deep, for a key")
