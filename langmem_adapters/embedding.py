@@ -43,6 +43,7 @@ _MODEL = (
 )
 _UNNAMED = "unknown"  # LlamaIndex's model_name of embedders that keep their model by another name, as watsonx's do
 _UNSAID = "text-embedding-ada-002"  # what embedders of Azure say where they are told their deployment alone
+_OF_THIS_PROCESS = frozenset(("_documents", "_queries", "_lock", "_known_texts", "_known_queries", "stats"))
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 
 
@@ -239,10 +240,15 @@ class Embedder(Lasting):
         with self._lock.held():
             self.stats.update(more)
 
-    def __reduce__(self) -> Any:
-        """The model and the settings, with which another process makes one that remembers and counts by itself."""
-        options: dict[str, Any] = {"batch": self._batch, "remembered": self._known_texts.most, "longest": self._longest}
-        return partial(type(self), self._model, name=self.name, **options), ()
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what it remembers and counts, which another process does by itself."""
+        state = {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
+        return state | {"remembered": self._known_texts.most}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        remembered = state.pop("remembered")
+        Embedder.__init__(self, state["_model"], name=state["name"], remembered=remembered)
+        vars(self).update(state)
 
     def __repr__(self) -> str:
         return f"Embedder({self.name!r})"

@@ -54,8 +54,20 @@ class Lengths(Embeddings):
         return [float(len(text)), 1.0]
 
 
+class OwnEmbedder(Embedder):
+    def __init__(self, region: str) -> None:
+        super().__init__(Lengths(), name="lengths", batch=1, remembered=2, longest=3)
+        self.region = region
+
+
 def nine(prompt: str) -> str:
     return '{"val": 9}' if "Paris" in prompt else '{"perfect": true}'
+
+
+class OwnScorer(LLMScorer):
+    def __init__(self, region: str) -> None:
+        super().__init__(nine, prompt="Score.")
+        self.region = region
 
 
 def capital(country: str) -> str:
@@ -139,23 +151,25 @@ def test_retrievers_and_models_are_copied_with_the_memory_that_they_have(any_sto
 
 
 def test_an_embedder_goes_to_another_process_with_its_settings() -> None:
-    embedder = Embedder(Lengths(), name="lengths", batch=1, remembered=2, longest=3)
+    embedder = OwnEmbedder("eu")
     data = pickle.dumps(Settings(url="memory:", embedder=embedder))
-    loaded: Embedder = pickle.loads(data).embedder
+    loaded: OwnEmbedder = pickle.loads(data).embedder
     assert loaded.texts(["a", "bb", "cccc"]) == embedder.texts(["a", "bb", "ccc"])
-    assert (loaded.name, loaded.stats) == ("lengths", {"calls": 3, "texts": 3, "remembered": 0})
+    assert (loaded.region, loaded.name) == ("eu", "lengths")
+    assert (type(loaded), loaded.stats) == (OwnEmbedder, {"calls": 3, "texts": 3, "remembered": 0})
     assert loaded.texts(["bb", "a"]) == embedder.texts(["bb", "a"])
     assert loaded.stats == embedder.stats
     assert copy.copy(embedder) is embedder
 
 
 def test_what_asks_a_model_goes_to_another_process_with_what_it_is_told() -> None:
-    scorer, judge = LLMScorer(nine, prompt="Score."), LLMJudge(nine)
+    scorer, judge = OwnScorer("eu"), LLMJudge(nine)
     asked = pickle.loads(pickle.dumps(scorer)), pickle.loads(pickle.dumps(judge))
     assert asked[0]("the capital of France", "Paris") == Score(val=9)
     assert asked[1](Experience(req="a", resp="b"), "a") is True
-    assert asked[0]._prompt == "Score."
+    assert (asked[0].region, asked[0]._prompt) == ("eu", "Score.")
     assert (asked[0].stats()["calls"], scorer.stats()["calls"]) == (1, 0)
+    assert copy.copy(scorer) is copy.deepcopy(scorer) is scorer  # with a model, which is not copied
     model = CachedLLM(MockLLM(max_tokens=2), url="memory:", scorer=scorer)
     assert pickle.loads(pickle.dumps(model)).complete("Hello!").text == "text text"
 

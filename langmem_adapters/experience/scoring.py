@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
 from typing import Any
 
 from langmem_adapters.completion import Completer
@@ -12,6 +11,7 @@ from langmem_adapters.errors import ModelError
 from langmem_adapters.experience.requests import words
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.model import Experience, Score
+from langmem_adapters.sharing import Lasting
 from langmem_adapters.text import MARGIN, indented
 
 __all__ = ["JUDGE_PROMPT", "SCORER_PROMPT", "LLMJudge", "LLMScorer"]
@@ -36,7 +36,7 @@ JUDGE_PROMPT = (
 _FENCED = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL)
 
 
-class _Asked:
+class _Asked(Lasting):
     """A model that is asked for one JSON object."""
 
     def __init__(self, model: Any, prompt: str) -> None:
@@ -44,9 +44,13 @@ class _Asked:
         self._model = model
         self._prompt = prompt
 
-    def __reduce__(self) -> Any:
-        """The model and what it is told, with which another process makes one that counts by itself."""
-        return partial(type(self), self._model, prompt=self._prompt), ()
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what it has counted, which another process does by itself."""
+        return {name: value for name, value in vars(self).items() if name != "_completer"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._completer = Completer(self._model)
 
     @property
     def blocks(self) -> bool:
