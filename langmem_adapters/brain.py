@@ -25,7 +25,7 @@ from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.metagpt import import_flow
-from langmem_adapters.model import Message, MessageData, Summary
+from langmem_adapters.model import Message, MessageData, Scope, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
@@ -107,7 +107,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         if max_tokens is not None:
             validation.check_count("max_tokens", max_tokens)
         self.store = store
-        self.scope = validation.checked_scope(tenant=tenant, user=user, session=session)
+        self.scope: Scope = validation.checked_scope(tenant=tenant, user=user, session=session)
         self.memory_k = memory_k
         self.max_tokens = max_tokens
         self.long_term = long_term

@@ -184,7 +184,8 @@ def _tagged(value: Any, place: str, depth: int) -> Any:
     for base in (str, int, float):  # an enum member or a subclass: the plain value, as every JSON writer does
         if isinstance(value, base):
             return base(value.value if hasattr(value, "value") else value)
-    raise SerializationError(f"{place:.200} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored as data")
+    named = f"{kind.__module__}.{kind.__qualname__}"
+    raise SerializationError(f"{place:.200} is of type {named}, which cannot be stored as data")
 
 
 def _plain_mapping(value: Mapping[Any, Any], place: str, depth: int) -> dict[str, Any]:

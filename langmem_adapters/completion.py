@@ -63,10 +63,10 @@ class Completer:
 
     def __init__(self, model: Any, *, counter: TokenCounter = approximate_tokens, stats: Counts | None = None) -> None:
         self._counter = counter
-        self.stats = Counts() if stats is None else stats
+        self.stats: Counts = Counts() if stats is None else stats
         self._call, self._acall = _ways(model)
         # What a plain function returns is its owner's own word, and not a model's.
-        self.is_function = not (hasattr(model, "invoke") or hasattr(model, "complete"))
+        self.is_function: bool = not (hasattr(model, "invoke") or hasattr(model, "complete"))
 
     @property
     def blocks(self) -> bool:

@@ -43,6 +43,7 @@ _MODEL = (
 )
 _UNNAMED = "unknown"  # LlamaIndex's model_name of embedders that keep their model by another name, as watsonx's do
 _UNSAID = "text-embedding-ada-002"  # what embedders of Azure say where they are told their deployment alone
+_OF_THIS_PROCESS = frozenset(("_documents", "_queries", "_lock", "_known_texts", "_known_queries", "stats"))
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 
 
@@ -89,9 +90,10 @@ class Embedder(Lasting):
         check_count("batch", batch)
         check_count("remembered", remembered, least=0)
         check_count("longest", longest)
+        self._model = model
         self._documents, self._queries = _calls_of(model)
-        self.tells_pieces = tells_pieces(model)
-        self.name = name or _name(model)
+        self.tells_pieces: bool = tells_pieces(model)
+        self.name: str = name or _name(model)
         self.dimension: int | None = None
         self.stats: Counter[str] = Counter() if stats is None else stats
         self._batch = batch
@@ -237,6 +239,16 @@ class Embedder(Lasting):
     def _count(self, **more: int) -> None:
         with self._lock.held():
             self.stats.update(more)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what it remembers and counts, which another process does by itself."""
+        state = {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
+        return state | {"remembered": self._known_texts.most}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        remembered = state.pop("remembered")
+        Embedder.__init__(self, state["_model"], name=state["name"], remembered=remembered)
+        vars(self).update(state)
 
     def __repr__(self) -> str:
         return f"Embedder({self.name!r})"

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from langmem_adapters.codec import is_sealed
 from langmem_adapters.errors import (
@@ -78,7 +78,7 @@ class AESGCMCodec(Lasting):
                 raise ConfigurationError("the name of a key is made of 1 to 64 letters, digits and ._-")
             if not isinstance(key, bytes | bytearray) or len(key) != _KEY:
                 raise ConfigurationError(f"the key {name!r} is not {_KEY} bytes: new_key() makes one")
-        self.current = list(keys)[-1] if current is None else current
+        self.current: str = list(keys)[-1] if current is None else current
         if self.current not in keys:
             raise ConfigurationError(f"the current key {self.current!r:.80} is not among the keys")
         self._ciphers = {name: _cipher(bytes(key)) for name, key in keys.items()}
@@ -133,6 +133,9 @@ class AESGCMCodec(Lasting):
     def derived(self, name: str) -> bytes:
         """A key for other uses, made from the key of this name."""
         return self._derived[name]
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigurationError("an AESGCMCodec has keys, and cannot be pickled: give them to the other process")
 
     def __repr__(self) -> str:
         return f"AESGCMCodec({sorted(self._ciphers)}, current={self.current!r})"

@@ -79,6 +79,9 @@ class ConfigurationError(LangmemError, ValueError):
 class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names what is missing
     """A package of an optional extra is not installed, or does not fit what else is there."""
 
+    package: str
+    extra: str
+
     def __init__(self, package: str, extra: str = "", *, asked_for_by: str = "") -> None:
         if not extra:  # it is the sentence itself, of which pools and queues make an error of another process anew
             super().__init__(package)

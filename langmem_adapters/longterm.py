@@ -91,7 +91,7 @@ class LongTermMemory(Shared):
         validation.check_sources(clock=clock, new_id=new_id)
         validation.check_seconds("ttl", ttl)
         validation.check_count("similarity_top_k", similarity_top_k, least=0)
-        self.scope = validation.checked_scope(tenant=tenant, user=user, session=session)
+        self.scope: Scope = validation.checked_scope(tenant=tenant, user=user, session=session)
         self.ttl = ttl
         self.similarity_top_k = similarity_top_k
         self._clock = clock

@@ -29,7 +29,7 @@ class LRU(Generic[K, V]):
     def __init__(self, most: float = math.inf, *, room: float = math.inf) -> None:
         self.most = most
         self.room = room
-        self.size = 0
+        self.size: int = 0
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
     def get(self, key: K) -> V | None:

@@ -6,7 +6,7 @@ import functools
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import Self
@@ -44,13 +44,15 @@ Content: TypeAlias = str | list[str | dict[Any, Any]]
 class _Data(BaseModel):
     """Unknown fields are kept: a newer version of the library may have written them."""
 
-    model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants", protected_namespaces=())
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="allow", ser_json_inf_nan="constants", protected_namespaces=()
+    )
 
     def to_bytes(self, **instead: Any) -> bytes:
         """Write the fields that differ from their defaults, those of ``instead`` in their place, and a version."""
         fields = self.to_data()
         if "v" in fields:
-            raise SerializationError(f'a {type(self).__name__} cannot have a field "v": that is the format\'s version')
+            raise SerializationError(f'{type(self).__name__} cannot have a field "v": that is the format\'s version')
         return encode({"v": FORMAT, **fields, **instead})
 
     def to_data(self) -> dict[str, Any]:
@@ -108,7 +110,7 @@ def _stored(value: Any) -> Any:
     return value.to_data() if isinstance(value, _Data) else value
 
 
-class Scope(BaseModel):
+class Scope(BaseModel, frozen=True, extra="forbid"):  # as arguments, which tell pyright that it has a hash
     """Whose memory: a tenant, a user of the tenant, a session of the user.
 
     Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the tenant when
@@ -117,8 +119,6 @@ class Scope(BaseModel):
     >>> Scope(user="ada", session="monday")
     Scope(tenant='', user='ada', session='monday')
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tenant: str = ""
     user: str = ""
@@ -175,7 +175,7 @@ class MessageData:
     __slots__ = ("fields",)
 
     def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
+        self.fields: dict[str, Any] = fields
 
     @property
     def id(self) -> str:

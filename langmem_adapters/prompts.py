@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 __all__ = ["Prompts"]
@@ -14,7 +16,7 @@ class Prompts(BaseModel):
     'Name this talk in {max_words} words.'
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     summary: str = (
         "You keep the running summary of a conversation. You are given the summary so far, if there is one, and"

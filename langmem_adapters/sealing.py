@@ -94,7 +94,7 @@ class SealedStore(Shared):
         if codec is not None and not isinstance(codec, Codec | BindingCodec):
             raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} lacks")
         if redactor is not None and not callable(redactor):
-            raise ConfigurationError(f"a redactor is a function from text to text, not a {type(redactor).__name__}")
+            raise ConfigurationError(f"a redactor is a function from text to text, not {type(redactor).__name__}")
         self.store = store
         self._binding = codec if isinstance(codec, BindingCodec) else None
         self._codec = codec if isinstance(codec, Codec) else None

@@ -20,7 +20,7 @@ from langmem_adapters.expiry import EXPIRES, Expiring, Refresh, check_expiry
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.longterm import longterm_namespace
-from langmem_adapters.model import SessionInfo, salvage
+from langmem_adapters.model import Scope, SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Page, Store
 from langmem_adapters.records.paging import pages
@@ -72,7 +72,7 @@ class Sessions(Shared):
         check_expiry(ttl, refresh)
         check_sources(clock=clock)
         self.store = store
-        self.scope = checked_scope(tenant=tenant, user=user)
+        self.scope: Scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
         self.refresh: Refresh = refresh
         self._clock = clock

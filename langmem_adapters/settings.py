@@ -5,9 +5,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
@@ -66,7 +75,7 @@ class Settings(BaseModel):
     1
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     url: str = Field(default_factory=default_url, repr=False)
     tenant: str = ""
@@ -81,7 +90,7 @@ class Settings(BaseModel):
     embedder: Any = Field(default=None, repr=False)
     ranker: Any = Field(default=None, repr=False)
     codec: Any = Field(default=None, repr=False)
-    redactor: Redactor | None = Field(default=None, repr=False)
+    redactor: Annotated[Redactor | None, WithJsonSchema({"type": "null"})] = Field(default=None, repr=False)
 
     if not TYPE_CHECKING:  # type checkers see the fields
 

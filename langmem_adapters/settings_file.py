@@ -7,7 +7,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -58,7 +58,7 @@ def own_section(document: Mapping[str, Any], names: Collection[str]) -> dict[str
 class _Section(BaseModel):
     """Unknown keys are ignored, and one without a value is as good as absent."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     @model_validator(mode="before")
     @classmethod

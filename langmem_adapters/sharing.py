@@ -12,13 +12,16 @@ __all__ = ["Lasting", "Shared", "apart"]
 
 
 class Lasting:
-    """Is shared by deep copies of what holds it, as connections, locks, models and keys are not copied.
+    """Is shared by copies, also deep ones of what holds it, as connections, locks, models and keys are not copied.
 
     Hosts copy what they hold: LlamaIndex's workflows at each edge, ``model_copy(deep=True)`` of pydantic, who forks a
     state of LangGraph.
     """
 
     __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
 
     def __deepcopy__(self, memo: object) -> Self:
         return self

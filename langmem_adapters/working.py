@@ -127,7 +127,7 @@ class WorkingMemory(Shared):
     def update(
         self,
         conversation_id: str,
-        change: Any,
+        change: Callable[[Any], Any] | Any,
         *,
         memory_type: MemoryType = "SHORT_TERM",
         item_id: str | None = None,
@@ -151,7 +151,7 @@ class WorkingMemory(Shared):
     async def aupdate(
         self,
         conversation_id: str,
-        change: Any,
+        change: Callable[[Any], Any] | Any,
         *,
         memory_type: MemoryType = "SHORT_TERM",
         item_id: str | None = None,
@@ -220,7 +220,7 @@ class WorkingMemory(Shared):
     def update_flow(
         self,
         conversation_id: str,
-        change: Any,
+        change: Callable[[Any], Any] | Any,
         memory_type: MemoryType,
         item_id: str | None,
         metadata: Mapping[str, Any] | None,
@@ -346,5 +346,5 @@ def _checked(data: Any) -> Any:
 
 def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise ConfigurationError(f"metadata is a dictionary, not a {type(metadata).__name__}")
+        raise ConfigurationError(f"metadata is a dictionary, not {type(metadata).__name__}")
     return dict(metadata or {})

@@ -395,13 +395,21 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     [
         (np.array([1]), None, "ndarray would not come back equal; return plain data"),
         (np.array([1]), np.ndarray, "ndarray would not come back equal; return plain data"),
-        ({"mean": np.float64(1)}, None, "dict would not come back equal, as it holds a float64; say of what type"),
+        (
+            {"mean": np.float64(1)},
+            None,
+            "dict would not come back equal, as it holds a value of type float64; say of what type",
+        ),
         (
             {"mean": np.float64(1)},
             dict[str, float],
-            "dict would not come back equal, as it holds a float64; return plain",
+            "dict would not come back equal, as it holds a value of type float64; return plain",
         ),
-        ({"home": City(name="x")}, None, "dict would not come back equal, as it holds a City; say of what type"),
+        (
+            {"home": City(name="x")},
+            None,
+            "dict would not come back equal, as it holds a value of type City; say of what type",
+        ),
     ],
     ids=["array", "array, as it was told", "number", "number, as it was told", "dataclass"],
 )
@@ -690,7 +698,7 @@ def test_arrays_of_which_their_bytes_do_not_tell_all_are_no_data(array: Any) -> 
 
 
 def test_a_mock_of_a_model_is_no_data() -> None:
-    with pytest.raises(ConfigurationError, match="cannot tell one call from another, as it is a Mock"):
+    with pytest.raises(ConfigurationError, match="cannot tell one call from another, as its type is Mock"):
         cached(store=MemoryStore())(len)(Mock(spec=Message))
 
 
@@ -1003,7 +1011,9 @@ def test_a_key_that_is_no_data_is_told_by_its_own_name() -> None:
     def f(first: int) -> int:
         return first
 
-    with pytest.raises(ConfigurationError, match=r"what key= gives for the arguments of .*f is no data: it is a dict"):
+    with pytest.raises(
+        ConfigurationError, match=r"what key= gives for the arguments of .*f is no data: its type is dict"
+    ):
         f(1)
 
 

@@ -1105,6 +1105,31 @@ def test_copies_have_the_same_cache_and_a_pickle_opens_it_again(tmp_path: Path) 
     assert copy.deepcopy(model).stats() == model.stats()
 
 
+class Regional(CachedChatModel):
+    """A cached model of the user's own, which is made in a way of its own."""
+
+    region: str = "eu"
+
+    def __init__(self, region: str, **options: Any) -> None:
+        super().__init__(FakeListChatModel(responses=["one", "two"]), **options)
+        self.region = region
+
+
+@pytest.mark.parametrize("kind", [CachedChatModel, Regional])
+def test_a_pickle_has_what_was_set_on_the_cached_model_and_its_class(kind: Any, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"url": f"sqlite:///{tmp_path}/cache.db"}
+    given: Any = "us" if kind is Regional else FakeListChatModel(responses=["one", "two"])
+    model = kind(given, **options)
+    model.invoke("Hi")
+    model.name, model.tags, model.output_version = "answers", ["mine"], "v1"
+    loaded = pickle.loads(pickle.dumps(model.model_copy(update={"metadata": {"team": "red"}})))
+    assert (type(loaded), loaded.name, loaded.tags, loaded.metadata) == (kind, "answers", ["mine"], {"team": "red"})
+    assert loaded.model_fields_set == model.model_fields_set
+    assert loaded.wrapped.tags is None
+    assert loaded.invoke("Hi").content == model.invoke("Hi").content != "one"  # blocks, as of version 1
+    assert getattr(loaded, "region", "us") == "us"
+
+
 @pytest.mark.parametrize(
     "options", [{"cache": ExperienceCache(store=MemoryStore())}, {"url": "redis://:hunter2@127.0.0.1:1/0"}]
 )

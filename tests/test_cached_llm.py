@@ -1924,6 +1924,21 @@ def test_a_pickle_has_what_was_set_on_the_cache_and_serves_what_is_kept(tmp_path
     assert (loaded.stats()["hits"], loaded.stats()["misses"]) == (1, 0)
 
 
+class Regional(CachedLLM):
+    """A cached model of the user's own, which is made in a way of its own."""
+
+    region: str = "eu"
+
+    def __init__(self, region: str, url: str) -> None:
+        super().__init__(MockLLM(max_tokens=2), url=url)
+        self.region = region
+
+
+def test_a_pickle_is_of_its_class_and_has_its_fields() -> None:
+    loaded = pickle.loads(pickle.dumps(Regional("us", "memory:")))
+    assert (type(loaded), loaded.region, loaded.complete("Hi").text) == (Regional, "us", "text text")
+
+
 class Calling(Scripted):
     """A model of a module, which can be pickled."""
 

@@ -141,3 +141,4 @@ def test_methods_of_classes() -> None:
     assert_type(Atlas.of("France"), str)
     assert_type(Atlas(1).of("France"), str)
     assert_type(Atlas.upper("France"), str)
+    assert_type(Atlas(1).upper("France"), str)

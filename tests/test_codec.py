@@ -126,7 +126,7 @@ def test_what_is_no_data_is_refused_in_one_sentence_that_names_the_place(thing: 
     with pytest.raises(SerializationError) as refusal:
         encode({"messages": [{"args": (1, thing)}]})
     sentence = str(refusal.value)
-    assert sentence.startswith("value.messages[0].args[1] is a ")
+    assert sentence.startswith("value.messages[0].args[1] is of type ")
     assert sentence.endswith(", which cannot be stored as data")
     assert "\n" not in sentence
 

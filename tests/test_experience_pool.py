@@ -188,7 +188,7 @@ def test_c5_an_unreadable_entry_is_a_miss_and_is_healed(
 
 def test_what_cannot_be_stored_is_refused_and_changes_nothing(pool: ExperiencePool) -> None:
     keep(pool, "q", "good")
-    with pytest.raises(SerializationError, match=r"value\.resp is a builtins\.object"):
+    with pytest.raises(SerializationError, match=r"value\.resp is of type builtins\.object"):
         keep(pool, "q", object())
     with pytest.raises(SerializationError):
         pool.lookup(object())

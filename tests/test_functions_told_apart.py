@@ -279,7 +279,7 @@ def test_what_cannot_be_told_when_it_has_its_value_is_said_at_each_call_and_no_o
 
     for look_up in (made("acme"), made("globex")):
         for _ in range(2):
-            with pytest.raises(ConfigurationError, match="holds a Thread of the function that made it"):
+            with pytest.raises(ConfigurationError, match="holds a value of type Thread of the function that made it"):
                 look_up("revenue")
 
 
@@ -388,7 +388,7 @@ def test_what_a_decorator_holds_needs_a_tag_or_the_decorator_above() -> None:
         return decorate
 
     decorate, other = asked_by(Client("ada")), asked_by(Client("bob"))
-    told = r"capital holds a Client .*: put @cached below its other decorators, or say with tag="
+    told = r"capital holds a value of type Client .*: put @cached below its other decorators, or say with tag="
     with pytest.raises(ConfigurationError, match=told):
         cached(store=MemoryStore())(decorate(capital))
     kept = cached(store=MemoryStore())(capital)

@@ -137,5 +137,5 @@ def test_a_fingerprint_is_short_and_tells_nothing() -> None:
 
 
 def test_what_is_no_data_has_no_fingerprint() -> None:
-    with pytest.raises(SerializationError, match=r"value\[0\] is a builtins.object"):
+    with pytest.raises(SerializationError, match=r"value\[0\] is of type builtins.object"):
         fingerprint(object())

@@ -8,9 +8,10 @@ from __future__ import annotations
 import inspect
 import json
 import os
+from collections.abc import Callable
 from contextlib import aclosing, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from langchain_core.language_models import FakeListChatModel, LanguageModelInput
@@ -100,6 +101,12 @@ async def test_a_brain_of_ones_own_stays_one_and_its_streams_can_be_closed() -> 
     lines = langmem_adapters.Sessions(brain.store).aexport()
     async with aclosing(lines):
         assert_type([line async for line in lines], list[bytes])
+
+
+@pytest.mark.parametrize("update", [langmem_adapters.WorkingMemory.update, langmem_adapters.WorkingMemory.aupdate])
+def test_a_change_may_be_a_lambda_whose_argument_has_a_type(update: Any) -> None:
+    """Strict pyright refuses one where nothing says that a function may be given."""
+    assert Callable[[Any], Any] in get_args(inspect.signature(update, eval_str=True).parameters["change"].annotation)
 
 
 class Place(os.PathLike[str]):

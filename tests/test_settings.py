@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from redis.connection import parse_url
 
 from langmem_adapters import settings as module
@@ -338,3 +339,13 @@ def test_each_name_in_memory_is_a_place_of_its_own() -> None:
     assert len(Settings(url="memory:one").long_term(user="ada").search("bike")) == 1
     assert other.brain("s", user="ada").count() == 0
     assert other.long_term(user="ada").search("bike") == []
+
+
+def test_settings_within_the_settings_of_an_application_have_a_json_schema() -> None:
+    class Application(BaseModel):
+        memory: Settings
+
+    schema = Application.model_json_schema()["$defs"]["Settings"]
+    assert set(schema["properties"]) == set(Settings.model_fields)
+    assert schema["properties"]["redactor"]["type"] == "null"  # JSON has no functions
+    assert Application.model_validate_json('{"memory": {"url": "memory:", "redactor": null}}').memory.url == "memory:"

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import FakeListChatModel
+from llama_index.core.llms import MockLLM
 
 from langmem_adapters import (
     BrainMemory,
     ConfigurationError,
     Embedder,
+    Experience,
     ExperiencePool,
     LongTermMemory,
     Message,
@@ -26,6 +29,7 @@ from langmem_adapters import (
     open_index,
 )
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
+from langmem_adapters.experience import LLMJudge, LLMScorer
 from langmem_adapters.langchain import (
     BrainChatMessageHistory,
     BrainMemoryMiddleware,
@@ -34,11 +38,36 @@ from langmem_adapters.langchain import (
     LongTermRetriever,
 )
 from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
-from langmem_adapters.llamaindex import BrainRetriever
+from langmem_adapters.llamaindex import BrainRetriever, CachedLLM
+from langmem_adapters.model import Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.telemetry import Traced
+
+
+class Lengths(Embeddings):
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [float(len(text)), 1.0]
+
+
+class OwnEmbedder(Embedder):
+    def __init__(self, region: str) -> None:
+        super().__init__(Lengths(), name="lengths", batch=1, remembered=2, longest=3)
+        self.region = region
+
+
+def nine(prompt: str) -> str:
+    return '{"val": 9}' if "Paris" in prompt else '{"perfect": true}'
+
+
+class OwnScorer(LLMScorer):
+    def __init__(self, region: str) -> None:
+        super().__init__(nine, prompt="Score.")
+        self.region = region
 
 
 def capital(country: str) -> str:
@@ -119,3 +148,34 @@ def test_retrievers_and_models_are_copied_with_the_memory_that_they_have(any_sto
     assert [found.page_content for found in copied[0].invoke("bike")] == ["My bike is red."]
     assert [found.text for found in copied[1].retrieve("bike")] == ["My bike is blue."]
     assert model.invoke("hello").content == copied[2].invoke("hello").content == "one"
+
+
+def test_an_embedder_goes_to_another_process_with_its_settings() -> None:
+    embedder = OwnEmbedder("eu")
+    data = pickle.dumps(Settings(url="memory:", embedder=embedder))
+    loaded: OwnEmbedder = pickle.loads(data).embedder
+    assert loaded.texts(["a", "bb", "cccc"]) == embedder.texts(["a", "bb", "ccc"])
+    assert (loaded.region, loaded.name) == ("eu", "lengths")
+    assert (type(loaded), loaded.stats) == (OwnEmbedder, {"calls": 3, "texts": 3, "remembered": 0})
+    assert loaded.texts(["bb", "a"]) == embedder.texts(["bb", "a"])
+    assert loaded.stats == embedder.stats
+    assert copy.copy(embedder) is embedder
+
+
+def test_what_asks_a_model_goes_to_another_process_with_what_it_is_told() -> None:
+    scorer, judge = OwnScorer("eu"), LLMJudge(nine)
+    asked = pickle.loads(pickle.dumps(scorer)), pickle.loads(pickle.dumps(judge))
+    assert asked[0]("the capital of France", "Paris") == Score(val=9)
+    assert asked[1](Experience(req="a", resp="b"), "a") is True
+    assert (asked[0].region, asked[0]._prompt) == ("eu", "Score.")
+    assert (asked[0].stats()["calls"], scorer.stats()["calls"]) == (1, 0)
+    assert copy.copy(scorer) is copy.deepcopy(scorer) is scorer  # with a model, which is not copied
+    model = CachedLLM(MockLLM(max_tokens=2), url="memory:", scorer=scorer)
+    assert pickle.loads(pickle.dumps(model)).complete("Hello!").text == "text text"
+
+
+def test_keys_are_not_written_down() -> None:
+    codec = AESGCMCodec({"k": bytes(32)})
+    with pytest.raises(ConfigurationError, match=r"an AESGCMCodec has keys.* give them to the other process"):
+        pickle.dumps(Settings(url="memory:", codec=codec))
+    assert copy.copy(codec) is codec

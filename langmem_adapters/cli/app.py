@@ -53,7 +53,7 @@ __all__ = ["app", "main"]
 
 _PAGE = 500  # lines that the long-term memory takes at once
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     add_completion=False,

@@ -42,7 +42,7 @@ _ELSEWHERE = (
 )
 _RECOUNT = 30.0  # seconds for which the figures of a watched store stand, as counting reads all of its names
 
-upkeep = typer.Typer()
+upkeep: typer.Typer = typer.Typer()
 
 
 @upkeep.command()

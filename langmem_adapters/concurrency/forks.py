@@ -59,7 +59,7 @@ class _NoFork:
         end()
 
 
-no_fork = _NoFork()
+no_fork: _NoFork = _NoFork()
 """``with no_fork, lock.held():`` is alone, and no child gets the half of what is being done."""
 
 

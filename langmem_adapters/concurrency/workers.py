@@ -141,7 +141,7 @@ class _WorkerPool:
     """
 
     def __init__(self) -> None:
-        self.begun = 0  # so many jobs and exchanges
+        self.begun: int = 0  # so many jobs and exchanges
         self._lock = threading.RLock()  # garbage collection may abandon a job wherever it is held
         self._workers: ThreadPoolExecutor | None = None  # once they were needed
         self._running = 0

@@ -110,10 +110,10 @@ class SessionLog:
         self.long_term = long_term
         self._overflows = overflows
         self._moves = [DEPARTED] if removes else []
-        self.namespace = brain_namespace(scope)
+        self.namespace: Namespace = brain_namespace(scope)
         own = long_term is not None and long_term.scope == scope and not scope.user
         along = longterm_namespace(scope) if own else None
-        self.session = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
+        self.session: Expiring = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
         if long_term is not None and self.session.ttl_along is not None:
             long_term.ttl = self.session.ttl_along  # else whoever changes a memory would have all of them stay
         self._clock = clock

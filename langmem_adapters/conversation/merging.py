@@ -47,7 +47,7 @@ class Merge:
         self._known: set[str] = set()  # the ids of the session's own messages
         self._seen = 0  # the log's last entry that was looked at
         self._archive: tuple[bytes | None, set[str]] = None, set()  # the ids in its archive, and when they were read
-        self.deleted = set[str]()
+        self.deleted: set[str] = set()
         """The ids of the lines' messages that were left out, as they had been deleted from the session."""
 
     def take(self, line: Line) -> None:

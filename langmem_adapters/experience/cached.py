@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
@@ -19,6 +19,7 @@ __all__ = ["CachedFunction", "FunctionCache"]
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 if TYPE_CHECKING:  # older versions of typing_extensions take no such default
@@ -92,6 +93,10 @@ class FunctionCache(Calls, Shared, Generic[A]):
         return self._identify(bound, self._arguments.counted(bound))
 
 
+class _Method(Protocol[S_contra, Q, R_co]):
+    def __call__(self, instance: S_contra, /, *args: Q.args, **kwargs: Q.kwargs) -> R_co: ...
+
+
 class CachedFunction(Protocol[P, R_co]):
     """A decorated function: as type checkers see it, for at run time it is a plain function, or coroutine function."""
 
@@ -111,8 +116,6 @@ class CachedFunction(Protocol[P, R_co]):
     @overload
     def __get__(self, instance: None, owner: type, /) -> CachedFunction[..., R_co]: ...
     @overload
-    def __get__(
-        self: CachedFunction[Concatenate[S, Q], R_co], instance: S, owner: type | None = None, /
-    ) -> CachedFunction[Q, R_co]: ...
+    def __get__(self: _Method[S, Q, R_co], instance: S, owner: type | None = None, /) -> CachedFunction[Q, R_co]: ...
     @overload
     def __get__(self, instance: object, owner: type | None = None, /) -> CachedFunction[..., R_co]: ...

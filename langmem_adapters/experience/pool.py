@@ -106,7 +106,7 @@ class ExperiencePool(Shared, PoolFlows):
         if index is not None:
             check_index("index", index)
         check(prices or {})
-        self.scope = checked_scope(tenant=tenant, user=user)
+        self.scope: Scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
         self.max_bytes = max_bytes
         self.enabled = enabled

@@ -106,7 +106,7 @@ class Responses:
                 why = error
         said = f"a response of {kind} would not come back equal"
         if gone != kind:
-            said += f", as it holds a {gone}"
+            said += f", as it holds a value of type {gone}"
         elif self._adapter is not None and _adapter(type(value)) is not None:  # an AIMessage, for a BaseMessage
             said += " as what its annotation or returns= says: name the very class, and those inside of it"
             raise SerializationError(said) from why

@@ -11,6 +11,7 @@ from langmem_adapters.errors import ModelError
 from langmem_adapters.experience.requests import words
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.model import Experience, Score
+from langmem_adapters.sharing import Lasting
 from langmem_adapters.text import MARGIN, indented
 
 __all__ = ["JUDGE_PROMPT", "SCORER_PROMPT", "LLMJudge", "LLMScorer"]
@@ -35,12 +36,21 @@ JUDGE_PROMPT = (
 _FENCED = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL)
 
 
-class _Asked:
+class _Asked(Lasting):
     """A model that is asked for one JSON object."""
 
     def __init__(self, model: Any, prompt: str) -> None:
         self._completer = Completer(model)
+        self._model = model
         self._prompt = prompt
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what it has counted, which another process does by itself."""
+        return {name: value for name, value in vars(self).items() if name != "_completer"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._completer = Completer(self._model)
 
     @property
     def blocks(self) -> bool:

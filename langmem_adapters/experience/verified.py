@@ -73,7 +73,7 @@ class VerifiedAnswers:
             )
         self.index = index
         self.verifier = verifier
-        self.counts = Counts() if counts is None else counts
+        self.counts: Counts = Counts() if counts is None else counts
         self._store = store
         self._namespace = namespace
         self._candidates = candidates

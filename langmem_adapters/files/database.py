@@ -60,11 +60,11 @@ class Database:
         check_version()
         if synchronous.lower() not in {"normal", "full"}:
             raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
-        self.path = str(path)
+        self.path: str = str(path)
         self._schema, self._name = tuple(schema), name
         self._synchronous, self._timeout = synchronous.lower(), timeout
         self.disposable = disposable
-        self.place = Place(self.path)
+        self.place: Place = Place(self.path)
         self._breaker = self._breaker_of_the_file() if fails_fast else None
         self._start()
 

@@ -94,8 +94,8 @@ class Place:
 
     def __init__(self, path: str) -> None:
         self._given = path
-        self.in_memory = path == IN_MEMORY
-        self.path = path if self.in_memory else absolute(Path(path))
+        self.in_memory: bool = path == IN_MEMORY
+        self.path: str = path if self.in_memory else absolute(Path(path))
         self._old_wal: _Identity = None  # of a file that was replaced
         self._latest: Callable[[], Connection | None] = lambda: None  # of those that may be in use
 

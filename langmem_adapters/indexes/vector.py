@@ -122,7 +122,7 @@ class VectorIndex(Shared):
     """
 
     def __init__(self, vectors: Vectors, embedder: Any) -> None:
-        self.embedder = Embedder.of(embedder)
+        self.embedder: Embedder = Embedder.of(embedder)
         if not self.embedder.blocks:
             raise ConfigurationError("an index blocks: give it an embedder that is not a coroutine function")
         self._vectors = vectors

@@ -82,15 +82,15 @@ class Matrix:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         self.reset(0)
 
     def reset(self, namespace: int) -> None:
         """Begin anew, for a namespace."""
         self.namespace = namespace
-        self.last_gone = (0, 0)  # the number of the last removal that was made here, and its row
+        self.last_gone: tuple[int, int] = (0, 0)  # the number of the last removal that was made here, and its row
         self._count = 0
-        self.living = 0  # rows that are there
+        self.living: int = 0  # rows that are there
         self._vectors: _Array = np.empty((0, 0), "<f4")
         self._numbers: _Array = np.empty(0, "i8")
         self._alive: _Array = np.empty(0, bool)

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.single_flight.asking import CachedModel
+from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
 from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Request, note
@@ -77,7 +77,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     ) -> None:
         if not isinstance(model, BaseChatModel) or isinstance(model, CachedChatModel):
             raise ConfigurationError(
-                f"CachedChatModel wraps a chat model of LangChain, before tools are bound to it, not a"
+                f"CachedChatModel wraps a chat model of LangChain, before tools are bound to it, not"
                 f" {type(model).__name__}"
             )
         if cache is not None and url is not None:
@@ -108,10 +108,15 @@ class CachedChatModel(CachedModel, BaseChatModel):
         return copy
 
     def __reduce__(self) -> Any:
-        """The model and the URL, for another process to open the same cache with."""
+        """The model, the URL and what was set here, for another process to open the same cache with."""
         if self._made_by is None:
             raise unpicklable("a CachedChatModel with a cache of its own")
-        return partial(CachedChatModel, self.wrapped, **self._made_by), ()
+        fields = {name: getattr(self, name) for name in self.model_fields_set - {"wrapped"} if self._is_own(name)}
+        return opened_again, (
+            type(self),
+            partial(CachedChatModel.__init__, model=self.wrapped, **self._made_by),
+            fields,
+        )
 
     def _repr_html_(self) -> str:
         return self._of_model(self.wrapped)

@@ -122,7 +122,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         if brain.long_term or (memory_k is None and (brain.model is not None or brain.max_tokens is not None)):
             memory_k = brain.memory_k
         self.brain = brain
-        self.session_id = brain.scope.session
+        self.session_id: str = brain.scope.session
         self._window = memory_k
         self._snapshots = Snapshots()
 

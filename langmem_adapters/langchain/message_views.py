@@ -43,12 +43,12 @@ class MessageView:
     __slots__ = ("message", "role", "tool_call_id", "tool_calls")
 
     def __init__(self, message: BaseMessage) -> None:
-        self.message = message
-        self.role = role_of(message)
+        self.message: BaseMessage = message
+        self.role: str = role_of(message)
         fields = message.__dict__
         self.tool_call_id: str | None = fields.get("tool_call_id")  # of which this is the result
         calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
-        self.tool_calls = [CallView(call["id"]) for call in calls] if calls else []
+        self.tool_calls: list[CallView] = [CallView(call["id"]) for call in calls] if calls else []
         if type(fields["content"]) is list:
             invalid = [{"id": id_} for id_ in unreadable_calls(fields["content"], invalid or ())]
         if invalid:

@@ -131,7 +131,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     2
     """
 
-    state_schema = BrainState
+    state_schema: type[BrainState] = BrainState
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ def to_message(chat: ChatMessage) -> Message:
     try:
         return Message(tool_calls=calls, **fields)
     except ValidationError as error:
-        raise SerializationError(f"a {role} message has values of a wrong type: {wrong_places(error)}") from None
+        raise SerializationError(f"a message of {role!r} has values of a wrong type: {wrong_places(error)}") from None
 
 
 def from_message(message: Message) -> ChatMessage:

@@ -30,7 +30,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
-from langmem_adapters.experience.single_flight.asking import CachedModel
+from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said, model_key
@@ -121,7 +121,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     _url: str | None = PrivateAttr()
     _settings: dict[str, Any] | None = PrivateAttr()
 
-    def __new__(cls, llm: Any = None, **_: Any) -> Self:
+    def __new__(cls, llm: Any = None, *_: Any, **__: Any) -> Self:
         """Make one that calls functions of a model that does."""
         kind = CachedFunctionCallingLLM if isinstance(llm, FunctionCallingLLM) and cls is CachedLLM else cls
         return cast("Self", super().__new__(kind))
@@ -148,7 +148,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         if not isinstance(llm, LLM) or isinstance(llm, CachedLLM):
-            raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not a {type(llm).__name__}")
+            raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not {type(llm).__name__}")
         if isinstance(llm, StructuredLLM):  # its answer is the object in raw, which is not kept
             raise ConfigurationError("ask a CachedLLM for as_structured_llm(…), and do not wrap what that gives")
         super().__init__(**{name: getattr(llm, name) for name in SAME})
@@ -186,7 +186,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         """The model and the settings, for another process to open the same cache with."""
         if self._settings is None or not may_be_written_down(self._url):
             raise unpicklable("a CachedLLM with a store of its own, or that looks for its tenant")
-        return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), ()
+        fields = {name: getattr(self, name) for name in self.model_fields_set - CachedLLM.model_fields.keys()}
+        make = partial(CachedLLM.__init__, llm=self._wrapped, url=self._url, **self._settings)
+        return opened_again, (type(self), make, fields)
 
     @classmethod
     def class_name(cls) -> str:

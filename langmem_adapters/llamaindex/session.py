@@ -17,9 +17,10 @@ from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, moved
 from langmem_adapters.conversation.tombstones import with_deleted
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.flow import Flow, step
+from langmem_adapters.keys import Namespace
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
 from langmem_adapters.model import salvage
-from langmem_adapters.protocols import Item, Page
+from langmem_adapters.protocols import Item, Page, Store
 from langmem_adapters.validation import check_count, check_whole
 
 __all__ = ["ChatSession"]
@@ -41,7 +42,7 @@ class ChatSession:
         self._brain = brain
         self._log = brain._flows  # noqa: SLF001 - the one way to write with its ttl
         self._session = self._log.session
-        self.place = (self._log.store, self._log.namespace)
+        self.place: tuple[Store, Namespace] = (self._log.store, self._log.namespace)
         self.seen: list[str] = []
         """The ids of the active messages, as they were read, without those that were archived since."""
 

@@ -14,6 +14,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, ModelError, SearchError
 from langmem_adapters.flow import Flow, step, submit
+from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Index, PiecewiseIndex, Position, SelectiveIndex, SemanticIndex
 from langmem_adapters.records.keyed import Records
@@ -48,7 +49,7 @@ class VectorRecall:
     def __init__(
         self, records: Records, index: SemanticIndex, *, strict: bool, counts: Counts, clock: Callable[[], float]
     ) -> None:
-        self.namespace = records.namespace
+        self.namespace: Namespace = records.namespace
         self._records = records
         self._index = index
         self._strict = strict

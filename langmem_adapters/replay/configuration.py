@@ -12,6 +12,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.protocols import Store
 from langmem_adapters.stores import open_store
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.validation import check_count
@@ -72,7 +73,7 @@ class Memories:
         self, configuration: Configuration, *, model: Any, counter: TokenCounter, clock: Callable[[], float]
     ) -> None:
         self.configuration = configuration
-        self.store = open_store("memory:")
+        self.store: Store = open_store("memory:")
         self.vectors: Any = None
         if configuration.embedder is not None:
             self.vectors = open_vectors("memory:", Embedder.of(configuration.embedder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -60,7 +61,7 @@ class Keys:
         if "{" in prefix or "}" in prefix:
             raise ConfigurationError(f"a prefix cannot hold braces, as they mark the hash tag: {prefix!r}")
         self.prefix = prefix
-        self.place = lru_cache(_REMEMBERED)(self._place)
+        self.place: Callable[[Namespace], NamespaceKeys] = lru_cache(_REMEMBERED)(self._place)
 
     def _place(self, namespace: Namespace) -> NamespaceKeys:
         log, ids, values = self.of(namespace)

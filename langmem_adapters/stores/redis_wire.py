@@ -51,8 +51,8 @@ class Wire:
 
         kind: Any = Cluster if callable(link.source) else OneServer
         self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, breaker)
-        self.address = link.address
-        self.one_slot = self._servers.one_slot
+        self.address: str = link.address
+        self.one_slot: bool = self._servers.one_slot
 
     def transact(self, key: bytes, commands: Sequence[bytes]) -> list[Any]:
         """MULTI … EXEC, where ``key`` lives. After a lost answer all is sent again."""

@@ -56,7 +56,7 @@ class SQLiteStore(Shared):
         fails_fast: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.path = str(path)
+        self.path: str = str(path)
         self._clock = clock
         self._is_patient = not fails_fast  # one statement waits as long as SQLite does
         self._database = Database(

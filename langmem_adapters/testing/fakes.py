@@ -15,7 +15,7 @@ class FakeClock:
     """
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
+        self.now: float = now
 
     def __call__(self) -> float:
         return self.now

@@ -42,8 +42,8 @@ class Arguments:
             raise ConfigurationError('ignore is a list of names, such as ["timeout"], not one text')
         if not (key is None or callable(key) or (isinstance(key, Mapping) and all(map(callable, key.values())))):
             raise ConfigurationError('key is a function, or says it of arguments: key={"user": lambda user: user.id}')
-        self.name = getattr(function, "__qualname__", type(function).__qualname__)
-        self.signature = _signature(function, self.name)
+        self.name: str = getattr(function, "__qualname__", type(function).__qualname__)
+        self.signature: inspect.Signature = _signature(function, self.name)
         self._whole = key if callable(key) else None
         self._parts: Mapping[str, Callable[[Any], Any]] = key if isinstance(key, Mapping) else {}
         names = list(self.signature.parameters)
@@ -52,10 +52,10 @@ class Arguments:
                 raise ConfigurationError(f"{self.name} has no argument {name!r}; it has {', '.join(names) or 'none'}")
         kinds = {each.kind: each.name for each in self.signature.parameters.values()}
         self._others = kinds.get(inspect.Parameter.VAR_KEYWORD, "")
-        self.owner = names[0] if names and _is_method(function, names[0]) else None
+        self.owner: str | None = names[0] if names and _is_method(function, names[0]) else None
         owner = {self.owner} - set(self._parts) if self.owner else set()
         self._counted = [name for name in names if name not in {*ignore, *owner}]
-        self.stands_for_itself = bool(owner) and self._whole is None
+        self.stands_for_itself: bool = bool(owner) and self._whole is None
         self._defined_by = name_of(function).rpartition(".")[0]
         self._decorated = function
         self._trusted = trusted
@@ -130,15 +130,15 @@ class Arguments:
         if self._whole is not None:
             kind = type(counted["key"]).__qualname__
             return ConfigurationError(
-                f"what key= gives for the arguments of {self.name} is no data: it is a {kind}, or holds what is none"
+                f"what key= gives for the arguments of {self.name} is no data: its type is {kind}, or it holds none"
             )
         for name, value in counted.items():
             try:
                 fingerprint(identity(value))
             except (SerializationError, RecursionError):  # noqa: PERF203 - each try may fail
                 return ConfigurationError(
-                    f"the argument {name!r} of {self.name} cannot tell one call from another, as it is a"
-                    f" {type(value).__qualname__} or holds what is no data:"
+                    f"the argument {name!r} of {self.name} cannot tell one call from another, as its type is"
+                    f" {type(value).__qualname__}, or it holds what is no data:"
                     f' leave it out with ignore=["{name}"], or say with key={{"{name}": …}} what counts of it'
                 )
         return ConfigurationError(f"the arguments of {self.name} are too many, or nested too deep, for a key")

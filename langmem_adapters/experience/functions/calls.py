@@ -53,17 +53,17 @@ class Calls:
         sleep: Callable[[float], object] = pauses.sleep,
         new_id: Callable[[], str],
     ) -> None:
-        self._name = arguments.name
-        self._make_pool, self._rules, self._arguments, self.responses = make_pool, rules, arguments, responses
+        self._make_pool, self._rules, self._arguments, self._name = make_pool, rules, arguments, arguments.name
+        self.responses: Responses = responses
         self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
-        self._lock, self.flights = threading.Lock(), Flights()
+        self.flights: Flights = Flights()
         self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
-        self._counts = Counts() if counts is None else counts
-        self.warn, self._shares = self._scoring.warn, rules.wait > 0 and not responses.stream
-        self._replaced = replaced(arguments, rules)
+        self._lock, self._counts = threading.Lock(), Counts() if counts is None else counts
+        self.warn: WarnOnce = self._scoring.warn
+        self._replaced, self._shares = replaced(arguments, rules), rules.wait > 0 and not responses.stream
 
     @property
     def pool(self) -> ExperiencePool:

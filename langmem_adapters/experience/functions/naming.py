@@ -218,8 +218,8 @@ def _data(value: Any, holder: types.FunctionType) -> Any:
         kind = type(value).__qualname__
         lower = "put @cached below its other decorators, or " if hasattr(holder, "__wrapped__") else ""
         raise ConfigurationError(
-            f"{name_of(holder)} holds a {kind} of the function that made it, and nothing tells that from another"
-            f" {kind}: {lower}say with tag= where the results of this one are"
+            f"{name_of(holder)} holds a value of type {kind} of the function that made it, and nothing tells that from"
+            f" another: {lower}say with tag= where the results of this one are"
         ) from error
     return value
 

@@ -177,7 +177,7 @@ class _Items:
     def end(self, returned: Any) -> None:
         """A stream that returns something would not come back with it."""
         if self.whole and returned is not None:
-            self.refuse(SerializationError(f"what a stream returns, a {type(returned).__qualname__}, is not kept"))
+            self.refuse(SerializationError(f"what a stream returns ({type(returned).__qualname__}) is not kept"))
 
     def refuse(self, error: SerializationError) -> None:
         self._cache.refuse(error)

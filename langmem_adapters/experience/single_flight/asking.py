@@ -27,9 +27,10 @@ from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
 
-__all__ = ["CachedModel", "KeptAnswers", "Recording", "SingleFlightAnswers"]
+__all__ = ["CachedModel", "KeptAnswers", "Recording", "SingleFlightAnswers", "opened_again"]
 
 A = TypeVar("A")
+M = TypeVar("M", bound="CachedModel")
 
 _NAME = "the model call"  # as it is called in the log
 _SEEN = ("shared", "rejected", "refused", "errors", "scored", "unscored")
@@ -330,3 +331,12 @@ class CachedModel(Switches):
 
     def _of_model(self, wrapped: object) -> str:
         return views.attempt(self, lambda: views.statistics(self.stats(), title=f"Cached {type(wrapped).__name__}"))
+
+
+def opened_again(kind: type[M], make: Callable[[M], None], fields: Mapping[str, Any]) -> M:
+    """A cached model out of a pickle, also of a class of the user's own, which may be made in another way."""
+    model = kind.__new__(kind)
+    make(model)
+    for name, value in fields.items():
+        setattr(model, name, value)
+    return model

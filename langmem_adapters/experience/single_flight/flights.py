@@ -38,11 +38,11 @@ class Flight:
         self.begun = begun
         self.landed: Future[bytes | None] = Future()
         self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
-        self.broken_off = False
+        self.broken_off: bool = False
         self.lease: Lease | None = None
         self._made_in = os.getpid()
         self.reader: threading.Thread | None = None  # the thread on which it is read as a stream
-        self.read_on_by = math.inf  # when a reader who has a piece of the stream in hand should have asked for the next
+        self.read_on_by: float = math.inf  # when a reader with a piece of the stream should have asked for the next
 
     def land(self, data: bytes | None) -> None:
         """Tell the result; None, where there is none to share, and each makes a call of their own at once."""

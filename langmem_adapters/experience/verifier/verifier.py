@@ -86,13 +86,13 @@ class Verifier:
         without: Sequence[str] = (),
         judge: PairJudge | None = None,
     ) -> None:
-        self.threshold = (THRESHOLD if judge is None else 0.5) if threshold is None else threshold
+        self.threshold: float = (THRESHOLD if judge is None else 0.5) if threshold is None else threshold
         if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
             raise ConfigurationError(f"threshold is a number above 0, and at most 1, not {threshold!r:.50}")
         strange = [name for name in without if name not in guards]
         if isinstance(without, str) or strange:
             raise ConfigurationError(f"without names guards ({', '.join(guards)}), not {without!r:.100}")
-        self.guards = {name: guard for name, guard in guards.items() if name not in without}
+        self.guards: dict[str, Guard] = {name: guard for name, guard in guards.items() if name not in without}
         self.judge = judge
 
     def __call__(self, request: str, stored: str, *, cosine: float) -> Verdict:

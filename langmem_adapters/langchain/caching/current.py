@@ -145,7 +145,7 @@ def _shortened(value: Any) -> Iterator[str]:
             yield fingerprint(identity(value))
         except (SerializationError, RecursionError):
             if hasattr(value, "shape") or _ADDRESS.search(repr(value)):
-                raise SerializationError(f"a {type(value).__qualname__} cannot be told from another") from None
+                raise SerializationError(f"one {type(value).__qualname__} cannot be told from another") from None
 
 
 @dataclass

@@ -44,7 +44,7 @@ class Paraphrases:
         self._mode = mode
         self._pool = pool
         self._counts = counts
-        self.asked = VerifiedAnswers(
+        self.asked: VerifiedAnswers = VerifiedAnswers(
             pool.store,
             (*place, MEANINGS),
             index,

@@ -81,7 +81,7 @@ class SemanticMode:
         check_function("judge", judge)
         self.embedder = embedder
         self.index = index
-        self.verifier = verifier or Verifier()
+        self.verifier: Verifier = verifier or Verifier()
         self.candidates = candidates
         self._tools = Tools(deterministic_tools)
         self.judge = judge

@@ -32,7 +32,9 @@ class Tools:
     """
 
     def __init__(self, deterministic: Collection[str] = ()) -> None:
-        self.deterministic = frozenset(checked_list(deterministic, "deterministic_tools is a list of names", str))
+        self.deterministic: frozenset[str] = frozenset(
+            checked_list(deterministic, "deterministic_tools is a list of names", str)
+        )
 
     def are_all_of(self, generations: Sequence[Generation]) -> bool:
         """Whether an answer calls no other tools.

@@ -51,7 +51,7 @@ class PromptBudget:
         self._memory_k = memory_k
         self._counter = counter
         self._max_tokens = None if max_tokens is None else max_tokens - self._tokens(self._lead)
-        self.memory_tokens = self._for_memory(system)
+        self.memory_tokens: int = self._for_memory(system)
 
     def _for_memory(self, system: SystemMessage | None) -> int:
         """How long the memory may be: a third, and never so long that the latest exchange would have to be cut."""
