@@ -27,7 +27,10 @@ from langmem_adapters.errors import SerializationError
 try:
     from pydantic_core import from_json
 except ImportError:  # pydantic before 2.5
-    from json import loads as from_json  # type: ignore[assignment]
+
+    def from_json(_: bytes | str) -> Any:  # type: ignore[misc]
+        raise ValueError  # so that json reads it
+
 
 __all__ = [
     "FORMAT",
@@ -73,18 +76,24 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Read a value that :func:`encode` wrote. Raises SerializationError for anything else."""
     try:
-        value = parsed(data)
+        value = parsed(data, _MAX_DEPTH)
         return _restore(value) if is_tagged(data) else value
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"stored bytes cannot be read: {error}") from error
 
 
-def parsed(data: bytes | str) -> Any:
-    """What ``json.loads`` makes of it, in a third of the time. Raises ValueError or RecursionError, as that does."""
+def parsed(data: bytes | str, deepest: int | None = None) -> Any:
+    """What ``json.loads`` makes of it, in a third of the time. Raises ValueError or RecursionError, as that does.
+
+    With ``deepest``, more levels than that are a ValueError: whoever walks through them might come to no end.
+    """
     try:
         return from_json(data)
     except (ValueError, TypeError):
-        return json.loads(data)  # accepts lone surrogates, and more levels
+        value = json.loads(data)  # accepts lone surrogates, and more levels
+    if deepest is not None and _is_deeper(value, deepest):
+        raise ValueError("it is nested too deep")
+    return value
 
 
 def is_sealed(data: bytes) -> bool:
@@ -135,6 +144,14 @@ def plain(value: Any) -> Any:
         return value if _is_plain(value, _MAX_DEPTH) else _plain(value, "value", _MAX_DEPTH)
     except RecursionError as error:
         raise SerializationError("value is nested too deep to be stored from this depth of calls") from error
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inside = [value]
+    for _ in range(levels + 1):
+        lists = (each.values() if isinstance(each, dict) else each for each in inside if isinstance(each, dict | list))
+        inside = [part for each in lists for part in each]
+    return bool(inside)
 
 
 def _is_plain(value: Any, depth: int) -> bool:  # noqa: PLR0911 - each kind of value is decided by itself

@@ -80,7 +80,7 @@ class AESGCMCodec(Lasting):
                 raise ConfigurationError(f"the key {name!r} is not {_KEY} bytes: new_key() makes one")
         self.current: str = list(keys)[-1] if current is None else current
         if self.current not in keys:
-            raise ConfigurationError(f"the current key {self.current!r:.80} is not among the keys")
+            raise ConfigurationError(f"current is not the name of one of the keys ({', '.join(keys)})")
         self._ciphers = {name: _cipher(bytes(key)) for name, key in keys.items()}
         self._derived = {name: hmac.digest(bytes(key), b"langmem words", "sha256") for name, key in keys.items()}
         self._checks = {

@@ -4,7 +4,8 @@ A :class:`SealedStore` stands in front of any store and is handed to the service
 and log entries: messages, summaries, working memory, memories, experiences and cached answers. Indexes read from
 the store, so they see redacted text only; of an encrypted store, words are kept by
 :class:`~langmem_adapters.indexes.lexical_keyed.KeyedLexicalIndex`. Names are not sealed: namespaces (tenants, users,
-sessions, tags), keys and ids stay as they are.
+sessions, tags), keys and ids stay as they are, also those that are hashes of what is kept: on these, guesses can be
+tried.
 """
 
 from __future__ import annotations

@@ -158,6 +158,19 @@ def test_what_can_be_written_can_be_read_up_to_the_limit_of_depth(kind: str, lev
         encode(_nested(kind, deepest + 1))
 
 
+@pytest.mark.parametrize("core", ['"core"', '"\\ud800"'])  # the latter has a reader of its own
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"k":', "}")])
+def test_c6_what_is_deeper_than_anything_that_is_written_is_refused(opened: str, closed: str, core: str) -> None:
+    def data(depth: int) -> bytes:
+        return f"{opened * depth}{core}{closed * depth}".encode()
+
+    assert encode(decode(data(200))) == encode(json.loads(data(200)))
+    for depth in (202, 400):
+        json.loads(data(depth))  # by which others would have to walk through it
+        with pytest.raises(SerializationError, match="too deep"):
+            decode(data(depth))
+
+
 def test_a_value_that_holds_itself_is_refused() -> None:
     circle: list[Any] = [1]
     circle += [circle, circle]

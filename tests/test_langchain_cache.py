@@ -792,6 +792,7 @@ async def test_c5_async_calls_of_the_real_client_hit(
         b'{"v":1,"resp":[{"message":{"role":"assistant","content":{"lc":1,"type":"constructor","id":["os"]}}}]}',
         b'{"v":1,"resp":{"$type":"os.system","$value":"true"}}',
         b'{"v":1,"resp":[{"text":{"lc":1,"type":"secret","id":["HOME"]}}]}',
+        b'{"v":1,"resp":[{"message":{"role":%b,"tool_calls":[{"id":"c"}]}}]}' % (b"[" * 600 + b"]" * 600),
     ],
 )
 def test_c5_c6_a_planted_entry_is_a_miss_and_is_healed(

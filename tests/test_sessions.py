@@ -222,7 +222,7 @@ def test_a8_a_title_that_is_none_does_not_take_the_list_along(
     assert "a stored title is left out" in caplog.text
 
 
-@pytest.mark.parametrize("stored", [b"{", b'"yesterday"', b"true", b"\xff"])
+@pytest.mark.parametrize("stored", [b"{", b'"yesterday"', b"true", b"\xff", b"[" * 20_000], ids=range(5))
 def test_a_damaged_value_takes_neither_list_nor_export_along(
     stored: bytes, any_store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -90,7 +90,7 @@ def loaded(data: bytes) -> Any:
     """Stored JSON as it stands, with the codec's marks."""
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SerializationError(f"a stored value cannot be read: {error}") from error
 
 

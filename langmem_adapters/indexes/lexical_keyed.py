@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
@@ -26,8 +27,9 @@ class KeyedLexicalIndex(LexicalIndex):
     """A :class:`LexicalIndex` that keeps of each word, speaker and thread only a keyed digest (HMAC-SHA-256).
 
     It ranks as the other does, but does not know a query's speaker from its other words. Whoever has the file, and
-    not the key, sees ids and namespaces, how long documents are and when they were said, and which of them share
-    words, and how often; so common words can be guessed. With another key, namespaces count as not begun.
+    not the key, sees ids and namespaces, how long documents are and when they were said, whether they ask, speak of
+    their speaker, or name a time, a number or somebody, and which of them share words, and how often; so common words
+    can be guessed. The order of words is not kept. With another key, namespaces count as not begun.
 
     Args:
         path: The file, or ":memory:".
@@ -74,9 +76,10 @@ class KeyedLexicalIndex(LexicalIndex):
         return super().within(namespace, query, self._thread(thread))
 
     def _row(self, document: Document) -> Row:
-        """:meth:`LexicalIndex._row`: its speaker is among the words, and nowhere else."""
+        """:meth:`LexicalIndex._row`: its speaker is among the words, and nowhere else; these are in no order."""
         row, again = super()._row(document), tuple(map(self._thread, document.again))
-        return row._replace(document=document._replace(speaker="", thread=self._thread(document.thread), again=again))
+        bare = document._replace(speaker="", thread=self._thread(document.thread), again=again)
+        return row._replace(document=bare, counts=Counter(dict(sorted(row.counts.items()))))
 
     def _thread(self, name: str) -> str:
         return name and self._digest(f"thread {name}")

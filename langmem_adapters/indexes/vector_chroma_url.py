@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.places import absolute, at_home
@@ -14,7 +14,7 @@ FORMS = '"chroma:///folder", "chroma:////absolute/folder", "chroma+http://host:8
 
 def folder_of(url: str) -> str:
     """The folder of a "chroma:" URL, "" for a server's."""
-    parts = urlsplit(url, allow_fragments=False)
+    parts = _split(url, fragments=False)
     if parts.scheme != "chroma":
         return ""
     path = unquote(parts.path[1:])
@@ -25,7 +25,7 @@ def folder_of(url: str) -> str:
 
 def server_of(url: str) -> tuple[str, int, bool]:
     """Host, port and whether it is asked by https."""
-    parts = urlsplit(url)
+    parts = _split(url)
     try:
         port = parts.port
     except ValueError:
@@ -36,3 +36,10 @@ def server_of(url: str) -> tuple[str, int, bool]:
         raise ConfigurationError(f"Chroma's URL is {FORMS}; with a token or a tenant, give a client instead")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return host, port or (443 if ssl else 8000), ssl
+
+
+def _split(url: str, *, fragments: bool = True) -> SplitResult:
+    try:
+        return urlsplit(url, allow_fragments=fragments)
+    except ValueError:  # its words may be the password
+        raise ConfigurationError(f"Chroma's URL is {FORMS}") from None

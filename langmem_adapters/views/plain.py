@@ -26,7 +26,7 @@ _SECRETS = (
     (r"(://[^\s:/?#@\"'<>]{0,200}):[^\s\"'<>]{1,1000}@", rf"\1:{_MASK}@"),
     (r"://[^\s:/?#@\"'<>]{1,200}@", f"://{_MASK}@"),
     (r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|\Z)", _MASK),
-    (r"\b(?:sk|pk|rk)[-_](?=[\w-]*\d)[\w-]{16,}", _MASK),
+    (r"\b(?:sk|pk|rk)[-_](?=[\w-]{0,200}\d)[\w-]{16,}", _MASK),
     (r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|npm_|pypi-|xox[abeprs]-|lsv2_|pcsk_)[\w-]{16,}", _MASK),
     (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}", _MASK),
     (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", _MASK),
