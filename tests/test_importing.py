@@ -465,7 +465,7 @@ def test_a_folder_that_is_no_database_is_refused(tmp_path: Path, url: str) -> No
     (tmp_path / "broken" / "chroma.sqlite3").write_bytes(b"not a database")
     with pytest.raises(SerializationError, match="is not a database of Chroma"):
         read_transcripts(tmp_path / "broken")
-    with pytest.raises(SerializationError, match="dump is for BrainMemory.from_metagpt"):
+    with pytest.raises(SerializationError, match="dump is for BrainMemory"):
         read_transcripts(written(tmp_path / "dump.json", {"history": []}), format_="metagpt")
     assert "No such file" in fails("import", tmp_path / "absent", "--format", "metagpt", "--url", url)
     with pytest.raises(ConfigurationError, match="names its sessions itself"):

@@ -83,9 +83,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         if cache is not None and url is not None:
             raise ConfigurationError("give CachedChatModel a cache or a url, not both")
         if not (cache is None or isinstance(cache, ExperienceCache | Tenants)):
-            raise ConfigurationError(
-                f"the cache of a CachedChatModel is an ExperienceCache, not {type(cache).__name__}"
-            )
+            raise ConfigurationError(f"a CachedChatModel's cache is an ExperienceCache, not {type(cache).__name__}")
         same = ("callbacks", "disable_streaming", "metadata", "name", "output_version", "profile", "tags", "verbose")
         fields = {name: getattr(model, name) for name in same if hasattr(model, name)}
         if "streaming" in model.model_fields_set:
@@ -112,11 +110,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
         if self._made_by is None:
             raise unpicklable("a CachedChatModel with a cache of its own")
         fields = {name: getattr(self, name) for name in self.model_fields_set - {"wrapped"} if self._is_own(name)}
-        return opened_again, (
-            type(self),
-            partial(CachedChatModel.__init__, model=self.wrapped, **self._made_by),
-            fields,
-        )
+        make = partial(CachedChatModel.__init__, model=self.wrapped, **self._made_by)
+        return opened_again, (type(self), make, fields)
 
     def _repr_html_(self) -> str:
         return self._of_model(self.wrapped)
