@@ -206,7 +206,8 @@ def test_indexes_in_memory_are_cleared_too(at: Backend) -> None:
     memory.add([Message(role="user", content="My bike")])
     memory.flush()
     assert vectors.position(("longterm", "", ADA))
-    delete_user(at.store, [words, vectors], user=ADA)
+    once = (each for each in (words, vectors))
+    delete_user(at.store, once, user=ADA)  # type: ignore[arg-type] # though they can be gone through but once
     assert words.position(("longterm", "", ADA)) is vectors.position(("longterm", "", ADA)) is None
     assert words.search(("longterm", "", ADA), "bike", 1) == []
 
