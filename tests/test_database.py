@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -237,6 +238,30 @@ def test_where_the_file_was_replaced_the_new_one_is_used(on_disk: Database, tmp_
 
 
 @needs_unix
+def test_a_file_that_is_replaced_in_the_moment_in_which_it_is_opened_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("old", "new"):
+        with closing(sqlite3.connect(tmp_path / name)) as raw:
+            raw.execute(f"CREATE TABLE {name} (x)")
+    opened: list[Connection] = []
+    connect = sqlite3.connect
+
+    def replace_meanwhile(*args: Any, **kwargs: Any) -> Connection:
+        opened.append(connect(*args, **kwargs))
+        if len(opened) == 1:
+            (tmp_path / "new").replace(tmp_path / "old")
+        return opened[-1]
+
+    place = Place(str(tmp_path / "old"))
+    monkeypatch.setattr(sqlite3, "connect", replace_meanwhile)
+    with closing(place.connect(1.0)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("new",)]
+        assert place.is_of(connection)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
+
+
 def test_the_changes_of_a_file_that_was_replaced_are_not_mixed_into_the_new_one(
     on_disk: Database, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
+from tests.faults import Down
 from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, listening
 from tests.vector_places import word_vectors
 
@@ -210,6 +211,8 @@ def test_a_store_of_ones_own_is_counted_too() -> None:
     inner.append(NS, [("a", b""), ("b", b"")])
     plain: Any = Plain(inner)
     assert Checkup(plain).health().ok
+    health = Checkup(cast("Store", Plain(Down()))).health()
+    assert (health.ok, health.problem) == (False, "nobody answers")
     assert Checkup(plain).stats().kinds == {"brain": KindStats(1, 0, 2)}
     for wrong in (lambda: Pruning(plain, 1), lambda: Migration(plain, inner), lambda: Migration(inner, plain)):
         with pytest.raises(ConfigurationError, match="cannot"):

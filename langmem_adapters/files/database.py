@@ -282,9 +282,6 @@ class Database:
                 _close_all(self._idle, self._pid)
             self._ready = False  # until then the file may be another one, or in memory a new one
 
-    def __repr__(self) -> str:
-        return f"Database({self.path!r})"
-
 
 class _Transaction(contextlib.AbstractContextManager[Connection]):
     """Committed at its end, or rolled back where anything was raised.
