@@ -494,6 +494,13 @@ def test_a_folder_that_may_only_be_read_is_said_where_nothing_can_be_made_beside
     assert str(said) == f"{path} cannot be opened: {folder} may only be read"
 
 
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="open files are listed nowhere")
+def test_asking_why_a_file_cannot_be_opened_leaves_none_open(tmp_path: Path) -> None:
+    place, before = Place(str(tmp_path / "none" / "t.db")), len([*Path("/dev/fd").iterdir()])
+    assert "is no folder" in str(place.explained(sqlite3.OperationalError("unable to open database file"), 0))
+    assert len([*Path("/dev/fd").iterdir()]) == before
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 @pytest.mark.parametrize("free", [0, 1, 2])
 def test_too_many_open_files_are_told_apart(tmp_path: Path, free: int) -> None:

@@ -930,6 +930,18 @@ def test_missing_rights_are_a_finding(redis_server: RedisServer, key_prefix: str
     store.close()
 
 
+@pytest.mark.parametrize("command", ["xadd", "xdel", "hset", "pexpire", "unlink"])
+def test_one_right_that_is_missing_is_a_finding_too(redis_server: RedisServer, key_prefix: str, command: str) -> None:
+    others = [f"+{name}" for name in COMMANDS if name != command]
+    with redis.Redis.from_url(redis_server.url()) as raw:
+        raw.execute_command("ACL", "SETUSER", "most", "reset", "on", ">pw", f"~{key_prefix}*", *others)
+        store = RedisStore(redis_server.url().replace("//", "//most:pw@"), prefix=key_prefix)
+        (line,) = said(Checkup(store).examine(), "rights")
+        assert line.startswith("problem: Redis at")
+        raw.execute_command("ACL", "DELUSER", "most")
+    store.close()
+
+
 def test_a_server_is_examined(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     store = RedisStore(server.url())
