@@ -665,6 +665,11 @@ class Failing:
         return counted
 
 
+def ends(store: Any, namespace: tuple[str, ...]) -> bool:
+    dates = store.dates(namespace)
+    return dates is not None and dates.left is not None
+
+
 @pytest.mark.parametrize("made", [False, True])
 def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
@@ -682,11 +687,23 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
             interrupted += 1
         else:
             break
+        assert all(target.dates(name).left for name in target.namespaces() if ends(source, name))
         rest: Any = Failing(target, 10_000, made=True)
         assert Migration(source, rest).run().differing == []
         assert everything(target) == everything(source)
         assert not set(failing.appended) & set(rest.appended)  # it went on, even in the middle of a log
     assert interrupted > 20
+
+
+def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
+    source, target = MemoryStore(), MemoryStore()
+    log = [(id_, b"data") for id_ in "abcdefg"]
+    source.append(NS, log)
+    target.append(NS, log[:3])  # which is no whole number of pages
+    watched: Any = Failing(target, 10_000, made=True)
+    assert Migration(source, watched).run().differing == []
+    assert watched.appended == ["d", "e", "f", "g"]
 
 
 @pytest.mark.parametrize("when", range(1, 7))
@@ -711,7 +728,12 @@ def test_what_the_target_holds_of_others_stays(clock: FakeClock) -> None:
     source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
     fill(source, clock)
     target.append(("brain", "", "bo", "own"), [("x", b"1")])
+    source.write(("migration", "from an older one"), put={"x": b"1"})
     assert Migration(source, target).run().differing == []
+    assert not target.get(("migration", "from an older one"))  # what tells of its target tells of no other
+    again: Any = Failing(target, 10_000, made=True)
+    assert Migration(source, again).run().copied == 0
+    assert again._left == 9_999  # nothing is written, but that the journal goes
     assert [item.id for item in target.scan(("brain", "", "bo", "own")).items] == ["x"]
 
 
@@ -723,6 +745,7 @@ def test_what_the_target_holds_of_others_stays(clock: FakeClock) -> None:
         lambda store: store.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"4")]),
         lambda store: store.append(NS, [("a", b"changed")]),
         lambda store: store.append(NS, [("a1", b"")]),  # the same bytes, cut elsewhere
+        lambda store: store.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3"), ("title", b"t")]),  # with no value
     ],
 )
 def test_another_namespace_of_the_same_name_is_never_overwritten(
