@@ -482,6 +482,14 @@ def test_a_damaged_memory_before_what_was_said_again_is_passed_over(memory: Long
     assert said(memory) == [("My bike is red.", [" 2", " 3"])]
 
 
+def test_a_damaged_memory_is_taken_for_no_corrected_one(memory: LongTermMemory, any_store: Store) -> None:
+    memory.add([user("My bike is red.", "1")])
+    damaged = memory.all()[0].id
+    any_store.write(longterm_namespace(memory.scope), put={damaged: b'{"corrected": true, broken'})
+    memory.add([user("My bike is red.", "2")])
+    assert [(kept.id, kept.message.text) for kept in memory.all()] == [(damaged, "My bike is red.")]
+
+
 @pytest.mark.parametrize("damage", [b"\xff my-secret", b"[1]", b"5", b'[["a"]]', b'{"$type": "x"}'])
 def test_one_damaged_entry_of_the_log_does_not_take_the_memory_along(
     memory: LongTermMemory, any_store: Store, damage: bytes, caplog: pytest.LogCaptureFixture
