@@ -687,7 +687,7 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
             interrupted += 1
         else:
             break
-        assert all(target.dates(name).left for name in target.namespaces() if ends(source, name))
+        assert all(ends(target, name) for name in target.namespaces() if ends(source, name))
         rest: Any = Failing(target, 10_000, made=True)
         assert Migration(source, rest).run().differing == []
         assert everything(target) == everything(source)
