@@ -23,6 +23,7 @@ from langmem_adapters import (
     ConfigurationError,
     LongTermMemory,
     Message,
+    SearchError,
     Sessions,
     open_index,
     open_store,
@@ -924,10 +925,22 @@ def test_what_a_codec_has_sealed_is_not_called_damaged(store: Any) -> None:
     assert said(Checkup(store).examine(), "entries") == ["note: 1 of 2 entries are not plain"]
 
 
+def test_an_index_that_fails_is_a_finding() -> None:
+    class Failing(LexicalIndex):
+        def position(self, _: object) -> Any:
+            raise SearchError("the index is away")
+
+    store = MemoryStore()
+    store.append(("longterm", "", "ada"), [("a", b"[]")])
+    assert said(Checkup(store, index=Failing(":memory:")).examine(), "follows") == ["problem: the index is away"]
+
+
 def test_an_index_behind_its_store(store: Any) -> None:
     index = open_index("memory:")
     memory = LongTermMemory(store, index, user="ada")
     memory.add([Message(role="user", content="A red kite.")])
+    (line,) = said(Checkup(store, index=index).examine(), "index")
+    assert line.startswith("note: it is 1 entries behind")
     memory.search("kite")
     assert said(Checkup(store, index=index).examine(), "index") == ["ok: it is up to date"]
     LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A blue whale.")])
