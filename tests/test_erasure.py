@@ -523,6 +523,18 @@ async def test_the_async_twin_and_a_sealed_store_whose_key_is_lost(at: Backend) 
     assert BrainMemory(sealed, "session bob1", user="bob").count() == 2
 
 
+async def test_the_async_twin_is_told_as_much(at: Backend) -> None:
+    fill(at, user=ADA, mark=MARK)
+    fill(at, user=ADA, tenant="acme", mark="acme1")
+    told: list[tuple[str, int]] = []
+    counts = await adelete_user(
+        at.store, at.indexes, user=ADA, tenant="acme", items=[], report=lambda *it: told.append(it)
+    )
+    assert (counts["messages"], counts["items"]) == (2, 0)
+    assert ("messages", 2) in told
+    assert BrainMemory(at.store, f"session {MARK}", user=ADA).count() == 2
+
+
 class TestSettings:
     def test_the_file_of_the_settings(self, file: Backend) -> None:
         fill(file, user=ADA, mark=MARK)
