@@ -966,7 +966,10 @@ def test_missing_rights_are_a_finding(redis_server: RedisServer, key_prefix: str
     store.close()
 
 
-@pytest.mark.parametrize("command", ["xadd", "xdel", "hset", "pexpire", "unlink"])
+_UNTRIED = {"ping", "select", "smembers", "zmscore"}  # the first two are for connecting, these for repairs and dates
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in _UNTRIED])
 def test_one_right_that_is_missing_is_a_finding_too(redis_server: RedisServer, key_prefix: str, command: str) -> None:
     others = [f"+{name}" for name in COMMANDS if name != command]
     with redis.Redis.from_url(redis_server.url()) as raw:
