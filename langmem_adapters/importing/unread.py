@@ -39,11 +39,14 @@ def other_kind(value: Any) -> str | None:
 
 
 def _other_message(value: dict[str, Any]) -> str | None:
-    """Of a message that has a role as those of OpenAI's chats have it, and whose content would be lost."""
+    """Of a message with a role, as those of OpenAI's chats, whose content would be lost, or refused by a model."""
     if value.get("object") == "thread.message":
         return f"it is of OpenAI's Assistants API: {_AS_CHAT}, the oldest first"
     content = value.get("content")
-    blocks = content if isinstance(content, list) else []
-    if any(isinstance(block, dict) and block.get("type") in ("tool_use", "tool_result") for block in blocks):
-        return 'it has blocks of Anthropic: write calls as "tool_calls", and what a tool gave with the role "tool"'
+    for block in content if isinstance(content, list) else ():
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind in ("tool_use", "tool_result"):
+            return 'it has blocks of Anthropic: write calls as "tool_calls", and what a tool gave with the role "tool"'
+        if kind in ("input_text", "output_text"):
+            return _OF_RESPONSES
     return None
