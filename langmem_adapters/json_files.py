@@ -13,6 +13,7 @@ __all__ = ["Numbered", "text_of", "values_of"]
 
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"  # as ChatGPT's export comes
+_SQLITE = b"SQLite format 3\0"
 _TIMES, _ANYWAY = 100, 2**26  # a file's own size, and bytes: what people say shrinks to a tenth, a bomb to a thousandth
 _WITH_HEADER = 31  # as zlib has it
 _PIECE = 4096  # bytes
@@ -29,6 +30,10 @@ def text_of(data: bytes) -> str:
     """The text of a file. Gzip is recognised by its content."""
     if data.startswith(_ZIP):
         raise SerializationError("it is a zip archive: unpack it, and take the file that is meant out of it")
+    if data.startswith(_SQLITE):
+        raise SerializationError(
+            "it is an SQLite database: migrate copies one of this library, and whatever wrote another can read it"
+        )
     data = _unpacked(data) if data.startswith(_GZIP) else data
     try:
         return data.decode("utf-8-sig")

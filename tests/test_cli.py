@@ -542,6 +542,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
         (b'{"role": "user"}\n"\xff"', "line 2 is not UTF-8 text"),
         (b"\x1f\x8bnot gzip", "it is gzipped, but damaged"),
         (b"PK\x03\x04\x14\x00", "it is a zip archive: unpack it"),
+        (b"SQLite format 3\0\x10", "it is an SQLite database: migrate copies one of this library"),
         (gzip.compress(GOOD.encode(), mtime=0)[:-9], "it is gzipped, but damaged"),
     ],
 )

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.importing.transcript import flaw
+from langmem_adapters.importing.unread import other_kind
 from langmem_adapters.model import Message
 
 __all__ = ["chat_message"]
@@ -24,6 +25,8 @@ def chat_message(place: str, value: Any) -> Message:
 
 
 def _fields(value: Any) -> dict[str, Any]:
+    if other := other_kind(value):
+        raise SerializationError(other)
     if not isinstance(value, dict) or not value.get("role"):
         raise SerializationError("it has no role")
     rest = {name: field for name, field in value.items() if field is not None}

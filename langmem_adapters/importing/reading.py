@@ -14,6 +14,7 @@ from langmem_adapters.importing.locomo import read_locomo
 from langmem_adapters.importing.metagpt import read_collections
 from langmem_adapters.importing.openai import chat_message
 from langmem_adapters.importing.transcript import Transcript, conversations
+from langmem_adapters.importing.unread import other_kind
 from langmem_adapters.json_files import Numbered, text_of, values_of
 from langmem_adapters.sessions import Line, parse_lines
 from langmem_adapters.validation import check_text
@@ -88,6 +89,8 @@ def _detected(values: Sequence[Numbered]) -> FileFormat:
         return format_
     if "messages" in first:
         return "openai"
+    if other := other_kind(first):
+        raise SerializationError(f"{values[0].place} is not read: {other}")
     raise SerializationError(f"{values[0].place} {_UNKNOWN}; --format says which it is meant to be")
 
 

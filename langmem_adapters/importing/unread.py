@@ -1,0 +1,52 @@
+"""Values of other kinds, which are not read: how each is known, and what to do with it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["other_kind"]
+
+_AS_CHAT: Final = 'write each message as {"role": "user", "content": "…"}, with "id" and "created_at" (Unix seconds)'
+_OF_RESPONSES: Final = f"it is of OpenAI's Responses API: {_AS_CHAT}"
+
+_BY_FIELD: Final = (
+    ("chat_messages", list, f"it is of Claude's export: {_AS_CHAT}"),
+    ("sample_id", str, "it is LoCoMo as its authors have it: write each conversation with id, speakers and turns"),
+    ("chat_store", dict, 'it is a memory of LlamaIndex: take the object under "chat_store" out of it'),
+    ("memory_blocks", list, "it is a memory of LlamaIndex without its messages: dump those of its get_all()"),
+    ("chat_memory", dict, "it is a memory of LangChain: have messages_to_dict write its messages"),
+    ("custom_id", str, 'it is of a batch of OpenAI: take the "messages" out of the request, and add the answer'),
+    ("choices", list, 'it is an answer of OpenAI: take the "message" out of it, and put it behind the question'),
+    ("data", list, 'it is a page of an API: take the list under "data" out of it, the oldest message first'),
+    ("input", list, _OF_RESPONSES),
+    ("output", list, _OF_RESPONSES),
+)
+_OF_LANGCHAIN: Final = frozenset({"human", "ai", "system", "tool", "function", "chat"})
+
+
+def other_kind(value: Any) -> str | None:
+    """Say of a value what it is and what to do with it; None, where it is read, or nobody knows."""
+    if not isinstance(value, dict):
+        return None
+    if "role" in value:
+        return _other_message(value)
+    kind = str(value.get("type"))
+    if kind in _OF_LANGCHAIN and "content" in value:
+        return "it is what model_dump makes of a message of LangChain: have messages_to_dict write it"
+    if kind.endswith(("reasoning", "_call", "_call_output")):
+        return _OF_RESPONSES
+    return next((said for field, type_, said in _BY_FIELD if isinstance(value.get(field), type_)), None)
+
+
+def _other_message(value: dict[str, Any]) -> str | None:
+    """Of a message with a role, as those of OpenAI's chats, whose content would be lost, or refused by a model."""
+    if value.get("object") == "thread.message":
+        return f"it is of OpenAI's Assistants API: {_AS_CHAT}, the oldest first"
+    content = value.get("content")
+    for block in content if isinstance(content, list) else ():
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind in ("tool_use", "tool_result"):
+            return 'it has blocks of Anthropic: write calls as "tool_calls", and what a tool gave with the role "tool"'
+        if kind in ("input_text", "output_text"):
+            return _OF_RESPONSES
+    return None
