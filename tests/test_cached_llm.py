@@ -22,6 +22,7 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
 from langchain_openai import ChatOpenAI
 from llama_index.core import Document, MockEmbedding, Settings, VectorStoreIndex
 from llama_index.core.agent.workflow import AgentStream, FunctionAgent, ToolCallResult
@@ -60,6 +61,7 @@ from langmem_adapters import ConfigurationError, SerializationError, StoreUnavai
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.experience import AtLeast
 from langmem_adapters.experience.single_flight import flights
+from langmem_adapters.langchain import CachedChatModel
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -1031,6 +1033,8 @@ def test_c4_fields_of_a_model_that_are_no_plain_data_are_told_apart() -> None:
         {"options": options(2)},
         {"options": [Style.SHORT, object()]},
         {"options": [Style.LONG, object()]},
+        *({"options": cached(Scripted(temperature=heat))} for heat in (0.5, 0.7)),
+        *({"options": CachedChatModel(FakeListChatModel(responses=[said]), url="memory:")} for said in ("a", "b")),
         clients(1),
         clients(2),
     ]

@@ -39,14 +39,14 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-# By LiteLLM, by GoogleGenAI, by LangChainLLM, by OpenAIResponses.
-_ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id")
+# By LiteLLM, by GoogleGenAI, by LangChainLLM, by OpenAIResponses, by a CachedLLM in a field of another model.
+_ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id", "_wrapped")
 _CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
 # Headers that clients send of their own accord: what they are, and with which key they ask.
 _OF_THE_CLIENT = frozenset({"content-type", "user-agent", "x-goog-api-client", "x-goog-api-key"})
-# Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
+# Fields that are not dumped, and count: how prompts are made, where BedrockConverse asks, whom a CachedChatModel asks.
 _UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
-_UNDUMPED |= {"endpoint_url", "region_name"}
+_UNDUMPED |= {"endpoint_url", "region_name", "wrapped"}
 
 
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
