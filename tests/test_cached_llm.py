@@ -1769,12 +1769,16 @@ def test_arguments_that_read_like_an_id_come_back_as_they_were() -> None:
     ],
 )
 def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[ImageBlock], Any] | None) -> None:
+    class Source(BaseModel, extra="allow"):
+        """Something of the user's own, beside a message."""
+
     file = tmp_path / "picture.png"
     file.touch()
     llm = cached(Scripted(script=["a cat", "a dog"]))
     picture, question = ImageBlock(path=str(file)), TextBlock(text="What is it?")
     if block_of is None:
-        asked = [ChatMessage(role="user", blocks=[question], additional_kwargs={"sources": [{"picture": picture}]})]
+        beside = {"sources": [{"found": Source.model_validate({"picture": picture})}]}
+        asked = [ChatMessage(role="user", blocks=[question], additional_kwargs=beside)]
     else:
         asked = [ChatMessage(role="user", blocks=[question, block_of(picture)])]
     for content, said in ((b"cat", "a cat"), (b"dog", "a dog"), (b"cat", "a cat")):

@@ -112,7 +112,7 @@ def last_said(messages: Sequence[ChatMessage]) -> str:
 
 def _paths(value: Any) -> Iterator[Any]:
     """The files that are named in place of their content: by blocks, and by what lies beside them."""
-    held = vars(value) if isinstance(value, BaseModel) else value
+    held = vars(value) | (value.model_extra or {}) if isinstance(value, BaseModel) else value
     for item in held.values() if isinstance(held, dict) else held:
         if isinstance(item, Path):
             yield item
