@@ -16,6 +16,7 @@ from llama_index.core.tools import BaseTool
 from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
@@ -114,6 +115,8 @@ def _paths(value: Any) -> Iterator[Any]:
     """The files that are named in place of their content: by blocks, and by what lies beside them."""
     held = vars(value) | (value.model_extra or {}) if isinstance(value, BaseModel) else value
     for item in held.values() if isinstance(held, dict) else held:
+        if type(item) in ATOMS:
+            continue
         if isinstance(item, Path):
             yield item
         elif isinstance(item, DocumentBlock) and item.path is not None:  # which may be a text
