@@ -1480,6 +1480,7 @@ def test_who_asks_for_the_class_is_told_that_of_the_model_and_fields_are_those_o
         assert isinstance(one, FakeListChatModel)
         assert isinstance(one, CachedChatModel)
         assert repr(one) == "CachedChatModel(model='FakeListChatModel')"
+        assert {"stats", "refresh", "wrapped"} <= set(dir(one))  # as notebooks complete it, and mocks are made of it
         one.streaming, one.tags, one.responses = False, ["mine"], ["Hello there!"]
         assert (one.streaming, one.tags, one.wrapped.responses) == (False, ["mine"], ["Hello there!"])
         assert one.invoke("Hi").content == "Hello there!"

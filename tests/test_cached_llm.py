@@ -22,6 +22,7 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
 from langchain_openai import ChatOpenAI
 from llama_index.core import Document, MockEmbedding, Settings, VectorStoreIndex
 from llama_index.core.agent.workflow import AgentStream, FunctionAgent, ToolCallResult
@@ -60,6 +61,7 @@ from langmem_adapters import ConfigurationError, SerializationError, StoreUnavai
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.experience import AtLeast
 from langmem_adapters.experience.single_flight import flights
+from langmem_adapters.langchain import CachedChatModel
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -1031,6 +1033,8 @@ def test_c4_fields_of_a_model_that_are_no_plain_data_are_told_apart() -> None:
         {"options": options(2)},
         {"options": [Style.SHORT, object()]},
         {"options": [Style.LONG, object()]},
+        *({"options": cached(Scripted(temperature=heat))} for heat in (0.5, 0.7)),
+        *({"options": CachedChatModel(FakeListChatModel(responses=[said]), url="memory:")} for said in ("a", "b")),
         clients(1),
         clients(2),
     ]
@@ -1765,12 +1769,16 @@ def test_arguments_that_read_like_an_id_come_back_as_they_were() -> None:
     ],
 )
 def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[ImageBlock], Any] | None) -> None:
+    class Source(BaseModel, extra="allow"):
+        """Something of the user's own, beside a message."""
+
     file = tmp_path / "picture.png"
     file.touch()
     llm = cached(Scripted(script=["a cat", "a dog"]))
     picture, question = ImageBlock(path=str(file)), TextBlock(text="What is it?")
     if block_of is None:
-        asked = [ChatMessage(role="user", blocks=[question], additional_kwargs={"sources": [{"picture": picture}]})]
+        beside = {"sources": [{"found": Source.model_validate({"picture": picture})}]}
+        asked = [ChatMessage(role="user", blocks=[question], additional_kwargs=beside)]
     else:
         asked = [ChatMessage(role="user", blocks=[question, block_of(picture)])]
     for content, said in ((b"cat", "a cat"), (b"dog", "a dog"), (b"cat", "a cat")):

@@ -216,7 +216,7 @@ def pyproject() -> dict[str, Any]:
 
 def test_f1_base_install_needs_pydantic_alone() -> None:
     project = pyproject()["project"]
-    assert project["dependencies"] == ["pydantic>=2,<3"]
+    assert project["dependencies"] == ["pydantic>=2.4,<3"]
     assert project["requires-python"] == ">=3.10"
     hosts, places = {"langchain", "langgraph", "llama-index", "llamaindex"}, {"chroma", "redis", "vectors"}
     extras = {"all", "bench", "cli", "crypto", "docs", "notebook", "otel", "test", "yaml", *hosts, *places}

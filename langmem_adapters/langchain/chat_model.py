@@ -89,11 +89,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
         if "streaming" in model.model_fields_set:
             fields["streaming"] = getattr(model, "streaming", None)
         super().__init__(wrapped=model, cache=False, **fields)
-        if isinstance(cache, Tenants):
-            self._tenants = cache
-        else:
-            kept_in = ExperienceCache(url) if cache is None else cache
-            self._tenants = kept_in._around_calls(wait, self.output_version)  # noqa: SLF001 - by its rules
+        by = ExperienceCache(url) if cache is None else cache  # whose rules decide
+        self._tenants = by if isinstance(by, Tenants) else by._around_calls(wait, self.output_version)  # noqa: SLF001
         self._made_by = {"url": url, "wait": wait} if cache is None and may_be_written_down(url) else None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -296,6 +293,9 @@ class CachedChatModel(CachedModel, BaseChatModel):
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """How many tokens messages have for the model."""
         return self.wrapped.get_num_tokens_from_messages(messages, tools)
+
+    def __dir__(self) -> set[str]:
+        return {*super().__dir__(), *dir(type(self))}  # the first looks at __class__
 
     def __repr_name__(self) -> str:
         return "CachedChatModel"

@@ -16,6 +16,7 @@ from llama_index.core.base.llms.types import BaseContentBlock, ContentBlock
 from pydantic import AnyUrl, BaseModel
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.equality import ATOMS
 
 __all__ = ["OF_FILE", "Fields", "block_fields", "build_block", "from_standard", "plain", "to_standard"]
 
@@ -62,7 +63,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if type(value) is str:  # as most are
+    if type(value) in ATOMS:  # as most are, and each number of an embedding
         return value
     if isinstance(value, BaseModel):
         return _plain(value.model_dump())

@@ -16,6 +16,7 @@ from llama_index.core.tools import BaseTool
 from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
@@ -39,14 +40,14 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-# By LiteLLM, by GoogleGenAI, by LangChainLLM, by OpenAIResponses.
-_ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id")
+# By LiteLLM, by GoogleGenAI, by LangChainLLM, by OpenAIResponses, by a CachedLLM in a field of another model.
+_ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id", "_wrapped")
 _CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
 # Headers that clients send of their own accord: what they are, and with which key they ask.
 _OF_THE_CLIENT = frozenset({"content-type", "user-agent", "x-goog-api-client", "x-goog-api-key"})
-# Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
+# Fields that are not dumped, and count: how prompts are made, where BedrockConverse asks, whom a CachedChatModel asks.
 _UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
-_UNDUMPED |= {"endpoint_url", "region_name"}
+_UNDUMPED |= {"endpoint_url", "region_name", "wrapped"}
 
 
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
@@ -112,8 +113,10 @@ def last_said(messages: Sequence[ChatMessage]) -> str:
 
 def _paths(value: Any) -> Iterator[Any]:
     """The files that are named in place of their content: by blocks, and by what lies beside them."""
-    held = vars(value) if isinstance(value, BaseModel) else value
+    held = vars(value) | (value.model_extra or {}) if isinstance(value, BaseModel) else value
     for item in held.values() if isinstance(held, dict) else held:
+        if type(item) in ATOMS:
+            continue
         if isinstance(item, Path):
             yield item
         elif isinstance(item, DocumentBlock) and item.path is not None:  # which may be a text

@@ -266,7 +266,7 @@ def _fields(model: BaseLanguageModel[Any], names: set[str], above: _Models = ())
     """The fields of a model that are data and not what they are by default, by their hashes."""
     for name in sorted(names):
         own, value = type(model).model_fields[name], getattr(model, name)
-        excluded = own.exclude and name not in _SELDOM
+        excluded = own.exclude and name not in _SELDOM and not _is_model(value)
         if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token")):
             continue
         if _differs(value, _default(own)) and (told := _hash(value, (*above, model))):
