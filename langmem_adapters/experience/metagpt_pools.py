@@ -9,6 +9,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ __all__ = ["ChromaEntry", "chroma_entries", "read_metagpt_pool"]
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
 _DUMMY = ("req", "resp", "")  # with its tag: the made-up experience that MetaGPT's BM25 pool begins with
 _MILLISECONDS = 1000
-_ROWS = """SELECT c.name, e.embedding_id, m.string_value FROM embeddings AS e
+_BESIDE = ("-journal", "-wal")  # what SQLite keeps beside a file, and reads with it
+_ROWS = """SELECT e.id, c.name, e.embedding_id, m.string_value FROM embeddings AS e
     JOIN segments AS s ON s.id = e.segment_id JOIN collections AS c ON c.id = s.collection
     LEFT JOIN embedding_metadata AS m ON m.id = e.id AND m.key IN ('obj_json', '_node_content')
     WHERE ? IN ('', c.name) ORDER BY e.id, m.key DESC"""
@@ -91,21 +93,22 @@ def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
     A copy is read, in which SQLite undoes what a process that was killed has left half done. Raises SerializationError
     for what is no such file, and for one with changes that Chroma has taken in, and not carried out.
     """
+    first: dict[int, tuple[str, str, str | None]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        for each in (path, *path.parent.glob(f"{path.name}-*")):
-            shutil.copy(each, folder)
+        beside = [path.with_name(path.name + end) for end in _BESIDE]
+        for each in (path, *filter(Path.is_file, beside)):
+            shutil.copyfile(each, Path(folder, each.name))  # which can be written to, also where this cannot
         try:
             with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as connection:
-                rows = connection.execute(_ROWS, (collection,)).fetchall()
+                connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # an error would quote it
+                for number, name, id_, text in connection.execute(_ROWS, (collection,)):
+                    first.setdefault(number, (name, id_, text))  # obj_json before _node_content
                 pending = connection.execute(_PENDING, (collection,)).fetchone()
         except sqlite3.Error as error:
             raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
     if pending:
         raise SerializationError(f"{path} has changes that Chroma has yet to carry out: read it once with Chroma")
-    first: dict[tuple[str, str], str | None] = {}
-    for name, id_, text in rows:
-        first.setdefault((name, id_), text)  # obj_json before _node_content
-    return [ChromaEntry(name, id_, _object(text)) for (name, id_), text in first.items()]
+    return [ChromaEntry(name, id_, _object(text)) for name, id_, text in first.values()]
 
 
 def _object(node: Any) -> Any:
