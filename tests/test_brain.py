@@ -66,6 +66,21 @@ async def test_a4_a_thousand_messages_keep_their_order_under_a_frozen_clock(any_
     assert brain.count() == 1000
 
 
+async def test_a_count_reads_no_message() -> None:
+    class Counting(MemoryStore):
+        read = 0
+
+        def scan(self, *args: Any, **kwargs: Any) -> Page:
+            page = super().scan(*args, **kwargs)
+            self.read += len(page.items)
+            return page
+
+    store = Counting()
+    brain = BrainMemory(store, "s")
+    brain.add_messages([Message(role="user", content=f"{n}") for n in range(3)])
+    assert (brain.count(), await brain.acount(), store.read) == (3, 3, 0)
+
+
 def test_what_is_limited_to_nothing_is_nothing(any_store: Store) -> None:
     brain = BrainMemory(any_store, SESSION)
     brain.add_messages([])

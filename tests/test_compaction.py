@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation import model_tasks
 from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
@@ -559,6 +560,36 @@ def test_b3_one_summary_at_a_time_is_made_of_a_session() -> None:
     told, window = shown(brains[0])
     assert sorted(told + window) == kept(brains[0]) == list(range(100))
     assert sum(brain.stats()["summaries"] for brain in brains) == len(model.prompts) >= 1
+
+
+def test_b3_who_begins_before_another_has_quite_ended_makes_the_only_summary_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[Callable[[], None]] = []
+    monkeypatch.setattr(model_tasks, "submit", begun.append)
+    brain = memory(MemoryStore(), "behind", Accountant(), summarize_at=100, summarize_in="background")
+
+    class Overtaken:
+        """The lock of what is pending, behind which others are quicker once the last look was taken."""
+
+        lock, first = threading.Lock(), [lambda: brain.add_messages(turn(1))]
+
+        def __enter__(self) -> None:
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+            if self.first and not model_tasks._pending:
+                self.first.pop()()
+
+    monkeypatch.setattr(model_tasks, "_lock", Overtaken())
+    brain.add_messages(turn(0))
+    begun.pop()()
+    brain.add_messages(turn(2))
+    (other,) = begun
+    other()
+    told, window = shown(brain)
+    assert told + window == list(range(6))
 
 
 async def test_h2_slow_summaries_of_many_sessions_hold_up_nobody() -> None:

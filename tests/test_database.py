@@ -9,14 +9,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from langmem_adapters.concurrency import forks
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
+from langmem_adapters.files import database as files
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.places import Connection, Place, clearing
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -112,17 +114,71 @@ def test_who_is_in_a_hurry_waits_for_a_writer_who_gets_on(tmp_path: Path, monkey
     database.close()
 
 
+@pytest.mark.parametrize(
+    ("writes", "waited"),
+    [(8, 3.2), (99, 5.2), (0, 1.2)],  # they end, they go on for too long, they do not get on
+)
+def test_who_is_in_a_hurry_waits_while_others_get_on_but_not_for_ever(
+    writes: int, waited: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t", timeout=1, fails_fast=True)
+    assert rows(database) == []
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as other:
+
+        class Time:
+            now, left = 0.0, writes
+
+            def monotonic(self) -> float:
+                return self.now
+
+            def sleep(self, _: float) -> None:
+                self.now += 0.4
+                if self.left:
+                    self.left -= 1
+                    other.execute("INSERT INTO t VALUES (?)", (self.left,))
+                    other.execute("COMMIT")
+                    if self.left:
+                        other.execute("BEGIN IMMEDIATE")
+
+        others = Time()
+        monkeypatch.setattr(files, "time", others)
+        other.execute("BEGIN IMMEDIATE")
+        with nullcontext() if writes == 8 else pytest.raises(StoreUnavailable), database.writing() as connection:
+            connection.execute("INSERT INTO t VALUES ('b')")
+        assert others.now == pytest.approx(waited)
+    database.close()
+
+
 def test_a_file_that_cannot_be_opened_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(":memory:", schema=["nonsense"], name="t")
-    for _ in range(2):  # the second does not wait for the first
-        with pytest.raises(StoreError, match="syntax error"), database.writing():
-            pytest.fail("there is no table")
-    monkeypatch.setattr(database, "_schema", tuple(_SCHEMA))
+    for _ in range(2):  # the second, on another thread, does not wait for the first
+        with ThreadPoolExecutor(1) as pool, pytest.raises(StoreError, match="syntax error"):
+            pool.submit(rows, database).result(10)
+    monkeypatch.setattr(database, "_schema", _SCHEMA)
     assert rows(database) == []
     absent = Database(tmp_path / "none" / "t.db", schema=_SCHEMA, name="t")
     with pytest.raises(StoreUnavailable, match="no folder"):
         absent.look("SELECT 1", ())
     assert threading.get_ident() not in forks._under_way
+
+
+def test_in_memory_one_waits_for_the_other() -> None:
+    database = Database(":memory:", schema=_SCHEMA, name="t")
+    with ThreadPoolExecutor(1) as pool:
+        with database.writing() as connection:
+            connection.execute("INSERT INTO t VALUES ('a')")
+            seen = pool.submit(rows, database)
+            assert not wait([seen], 0.1).done
+        assert seen.result(10) == ["a"]
+
+
+def test_who_opens_a_file_that_is_up_to_date_waits_for_no_writer(tmp_path: Path) -> None:
+    first, second = (Database(tmp_path / "t.db", schema=_SCHEMA, name="t", timeout=0) for _ in range(2))
+    assert rows(first) == []
+    with first.writing():
+        assert rows(second) == []
+    first.close()
+    second.close()
 
 
 def test_as_many_connections_as_are_busy_at_once(tmp_path: Path) -> None:
@@ -237,6 +293,30 @@ def test_where_the_file_was_replaced_the_new_one_is_used(on_disk: Database, tmp_
 
 
 @needs_unix
+def test_a_file_that_is_replaced_in_the_moment_in_which_it_is_opened_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("old", "new"):
+        with closing(sqlite3.connect(tmp_path / name)) as raw:
+            raw.execute(f"CREATE TABLE {name} (x)")
+    opened: list[Connection] = []
+    connect = sqlite3.connect
+
+    def replace_meanwhile(*args: Any, **kwargs: Any) -> Connection:
+        opened.append(connect(*args, **kwargs))
+        if len(opened) == 1:
+            (tmp_path / "new").replace(tmp_path / "old")
+        return opened[-1]
+
+    place = Place(str(tmp_path / "old"))
+    monkeypatch.setattr(sqlite3, "connect", replace_meanwhile)
+    with closing(place.connect(1.0)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("new",)]
+        assert place.is_of(connection)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
+
+
 def test_the_changes_of_a_file_that_was_replaced_are_not_mixed_into_the_new_one(
     on_disk: Database, tmp_path: Path
 ) -> None:
@@ -412,6 +492,13 @@ def test_a_folder_that_may_only_be_read_is_said_where_nothing_can_be_made_beside
             os.seteuid(me)
             Path(folder).chmod(0o700)
     assert str(said) == f"{path} cannot be opened: {folder} may only be read"
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="open files are listed nowhere")
+def test_asking_why_a_file_cannot_be_opened_leaves_none_open(tmp_path: Path) -> None:
+    place, before = Place(str(tmp_path / "none" / "t.db")), len([*Path("/dev/fd").iterdir()])
+    assert "is no folder" in str(place.explained(sqlite3.OperationalError("unable to open database file"), 0))
+    assert len([*Path("/dev/fd").iterdir()]) == before
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

@@ -206,7 +206,8 @@ def test_indexes_in_memory_are_cleared_too(at: Backend) -> None:
     memory.add([Message(role="user", content="My bike")])
     memory.flush()
     assert vectors.position(("longterm", "", ADA))
-    delete_user(at.store, [words, vectors], user=ADA)
+    once = (each for each in (words, vectors))
+    delete_user(at.store, once, user=ADA)  # type: ignore[arg-type] # though they can be gone through but once
     assert words.position(("longterm", "", ADA)) is vectors.position(("longterm", "", ADA)) is None
     assert words.search(("longterm", "", ADA), "bike", 1) == []
 
@@ -520,6 +521,18 @@ async def test_the_async_twin_and_a_sealed_store_whose_key_is_lost(at: Backend) 
     assert (counts["messages"], counts["items"]) == (2, 3)
     assert MARK.encode() not in await asyncio.to_thread(at.bytes)
     assert BrainMemory(sealed, "session bob1", user="bob").count() == 2
+
+
+async def test_the_async_twin_is_told_as_much(at: Backend) -> None:
+    fill(at, user=ADA, mark=MARK)
+    fill(at, user=ADA, tenant="acme", mark="acme1")
+    told: list[tuple[str, int]] = []
+    counts = await adelete_user(
+        at.store, at.indexes, user=ADA, tenant="acme", items=[], report=lambda *it: told.append(it)
+    )
+    assert (counts["messages"], counts["items"]) == (2, 0)
+    assert ("messages", 2) in told
+    assert BrainMemory(at.store, f"session {MARK}", user=ADA).count() == 2
 
 
 class TestSettings:

@@ -100,6 +100,24 @@ def brain_of(store: Store, refresh: Refresh, clock: Callable[[], float] = time.t
 # --- the rules, one by one
 
 
+@pytest.mark.parametrize("refresh", REFRESH[1:])
+def test_of_two_who_begin_a_session_at_once_both_are_heard(kept: Kept, refresh: Refresh) -> None:
+    other = brain_of(kept.store, refresh, kept.clock)
+    overtaken = Overtaken(kept.store, lambda: other.add_talk("theirs"))
+    brain_of(cast("Store", overtaken), refresh, kept.clock).add_talk("ours")
+    assert sorted(message.text for message in other.messages()) == ["ours", "theirs"]
+    assert kept.deadlines() == {OWN: kept.clock() + TTL}
+
+
+def test_read_what_is_deleted_starts_the_time_of_the_memories_anew_too(kept: Kept) -> None:
+    long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session)
+    brain = brain_of(kept.store, "read", kept.clock, memory_k=1, long_term=long_term)
+    brain.add_messages([Message(role="user", content=text, id=text) for text in ("bike", "shed", "key")])
+    kept.clock.advance(50)  # so little that a read writes nothing
+    assert brain.delete(["bike"]) == 1
+    assert kept.deadlines() == {OWN: kept.clock() + TTL, MEMORIES: kept.clock() + TTL}
+
+
 def test_write_each_write_starts_the_time_anew(kept: Kept) -> None:
     brain = brain_of(kept.store, "write", kept.clock)
     start = kept.clock()

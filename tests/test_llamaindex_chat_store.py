@@ -40,6 +40,7 @@ from langmem_adapters.cli.app import app
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError, StoreUnavailable
 from langmem_adapters.expiry import EXPIRES
+from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.llamaindex import BrainChatStore, SyncBrainChatStore
 from langmem_adapters.protocols import Store
@@ -893,6 +894,23 @@ async def test_what_is_deleted_from_the_archive_at_this_moment_is_not_imported_i
 
     Sessions(cast("Store", Overtaken(any_store, others))).import_(lines)
     assert await both(any_store) == [["own"], ["here", "two"]]
+
+
+async def test_what_is_archived_here_at_this_moment_is_not_imported_into_the_archive_again(any_store: Store) -> None:
+    elsewhere = MemoryStore()
+    await BrainChatStore(store=elsewhere).set_messages("s", said("one", "two"))
+    (first, _) = BrainMemory(elsewhere, "s").messages()
+    await BrainChatStore(store=elsewhere).archive_oldest_messages("s", 1)
+    here = BrainChatStore(store=any_store)
+    await here.set_messages("s", said("own", "here"))
+    await here.archive_oldest_messages("s", 1)
+
+    def others() -> None:
+        BrainMemory(any_store, "s").add_messages([first])
+        run(here._session("s").remove_oldest(2, archive=True))
+
+    Sessions(cast("Store", Overtaken(any_store, others))).import_(Sessions(elsewhere).export())
+    assert await both(any_store) == [["own", "here", "one"], ["two"]]
 
 
 async def test_a8_what_was_archived_elsewhere_stays_where_it_is_here(any_store: Store) -> None:

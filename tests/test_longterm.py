@@ -472,6 +472,14 @@ def test_what_was_said_again_is_corrected_by_other_words_alone(memory: LongTermM
     assert said(memory) == [("My bike is blue.", ["monday 1"]), ("My bike is red.", ["friday 2", "sunday 3"])]
 
 
+def test_a_memory_that_says_the_same_with_another_sign_was_not_corrected(memory: LongTermMemory) -> None:
+    for n, other in enumerate(["My bike is blue.", "My bike is green.", "My bike is red!"]):
+        memory.add([user("My bike is red.", f"{n}")])
+        memory.update(memory.all()[-1].id, other)
+    memory.add([user("My bike is red.", "3")])
+    assert said(memory)[2:] == [("My bike is red!", [" 2", " 3"])]
+
+
 def test_a_damaged_memory_before_what_was_said_again_is_passed_over(memory: LongTermMemory, any_store: Store) -> None:
     memory.add([user("My bike is red.", "1")])
     damaged = memory.all()[0].id
@@ -480,6 +488,14 @@ def test_a_damaged_memory_before_what_was_said_again_is_passed_over(memory: Long
     any_store.write(longterm_namespace(memory.scope), put={damaged: b"{broken"})
     memory.add([user("My bike is red.", "3")])
     assert said(memory) == [("My bike is red.", [" 2", " 3"])]
+
+
+def test_a_damaged_memory_is_taken_for_no_corrected_one(memory: LongTermMemory, any_store: Store) -> None:
+    memory.add([user("My bike is red.", "1")])
+    damaged = memory.all()[0].id
+    any_store.write(longterm_namespace(memory.scope), put={damaged: b'{"corrected": true, broken'})
+    memory.add([user("My bike is red.", "2")])
+    assert [(kept.id, kept.message.text) for kept in memory.all()] == [(damaged, "My bike is red.")]
 
 
 @pytest.mark.parametrize("damage", [b"\xff my-secret", b"[1]", b"5", b'[["a"]]', b'{"$type": "x"}'])

@@ -23,6 +23,7 @@ from langmem_adapters import (
     ConfigurationError,
     LongTermMemory,
     Message,
+    SearchError,
     Sessions,
     open_index,
     open_store,
@@ -48,6 +49,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
+from tests.faults import Down
 from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, listening
 from tests.vector_places import word_vectors
 
@@ -210,6 +212,8 @@ def test_a_store_of_ones_own_is_counted_too() -> None:
     inner.append(NS, [("a", b""), ("b", b"")])
     plain: Any = Plain(inner)
     assert Checkup(plain).health().ok
+    health = Checkup(cast("Store", Plain(Down()))).health()
+    assert (health.ok, health.problem) == (False, "nobody answers")
     assert Checkup(plain).stats().kinds == {"brain": KindStats(1, 0, 2)}
     for wrong in (lambda: Pruning(plain, 1), lambda: Migration(plain, inner), lambda: Migration(inner, plain)):
         with pytest.raises(ConfigurationError, match="cannot"):
@@ -662,6 +666,11 @@ class Failing:
         return counted
 
 
+def ends(store: Any, namespace: tuple[str, ...]) -> bool:
+    dates = store.dates(namespace)
+    return dates is not None and dates.left is not None
+
+
 @pytest.mark.parametrize("made", [False, True])
 def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
@@ -679,11 +688,23 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
             interrupted += 1
         else:
             break
+        assert all(ends(target, name) for name in target.namespaces() if ends(source, name))
         rest: Any = Failing(target, 10_000, made=True)
         assert Migration(source, rest).run().differing == []
         assert everything(target) == everything(source)
         assert not set(failing.appended) & set(rest.appended)  # it went on, even in the middle of a log
     assert interrupted > 20
+
+
+def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
+    source, target = MemoryStore(), MemoryStore()
+    log = [(id_, b"data") for id_ in "abcdefg"]
+    source.append(NS, log)
+    target.append(NS, log[:3])  # which is no whole number of pages
+    watched: Any = Failing(target, 10_000, made=True)
+    assert Migration(source, watched).run().differing == []
+    assert watched.appended == ["d", "e", "f", "g"]
 
 
 @pytest.mark.parametrize("when", range(1, 7))
@@ -708,7 +729,12 @@ def test_what_the_target_holds_of_others_stays(clock: FakeClock) -> None:
     source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
     fill(source, clock)
     target.append(("brain", "", "bo", "own"), [("x", b"1")])
+    source.write(("migration", "from an older one"), put={"x": b"1"})
     assert Migration(source, target).run().differing == []
+    assert not target.get(("migration", "from an older one"))  # what tells of its target tells of no other
+    again: Any = Failing(target, 10_000, made=True)
+    assert Migration(source, again).run().copied == 0
+    assert again._left == 9_999  # nothing is written, but that the journal goes
     assert [item.id for item in target.scan(("brain", "", "bo", "own")).items] == ["x"]
 
 
@@ -720,6 +746,7 @@ def test_what_the_target_holds_of_others_stays(clock: FakeClock) -> None:
         lambda store: store.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"4")]),
         lambda store: store.append(NS, [("a", b"changed")]),
         lambda store: store.append(NS, [("a1", b"")]),  # the same bytes, cut elsewhere
+        lambda store: store.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3"), ("title", b"t")]),  # with no value
     ],
 )
 def test_another_namespace_of_the_same_name_is_never_overwritten(
@@ -898,10 +925,22 @@ def test_what_a_codec_has_sealed_is_not_called_damaged(store: Any) -> None:
     assert said(Checkup(store).examine(), "entries") == ["note: 1 of 2 entries are not plain"]
 
 
+def test_an_index_that_fails_is_a_finding() -> None:
+    class Failing(LexicalIndex):
+        def position(self, _: object) -> Any:
+            raise SearchError("the index is away")
+
+    store = MemoryStore()
+    store.append(("longterm", "", "ada"), [("a", b"[]")])
+    assert said(Checkup(store, index=Failing(":memory:")).examine(), "follows") == ["problem: the index is away"]
+
+
 def test_an_index_behind_its_store(store: Any) -> None:
     index = open_index("memory:")
     memory = LongTermMemory(store, index, user="ada")
     memory.add([Message(role="user", content="A red kite.")])
+    (line,) = said(Checkup(store, index=index).examine(), "index")
+    assert line.startswith("note: it is 1 entries behind")
     memory.search("kite")
     assert said(Checkup(store, index=index).examine(), "index") == ["ok: it is up to date"]
     LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A blue whale.")])
@@ -924,6 +963,21 @@ def test_missing_rights_are_a_finding(redis_server: RedisServer, key_prefix: str
         assert line.startswith("problem: Redis at")
         assert "grant +@read +@write" in line
         raw.execute_command("ACL", "DELUSER", "reader")
+    store.close()
+
+
+_UNTRIED = {"ping", "select", "smembers", "zmscore"}  # the first two are for connecting, these for repairs and dates
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in _UNTRIED])
+def test_one_right_that_is_missing_is_a_finding_too(redis_server: RedisServer, key_prefix: str, command: str) -> None:
+    others = [f"+{name}" for name in COMMANDS if name != command]
+    with redis.Redis.from_url(redis_server.url()) as raw:
+        raw.execute_command("ACL", "SETUSER", "most", "reset", "on", ">pw", f"~{key_prefix}*", *others)
+        store = RedisStore(redis_server.url().replace("//", "//most:pw@"), prefix=key_prefix)
+        (line,) = said(Checkup(store).examine(), "rights")
+        assert line.startswith("problem: Redis at")
+        raw.execute_command("ACL", "DELUSER", "most")
     store.close()
 
 

@@ -97,13 +97,16 @@ def test_a_search_goes_on_where_nothing_can_be_written(server: Server, monkeypat
     assert [found.memory.message.id for found in memory.search("door")] == ["2"]
 
 
-def test_items_are_listed_and_found_whose_place_or_log_was_evicted(server: Server, tmp_path: Path) -> None:
+def test_items_are_listed_and_found_whose_place_or_log_was_evicted(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     items = LongTermStore(store=server.store, index=open_index(f"sqlite:///{tmp_path}/index.db"))
     for n in range(3):
         items.put(NOTES, f"key {n}", {"text": "It hangs at the door."})
     assert len(items.search(NOTES, query="door")) == 3
     server.evict(("langgraph", "", "items", *NOTES), "log")
     assert len(items.search(NOTES, query="door")) == 3
+    assert not caplog.messages  # what lies beside the items is not told of as a damaged one
     server.evict(("langgraph", "", "tree"), "values")
     server.evict(("langgraph", "", "tree", "notes"), "values")
     for _ in range(32):

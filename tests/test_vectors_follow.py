@@ -441,6 +441,25 @@ def test_what_was_refused_is_offered_as_it_is_now_and_only_where_nobody_else_was
 
 
 @pytest.mark.usefixtures("at_once")
+def test_an_index_that_tells_of_no_refusals_is_followed_too() -> None:
+    class Plain:
+        def __init__(self, index: Watched) -> None:
+            self._index = index
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "refused":
+                raise AttributeError(name)
+            return getattr(self._index, name)
+
+    plain: Any = Plain(Watched(Model()))
+    memory = memory_of(plain)
+    memory.add([say("My couch is red.")])
+    memory.flush()
+    assert texts(memory.search("sofa")) == ["My couch is red."]
+    assert memory.stats()["behind"] == 0
+
+
+@pytest.mark.usefixtures("at_once")
 def test_what_was_refused_is_forgotten_with_the_namespace() -> None:
     model = Model()
     model.refuses = {"My couch is red."}

@@ -61,7 +61,7 @@ class Database:
         if synchronous.lower() not in {"normal", "full"}:
             raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
         self.path: str = str(path)
-        self._schema, self._name = tuple(schema), name
+        self._schema, self._name = schema, name
         self._synchronous, self._timeout = synchronous.lower(), timeout
         self.disposable = disposable
         self.place: Place = Place(self.path)
@@ -79,7 +79,7 @@ class Database:
         self._alone = threading.RLock()  # held by whoever uses the only connection of an in-memory database
         self._idle: list[Connection] = []
         self._ready = False
-        self._finalizer = weakref.finalize(self, _close_all, self._idle, self._pid)
+        weakref.finalize(self, _close_all, self._idle, self._pid)
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """Look at one consistent state."""
@@ -183,7 +183,6 @@ class Database:
         if self._pid != os.getpid():
             # SQLite forbids to use, or even to close, a connection on the other side of a fork.
             _inherited.append(self._idle)
-            self._finalizer.detach()
             self._start()
         if self.place.in_memory:
             self._alone.acquire()
@@ -281,9 +280,6 @@ class Database:
             with self._alone:
                 _close_all(self._idle, self._pid)
             self._ready = False  # until then the file may be another one, or in memory a new one
-
-    def __repr__(self) -> str:
-        return f"Database({self.path!r})"
 
 
 class _Transaction(contextlib.AbstractContextManager[Connection]):

@@ -6,10 +6,11 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langmem_adapters.codec import decode, is_newer
-from langmem_adapters.errors import SearchError, SerializationError, StoreError
+from langmem_adapters.errors import Conflict, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, bare
 from langmem_adapters.keys import Namespace
@@ -108,12 +109,20 @@ class Checkup:
 
     def _rights(self) -> Iterator[Finding]:
         """Do what the library does, in a namespace of its own."""
-        place = ("checkup", self._new_id())
-        self._store.append(place, [("a", b"1"), ("b", b"2")], ttl=_MINUTE)
-        items = self._store.scan(place, keys=["k"]).items
-        self._store.write(place, put={"k": b"v"}, remove=items[:1], guard={"k": None}, ttl=_MINUTE)
-        self._store.recent(place[:1], limit=1)
-        self._store.clear(place)
+        store, place = self._store, ("checkup", self._new_id())
+        store.append(place, [], ttl=_MINUTE)
+        store.append(place, [("a", b"1"), ("b", b"2")], ttl=_MINUTE)
+        items = store.scan(place, keys=["k"]).items
+        store.write(place, put={"k": b"v"}, remove=items[:1], guard={"k": None}, ttl=_MINUTE)
+        with suppress(Conflict):
+            store.write(place, put={"k": b"w"}, guard={"k": None}, ttl=_MINUTE)
+        store.write(place, delete=["k"])  # without an expiry, for a moment
+        store.append(place, [("b", b"2")], ttl=_MINUTE)
+        store.scan(place, reverse=True)
+        store.get(place)
+        store.recent(place[:1], limit=1)
+        next(iter(store.namespaces(place)), None)
+        store.clear(place)
         yield Finding("ok", "rights", "reading, writing, listing and removing are allowed")
 
     def _own(self) -> Iterator[Finding]:

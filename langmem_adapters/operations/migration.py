@@ -171,8 +171,7 @@ class Migration:
         self._target.write(namespace, put=put, ttl=ttl)
 
     def _note(self, namespace: Namespace, before: str, after: str) -> str:
-        digests = " ".join(dict.fromkeys((before, after)))
-        self._target.write(self._journal, put={encode_namespace(namespace): digests.encode()})
+        self._target.write(self._journal, put={encode_namespace(namespace): f"{before} {after}".encode()})
         return after
 
     def _noted(self, namespace: Namespace) -> list[str]:

@@ -114,8 +114,6 @@ class Pruning:
 
     def _is_wanted(self, namespace: Namespace) -> Flow[bool]:
         """Whether a namespace stays however old it is."""
-        if not _may_go(namespace):
-            return True
         return namespace[0] == _POOL and not (yield from step(self._has_expired, namespace))
 
     def _has_expired(self, pool: Namespace) -> bool:
