@@ -535,8 +535,10 @@ def test_metagpts_chroma_pool(tmp_path: Path) -> None:
     check_metagpt(read_metagpt_pool(tmp_path / "chroma.sqlite3", collection="another"))
     assert len(read_metagpt_pool(tmp_path)) == 2
     assert read_metagpt_pool(tmp_path, collection="none") == []
-    docstore(tmp_path, node(json.dumps({**METAGPT, "resp": "of BM25"})))  # of another ``retrieval_type``, in one folder
-    assert [each.resp for each in read_metagpt_pool(tmp_path)] == ["print(1)", "print(1)", "of BM25"]
+    older, newer = ({**METAGPT, "resp": f"of BM25, at {at}", "timestamp": at} for at in (1.0, 1e12))
+    docstore(tmp_path, *(node(json.dumps(each)) for each in (newer, older)))  # of another ``retrieval_type``
+    said = [each.resp for each in read_metagpt_pool(tmp_path)]
+    assert said == ["of BM25, at 1.0", "print(1)", "print(1)", "of BM25, at 1000000000000.0"]
 
 
 def test_all_databases_of_a_chroma_are_read_and_of_what_is_damaged_nothing_is_quoted(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
 
     Args:
         path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use. Of a
-            folder with both, which MetaGPT leaves where its retrieval was changed, Chroma's come first.
+            folder with both, which MetaGPT leaves where its retrieval was changed, both are read.
         collection: The collection of a Chroma database; default: all of them.
 
     Raises SerializationError, which quotes nothing, where this is no such pool.
@@ -61,7 +61,8 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
     found = [_experience(record) for file in files for record in _records(file, collection)]
     if None in found:
         _log.warning("%d records of %s are no experiences, and are left out", found.count(None), path)
-    return [each for each in found if each and (each.req, each.resp, each.tag) != _DUMMY]
+    kept = [each for each in found if each and (each.req, each.resp, each.tag) != _DUMMY]
+    return sorted(kept, key=lambda each: each.timestamp or 0.0)
 
 
 def _records(path: Path, collection: str) -> list[Any]:
