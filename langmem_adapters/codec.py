@@ -151,7 +151,9 @@ def _is_deeper(value: Any, levels: int) -> bool:
     for _ in range(levels + 1):
         lists = (each.values() if isinstance(each, dict) else each for each in inside if isinstance(each, dict | list))
         inside = [part for each in lists for part in each]
-    return bool(inside)
+        if not inside:
+            return False
+    return True
 
 
 def _is_plain(value: Any, depth: int) -> bool:  # noqa: PLR0911 - each kind of value is decided by itself
