@@ -76,22 +76,22 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Read a value that :func:`encode` wrote. Raises SerializationError for anything else."""
     try:
-        value = parsed(data, _MAX_DEPTH)
+        value = parsed(data, bounded=True)
         return _restore(value) if is_tagged(data) else value
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"stored bytes cannot be read: {error}") from error
 
 
-def parsed(data: bytes | str, deepest: int | None = None) -> Any:
+def parsed(data: bytes | str, *, bounded: bool = False) -> Any:
     """What ``json.loads`` makes of it, in a third of the time. Raises ValueError or RecursionError, as that does.
 
-    With ``deepest``, more levels than that are a ValueError: whoever walks through them might come to no end.
+    If ``bounded``, more levels than are written are a ValueError: whoever walks through them might come to no end.
     """
     try:
         return from_json(data)
     except (ValueError, TypeError):
         value = json.loads(data)  # accepts lone surrogates, and more levels
-    if deepest is not None and _is_deeper(value, deepest):
+    if bounded and _is_deeper(value, _MAX_DEPTH):
         raise ValueError("it is nested too deep")
     return value
 
@@ -151,7 +151,9 @@ def _is_deeper(value: Any, levels: int) -> bool:
     for _ in range(levels + 1):
         lists = (each.values() if isinstance(each, dict) else each for each in inside if isinstance(each, dict | list))
         inside = [part for each in lists for part in each]
-    return bool(inside)
+        if not inside:
+            return False
+    return True
 
 
 def _is_plain(value: Any, depth: int) -> bool:  # noqa: PLR0911 - each kind of value is decided by itself

@@ -535,8 +535,33 @@ def test_metagpts_chroma_pool(tmp_path: Path) -> None:
     check_metagpt(read_metagpt_pool(tmp_path / "chroma.sqlite3", collection="another"))
     assert len(read_metagpt_pool(tmp_path)) == 2
     assert read_metagpt_pool(tmp_path, collection="none") == []
-    docstore(tmp_path, node(json.dumps({**METAGPT, "resp": "of BM25"})))  # of another ``retrieval_type``, in one folder
-    assert [each.resp for each in read_metagpt_pool(tmp_path)] == ["print(1)", "print(1)", "of BM25"]
+    older, newer = ({**METAGPT, "resp": f"of BM25, at {at}", "timestamp": at} for at in (1.0, 1e12))
+    docstore(tmp_path, *(node(json.dumps(each)) for each in (newer, older)))  # of another ``retrieval_type``
+    said = [each.resp for each in read_metagpt_pool(tmp_path)]
+    assert said == ["of BM25, at 1.0", "print(1)", "print(1)", "of BM25, at 1000000000000.0"]
+
+
+def test_all_databases_of_a_chroma_are_read_and_of_what_is_damaged_nothing_is_quoted(tmp_path: Path) -> None:
+    pytest.importorskip("chromadb")
+    script = (
+        "import chromadb, json, sys\n"
+        "settings = chromadb.Settings(\n"
+        "    is_persistent=True, persist_directory=sys.argv[1], anonymized_telemetry=False)\n"
+        "chromadb.AdminClient(settings).create_database('other')\n"
+        "for database in ('default_database', 'other'):\n"
+        "    client = chromadb.PersistentClient(sys.argv[1], settings, database=database)\n"
+        "    experience = json.dumps({'req': 'my-secret', 'resp': database})\n"
+        "    client.create_collection('pool', embedding_function=None).add(\n"
+        "        ids=['a'], embeddings=[[0.1]], metadatas=[{'obj_json': experience}])\n"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=True)
+    (tmp_path / "chroma.sqlite3-old").mkdir()  # is no file of SQLite's
+    assert [each.resp for each in read_metagpt_pool(tmp_path)] == ["default_database", "other"]
+    with closing(sqlite3.connect(tmp_path / "chroma.sqlite3")) as connection, connection:
+        connection.execute(
+            "UPDATE embedding_metadata SET string_value = CAST(x'ff' || string_value AS TEXT) WHERE id = 1"
+        )
+    assert [each.resp for each in read_metagpt_pool(tmp_path)] == ["other"]
 
 
 @pytest.mark.parametrize("name", ["docstore.json", "chroma.sqlite3"])

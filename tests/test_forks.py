@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,25 @@ def test_a_child_forked_beside_one_who_opens_opens_too(
     assert forked(lambda: opens("memory:")) == 0
     pause.finish.set()
     thread.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.parametrize("used", [False, True])
+def test_a_child_that_lets_go_of_a_database_closes_none_of_its_parents_connections(used: bool, tmp_path: Path) -> None:
+    databases = [Database(tmp_path / "a.db", schema=SCHEMA, name="notes")]
+    write(databases[0])
+
+    def let_go() -> None:
+        theirs = weakref.ref(databases[0]._idle[0])
+        if used:
+            write(databases[0])
+        databases.clear()
+        gc.collect()
+        connection = theirs()
+        assert connection is not None
+        connection.interrupt()  # which a closed one refuses
+
+    assert forked(let_go) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")

@@ -306,7 +306,7 @@ def test_metagpts_own_long_term_memory(tmp_path: Path) -> None:
 
 def test_metagpts_own_experiences() -> None:
     perfect = Metric(score=Score(val=10, reason="fine"))
-    game, made_up, written = read_metagpt_pool(_FOLDER / "metagpt")
+    written, game, made_up = read_metagpt_pool(_FOLDER / "metagpt")
     assert (game.req, game.resp, game.tag, game.metric) == ("写一个游戏", "print(1)", "write_code", perfect)
     assert (made_up.req, made_up.resp, made_up.tag, made_up.metric) == ("req", "resp", "echo", perfect)
     assert written == Experience(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -388,9 +391,9 @@ def test_collections_are_read_without_chromadb(tmp_path: Path) -> None:
     assert done.stdout.strip() == "['told anew', 'm2']"
 
 
-def test_what_a_killed_process_left_half_done_is_undone_in_what_is_read(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_half_done_is_undone_in_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the files may only be read."""
     rows: dict[str, Any] = {f"n{n}": metadata(item(f"m{n}" + "x" * 500, float(n))) for n in range(100)}
-    path = collection(tmp_path / "data", "role_zero", rows)
     code = (
         "import os, signal, sqlite3, sys\n"
         "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
@@ -399,11 +402,34 @@ def test_what_a_killed_process_left_half_done_is_undone_in_what_is_read(tmp_path
         "connection.execute('DELETE FROM embedding_metadata')\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    subprocess.run([sys.executable, "-c", code, str(path / "chroma.sqlite3")], check=False)
-    assert (path / "chroma.sqlite3-journal").stat().st_size
-    assert [message.id for message in only(path)] == [
-        json.loads(row["obj_json"])["message"]["id"] for row in rows.values()
-    ]
+    ids = [json.loads(row["obj_json"])["message"]["id"] for row in rows.values()]
+    me = os.geteuid()
+    # Not tmp_path, nor TMPDIR, which may lie in a folder that lets nobody else in.
+    with tempfile.TemporaryDirectory(dir=None if me else "/tmp") as folder:
+        path = collection(Path(folder, "data"), "role_zero", rows)
+        subprocess.run([sys.executable, "-c", code, str(path / "chroma.sqlite3")], check=False)
+        assert (path / "chroma.sqlite3-journal").stat().st_size
+        assert [message.id for message in only(path)] == ids
+        for each, mode in ((Path(folder), 0o777), (path, 0o777), *((file, 0o444) for file in path.glob("chroma.*"))):
+            each.chmod(mode)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        os.seteuid(me or 65_534)  # the system's own user may do all
+        try:
+            assert [message.id for message in only(path)] == ids
+        finally:
+            os.seteuid(me)
+
+
+def test_what_is_read_while_somebody_writes_is_as_it_was_before(tmp_path: Path) -> None:
+    path = collection(
+        tmp_path / "data", "role_zero", {f"n{n}": metadata(item("m" + "x" * 500, 1.0)) for n in range(100)}
+    )
+    with contextlib.closing(sqlite3.connect(path / "chroma.sqlite3", isolation_level=None)) as writer:
+        writer.execute("BEGIN")
+        writer.execute("DELETE FROM embedding_metadata")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shutil, "copyfile", pytest.fail)  # a copy could have the half of it
+            assert len(only(path)) == 100
 
 
 def test_what_chroma_has_yet_to_carry_out_is_said_and_not_left_out(tmp_path: Path) -> None:

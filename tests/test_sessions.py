@@ -245,6 +245,19 @@ def test_a_damaged_value_takes_neither_list_nor_export_along(
 # --- export and import
 
 
+def test_what_is_exported_can_be_imported_in_the_middle_of_many_calls() -> None:
+    store = MemoryStore()
+    brain = BrainMemory(store, "s")
+    brain.add_talk("hello")
+    store.write(brain_namespace(brain.scope), put={"newer": b"[" * 700 + b"]" * 700})
+    lines = list(Sessions(store).export())
+
+    def called(times: int) -> int:
+        return called(times - 1) if times else Sessions(MemoryStore()).import_(lines)
+
+    assert called(400) == 1
+
+
 def fill(store: Store, session: str) -> BrainMemory:
     brain = BrainMemory(store, session, user="ada", clock=FakeClock())
     call = ToolCall(id="c1", name="look", args={"where": ("shed", b"\x00\xff"), "$type": "bytes"})

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from langmem_adapters.codec import decode, refuse_undamaged
+from langmem_adapters.codec import decode, parsed, refuse_undamaged
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED
 from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
 from langmem_adapters.conversation.stored_summary import SUMMARY
@@ -89,7 +89,7 @@ def sound(key: str, data: bytes) -> bool:
 def loaded(data: bytes) -> Any:
     """Stored JSON as it stands, with the codec's marks."""
     try:
-        return json.loads(data)
+        return parsed(data, bounded=True)
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"a stored value cannot be read: {error}") from error
 

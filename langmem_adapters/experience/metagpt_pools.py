@@ -9,8 +9,9 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -22,7 +23,8 @@ __all__ = ["ChromaEntry", "chroma_entries", "read_metagpt_pool"]
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
 _DUMMY = ("req", "resp", "")  # with its tag: the made-up experience that MetaGPT's BM25 pool begins with
 _MILLISECONDS = 1000
-_ROWS = """SELECT c.name, e.embedding_id, m.string_value FROM embeddings AS e
+_BESIDE = ("-journal", "-wal")  # what SQLite keeps beside a file, and reads with it
+_ROWS = """SELECT e.id, c.name, e.embedding_id, m.string_value FROM embeddings AS e
     JOIN segments AS s ON s.id = e.segment_id JOIN collections AS c ON c.id = s.collection
     LEFT JOIN embedding_metadata AS m ON m.id = e.id AND m.key IN ('obj_json', '_node_content')
     WHERE ? IN ('', c.name) ORDER BY e.id, m.key DESC"""
@@ -30,6 +32,7 @@ _ROWS = """SELECT c.name, e.embedding_id, m.string_value FROM embeddings AS e
 _PENDING = """SELECT 1 FROM embeddings_queue AS q JOIN collections AS c ON q.topic LIKE '%/' || c.id
     JOIN segments AS s ON s.collection = c.id AND s.scope = 'METADATA' LEFT JOIN max_seq_id AS m ON m.segment_id = s.id
     WHERE ? IN ('', c.name) AND q.seq_id > ifnull(m.seq_id, 0) LIMIT 1"""
+_Row: TypeAlias = "tuple[str, str, str | None]"
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -41,7 +44,7 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
 
     Args:
         path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use. Of a
-            folder with both, which MetaGPT leaves where its retrieval was changed, Chroma's come first.
+            folder with both, which MetaGPT leaves where its retrieval was changed, both are read.
         collection: The collection of a Chroma database; default: all of them.
 
     Raises SerializationError, which quotes nothing, where this is no such pool.
@@ -59,7 +62,8 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
     found = [_experience(record) for file in files for record in _records(file, collection)]
     if None in found:
         _log.warning("%d records of %s are no experiences, and are left out", found.count(None), path)
-    return [each for each in found if each and (each.req, each.resp, each.tag) != _DUMMY]
+    kept = [each for each in found if each and (each.req, each.resp, each.tag) != _DUMMY]
+    return sorted(kept, key=lambda each: each.timestamp or 0.0)
 
 
 def _records(path: Path, collection: str) -> list[Any]:
@@ -88,24 +92,42 @@ class ChromaEntry(NamedTuple):
 def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
     """The entries of a ``chroma.sqlite3``, oldest first, of one collection or of all. Nothing but SQLite is needed.
 
-    A copy is read, in which SQLite undoes what a process that was killed has left half done. Raises SerializationError
-    for what is no such file, and for one with changes that Chroma has taken in, and not carried out.
+    Where a process that was killed has left something half done, a copy is read, in which SQLite undoes it. Raises
+    SerializationError for what is no such file, and for one with changes that Chroma has taken in, and not carried out.
     """
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        for each in (path, *path.parent.glob(f"{path.name}-*")):
-            shutil.copy(each, folder)
-        try:
-            with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as connection:
-                rows = connection.execute(_ROWS, (collection,)).fetchall()
-                pending = connection.execute(_PENDING, (collection,)).fetchone()
-        except sqlite3.Error as error:
-            raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
-    if pending:
+    try:
+        rows = _rows(path.resolve(), collection)
+    except sqlite3.Error as error:
+        raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
+    if rows is None:
         raise SerializationError(f"{path} has changes that Chroma has yet to carry out: read it once with Chroma")
-    first: dict[tuple[str, str], str | None] = {}
-    for name, id_, text in rows:
-        first.setdefault((name, id_), text)  # obj_json before _node_content
-    return [ChromaEntry(name, id_, _object(text)) for (name, id_), text in first.items()]
+    return [ChromaEntry(name, id_, _object(text)) for name, id_, text in rows]
+
+
+def _rows(path: Path, collection: str) -> list[_Row] | None:
+    try:
+        return _read(path, "ro", collection)
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):  # somebody is writing, and a copy would have the half of it
+            raise
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        beside = [path.with_name(path.name + end) for end in _BESIDE]
+        for each in (path, *filter(Path.is_file, beside)):
+            shutil.copyfile(each, Path(folder, each.name))  # which can be written to, also where this cannot
+        return _read(Path(folder, path.name), "rw", collection)
+
+
+def _read(path: Path, mode: str, collection: str) -> list[_Row] | None:
+    """Name, id and text of each entry, in one consistent state; None, where changes are pending."""
+    first: dict[int, _Row] = {}
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True)) as connection:
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # an error would quote it
+        connection.execute("BEGIN")
+        if connection.execute(_PENDING, (collection,)).fetchone():
+            return None
+        for number, name, id_, text in connection.execute(_ROWS, (collection,)):
+            first.setdefault(number, (name, id_, text))  # obj_json before _node_content
+    return [*first.values()]
 
 
 def _object(node: Any) -> Any:

@@ -181,8 +181,6 @@ class Database:
 
     def _taken(self) -> Connection:
         if self._pid != os.getpid():
-            # SQLite forbids to use, or even to close, a connection on the other side of a fork.
-            _inherited.append(self._idle)
             self._start()
         if self.place.in_memory:
             self._alone.acquire()
@@ -328,6 +326,9 @@ _inherited: list[list[Connection]] = []  # a parent's connections, kept from bei
 
 
 def _close_all(connections: list[Connection], pid: int) -> None:
+    if pid != os.getpid():  # SQLite forbids to use, or even to close, a connection on the other side of a fork
+        _inherited.append(connections)
+        return
     with contextlib.suppress(IndexError):  # whoever borrows one meanwhile may have the last
-        while connections and pid == os.getpid():
+        while connections:
             connections.pop().close()

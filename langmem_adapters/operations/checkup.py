@@ -110,7 +110,6 @@ class Checkup:
     def _rights(self) -> Iterator[Finding]:
         """Do what the library does, in a namespace of its own."""
         store, place = self._store, ("checkup", self._new_id())
-        store.append(place, [], ttl=_MINUTE)
         store.append(place, [("a", b"1"), ("b", b"2")], ttl=_MINUTE)
         items = store.scan(place, keys=["k"]).items
         store.write(place, put={"k": b"v"}, remove=items[:1], guard={"k": None}, ttl=_MINUTE)

@@ -29,7 +29,7 @@ _SECRETS = (
     (r"\b(?:sk|pk|rk)[-_](?=[\w-]{0,200}\d)[\w-]{16,}", _MASK),
     (r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|npm_|pypi-|xox[abeprs]-|lsv2_|pcsk_)[\w-]{16,}", _MASK),
     (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}", _MASK),
-    (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", _MASK),
+    (r"\beyJ[\w-]{8,4000}\.[\w-]{8,}\.[\w-]*", _MASK),
     (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{16,}", rf"\1 {_MASK}"),
     (_NAMED, rf"\1\2{_MASK}"),
 )
