@@ -192,6 +192,14 @@ def test_what_the_system_says_first_needs_no_question_that_a_summary_stands_for(
     assert shown(brain) == ([0, 1], [3, 4])
 
 
+def test_without_an_archive_nothing_that_is_summarised_goes_to_the_long_term_memory(any_store: Store) -> None:
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = memory(any_store, "deleted", Accountant(), long_term=long_term)
+    brain.add_messages([m for n in range(5) for m in turn(n)])
+    assert numbers(brain.summarize(keep=4)) == list(range(6))
+    assert kept(brain) == list(range(6, 10))
+
+
 def test_when_all_is_summarised_the_window_is_empty() -> None:
     brain = memory(MemoryStore(), "behind", Accountant())
     brain.add_messages(turn(0) + turn(1))
