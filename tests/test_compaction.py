@@ -184,6 +184,14 @@ def test_the_rest_of_a_tool_run_is_shown_after_the_next_question_too(kind: str) 
     assert shown(brain) == (told, [0, 5, 6, 7, 8])
 
 
+def test_the_question_of_a_tool_run_is_found_however_far_behind_the_rest_of_it(any_store: Store) -> None:
+    brain = memory(any_store, "behind", Accountant())
+    brain.add_messages([message(0), *(m for n in range(40) for m in tools(2 * n + 1, 1)), message(81, "assistant")])
+    brain.summarize(keep=4)
+    brain.add_messages([message(82)])
+    assert [m.id for m in brain.context(k=8).messages] == [f"id-{n}" for n in (0, *range(79, 83))]
+
+
 def test_what_the_system_says_first_needs_no_question_that_a_summary_stands_for() -> None:
     brain = memory(MemoryStore(), "behind", Accountant())
     brain.add_messages([*turn(0), message(2), message(3, "system"), message(4)])
