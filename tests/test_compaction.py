@@ -184,12 +184,28 @@ def test_the_rest_of_a_tool_run_is_shown_after_the_next_question_too(kind: str) 
     assert shown(brain) == (told, [0, 5, 6, 7, 8])
 
 
+def test_the_question_of_a_tool_run_is_found_however_far_behind_the_rest_of_it(any_store: Store) -> None:
+    brain = memory(any_store, "behind", Accountant())
+    brain.add_messages([message(0), *(m for n in range(40) for m in tools(2 * n + 1, 1)), message(81, "assistant")])
+    brain.summarize(keep=4)
+    brain.add_messages([message(82)])
+    assert [m.id for m in brain.context(k=8).messages] == [f"id-{n}" for n in (0, *range(79, 83))]
+
+
 def test_what_the_system_says_first_needs_no_question_that_a_summary_stands_for() -> None:
     brain = memory(MemoryStore(), "behind", Accountant())
     brain.add_messages([*turn(0), message(2), message(3, "system"), message(4)])
     brain.summarize(keep=3)
     brain.delete(["id-2"])
     assert shown(brain) == ([0, 1], [3, 4])
+
+
+def test_without_an_archive_nothing_that_is_summarised_goes_to_the_long_term_memory(any_store: Store) -> None:
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = memory(any_store, "deleted", Accountant(), long_term=long_term)
+    brain.add_messages([m for n in range(5) for m in turn(n)])
+    assert numbers(brain.summarize(keep=4)) == list(range(6))
+    assert kept(brain) == list(range(6, 10))
 
 
 def test_when_all_is_summarised_the_window_is_empty() -> None:

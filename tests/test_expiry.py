@@ -620,6 +620,16 @@ def test_a_long_term_memory_with_a_ttl_of_its_own(kept: Kept) -> None:
     assert (long_term.all(), long_term.search("bicycle")) == ([], [])
 
 
+@pytest.mark.parametrize("ttl", [None, 9 * TTL])
+def test_memories_of_a_user_keep_a_ttl_of_their_own_beside_a_session(kept: Kept, ttl: float | None) -> None:
+    long_term = LongTermMemory(kept.store, open_index("memory:"), user="ada", ttl=TTL)
+    brain = BrainMemory(kept.store, "s", user="ada", memory_k=1, long_term=long_term, ttl=ttl, clock=kept.clock)
+    brain.add_messages([user("bike"), user("thanks")])
+    assert [memory.message.text for memory in long_term.all()] == ["bike"]
+    kept.clock.advance(TTL)
+    assert long_term.all() == []
+
+
 def test_settings_give_a_ttl_to_the_memories_of_a_session_only() -> None:
     settings = Settings(url="memory:", ttl=TTL)
     assert (settings.long_term(session="s").ttl, settings.long_term(user="ada", session="s").ttl) == (TTL, None)

@@ -286,6 +286,13 @@ def test_f2c_a_restart_finds_both(any_store: Store) -> None:
     assert again.remembering_window()[0].metadata == {RECALLED: True}
 
 
+def test_a_session_without_a_long_term_memory_is_cleared_whatever_is_asked_of_one(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_talk("Where is the bike?")
+    brain.clear(long_term=True)
+    assert brain.messages() == []
+
+
 def test_a_chat_history_clears_its_session_alone(any_store: Store) -> None:
     brain = remembering(any_store)
     brain.add_messages(said(*BIKES))

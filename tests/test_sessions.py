@@ -534,6 +534,14 @@ def test_a_fact_is_added_once_whatever_its_number_elsewhere(any_store: Store) ->
         assert [fact.text for fact in brain.get_knowledge()] == ["Ada has a bike.", "It is blue."]
 
 
+def test_a_message_is_imported_whose_id_is_the_number_of_a_fact(any_store: Store) -> None:
+    archived = message_line(id="a", content="zero")["message"]
+    Sessions(any_store).import_([json.dumps(session_line(**{"archived": 1, "archived/00000001/a": archived}))])
+    numbered(any_store, "one").add_knowledge(["Ada has a bike."])
+    assert Sessions(any_store).import_([json.dumps(message_line(id="00000001", content="two"))]) == 1
+    assert said(BrainMemory(any_store, "s")) == ["one", "two"]
+
+
 @pytest.mark.parametrize(
     "own", [["mine"], ["one", "mine"], ["one", "two", "three", "mine"], ["another one"], ["three"]]
 )
