@@ -39,6 +39,7 @@ from langchain_core.runnables import ConfigurableField, Runnable, RunnableConfig
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
@@ -1486,6 +1487,21 @@ def test_who_asks_for_the_class_is_told_that_of_the_model_and_fields_are_those_o
         assert one.invoke("Hi").content == "Hello there!"
     assert model.stats()["hits"] == 3
     assert model != model.wrapped
+
+
+def test_a_cached_model_in_a_graphs_state_comes_back_as_none_that_asks_somewhere_else() -> None:
+    with OpenAIServer() as server, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("OPENAI_API_KEY", "another")
+        environment.setenv("OPENAI_BASE_URL", server.url)  # where a model asks that nobody has set
+        model = CachedChatModel(
+            ChatOpenAI(model="gpt-4o", base_url="http://127.0.0.1:9/v1", api_key="k", streaming=True), _cache()
+        )
+        kept = JsonPlusSerializer()
+        back = kept.loads_typed(kept.dumps_typed(model))
+        for ask in (back.invoke, lambda question: asyncio.run(back.ainvoke(question))):
+            with pytest.raises((AttributeError, TypeError, ValueError)):
+                ask("Hi")
+        assert server.requests == []
 
 
 @tool

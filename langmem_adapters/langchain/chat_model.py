@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -12,7 +12,7 @@ from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableSerializable
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field, PlainSerializer, PrivateAttr
 from typing_extensions import Self
 
 from langmem_adapters.annotations import signature_of
@@ -62,7 +62,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
     'In Paris.'
     """
 
-    wrapped: BaseChatModel = Field(exclude=True, repr=False)
+    # A dump has its class alone, with which nothing is made of it again that would ask elsewhere.
+    wrapped: Annotated[BaseChatModel, PlainSerializer(lambda model: type(model).__name__)] = Field(repr=False)
     streaming: bool | None = None  # looked for by BaseChatModel, where a model has it
     _tenants: Tenants[Answers] = PrivateAttr()
     _made_by: dict[str, Any] | None = PrivateAttr()
