@@ -1569,6 +1569,10 @@ class _AroundWhole(_Around):
     told_whole = True
 
 
+class _AroundUndumped(_Around):
+    inner: Any = Field(exclude=True)
+
+
 class _Endpoint(LLM):
     provider: str = ""
     timeout: float = 1
@@ -1586,7 +1590,7 @@ class _Endpoint(LLM):
 
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("told", [{}, {"name": "around"}])
-@pytest.mark.parametrize("kind", [_Around, _AroundWhole])
+@pytest.mark.parametrize("kind", [_Around, _AroundWhole, _AroundUndumped])
 def test_c4_the_model_that_a_model_asks_is_part_of_the_key(kind: Any, told: Any, *, wrapped: bool) -> None:
     cache = ExperienceCache(store=MemoryStore())
 

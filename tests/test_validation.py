@@ -137,6 +137,20 @@ def test_a_url_that_nobody_gave_is_told_with_its_variable(
             make()
 
 
+async def are_refused(messages: Any, sentence: str, end: str) -> None:
+    """By each that takes messages, with the sentence, which quotes nothing, and its end; and nothing is kept."""
+    store = MemoryStore()
+    brain, memory = BrainMemory(store, "s"), LongTermMemory(store, open_index("memory:"), user="ada")
+    for add in (brain.add_messages, memory.add):
+        with pytest.raises(ConfigurationError, match=sentence) as caught:
+            add(messages)
+        assert SECRET not in str(caught.value)
+    for aadd in (brain.aadd_messages, memory.aadd):
+        with pytest.raises(ConfigurationError, match=end):
+            await aadd(messages)
+    assert (brain.messages(), memory.count()) == ([], 0)
+
+
 @pytest.mark.parametrize(
     ("messages", "kind"),
     [
@@ -151,32 +165,14 @@ def test_a_url_that_nobody_gave_is_told_with_its_variable(
     ],
 )
 async def test_messages_are_a_list_of_messages(messages: Any, kind: str) -> None:
-    store = MemoryStore()
-    brain, memory = BrainMemory(store, "s"), LongTermMemory(store, open_index("memory:"), user="ada")
     sentence = rf"messages are a list of Message\(.*, which to_message .*, not {kind}$"
-    for add in (brain.add_messages, memory.add):
-        with pytest.raises(ConfigurationError, match=sentence) as caught:
-            add(messages)
-        assert SECRET not in str(caught.value)
-    for aadd in (brain.aadd_messages, memory.aadd):
-        with pytest.raises(ConfigurationError, match=f"not {kind}$"):
-            await aadd(messages)
-    assert (brain.messages(), memory.count()) == ([], 0)
+    await are_refused(messages, sentence, f"not {kind}$")
 
 
 async def test_words_that_are_given_as_the_text_of_a_message_are_not_lost() -> None:
-    store = MemoryStore()
-    brain, memory = BrainMemory(store, "s"), LongTermMemory(store, open_index("memory:"), user="ada")
     wrong: Any = {"role": "user", "text": SECRET}
     messages = [Message(role="user", content="Hello."), Message(**wrong)]
-    for add in (brain.add_messages, memory.add):
-        with pytest.raises(ConfigurationError, match=r'^what a message says is its content="…"') as caught:
-            add(messages)
-        assert SECRET not in str(caught.value)
-    for aadd in (brain.aadd_messages, memory.aadd):
-        with pytest.raises(ConfigurationError, match=r"is read from there, and not given$"):
-            await aadd(messages)
-    assert (brain.messages(), memory.count()) == ([], 0)
+    await are_refused(messages, r'^what a message says is its content="…"', r"is read from there, and not given$")
 
 
 async def test_a_message_that_was_once_kept_with_a_text_leaves_the_session_as_others_do(

@@ -45,9 +45,9 @@ _ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_pre
 _CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
 # Headers that clients send of their own accord: what they are, and with which key they ask.
 _OF_THE_CLIENT = frozenset({"content-type", "user-agent", "x-goog-api-client", "x-goog-api-key"})
-# Fields that are not dumped, and count: how prompts are made, where BedrockConverse asks, whom a CachedChatModel asks.
+# Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
-_UNDUMPED |= {"endpoint_url", "region_name", "wrapped"}
+_UNDUMPED |= {"endpoint_url", "region_name"}
 
 
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
