@@ -213,8 +213,7 @@ class EnvelopeCodec(Lasting):
         self._begin(str(1 + max(map(int, self._kept), default=0)))
 
     def _rewrapped(self, name: str) -> bool:
-        while True:
-            data = self._store.get(DATA_KEYS, [name])[name]
+        while data := self._store.get(DATA_KEYS, [name]).get(name):
             key = self._keys.decode_at(data, _place(name))
             if key_name(data) == self._keys.current:
                 return False
@@ -224,6 +223,7 @@ class EnvelopeCodec(Lasting):
             except Conflict:
                 continue  # another process does the same
             return True
+        return False  # the store was emptied meanwhile
 
     def _writing(self) -> AESGCMCodec:
         if self._known is not None and self._clock() >= self._seen + _MINUTE:

@@ -912,6 +912,20 @@ def test_two_who_rewrap_at_once(any_store: Store) -> None:
     assert EnvelopeCodec(Slow(any_store), both).rewrap() == 0
 
 
+def test_a_rewrap_while_the_store_is_emptied(any_store: Store) -> None:
+    EnvelopeCodec(any_store, AESGCMCodec({"o": OLD})).encode(b"")
+
+    class Emptied(SealedStore):
+        """Somebody else clears all between the look and the write."""
+
+        def write(self, namespace: Namespace, **change: Any) -> None:
+            any_store.clear(namespace)
+            super().write(namespace, **change)
+
+    assert EnvelopeCodec(Emptied(any_store), AESGCMCodec({"o": OLD, "n": NEW})).rewrap() == 0
+    assert not any_store.get(DATA_KEYS)
+
+
 def test_data_keys_are_read_once_a_minute_and_not_with_each_value() -> None:
     looks: list[Namespace] = []
 
