@@ -62,12 +62,13 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     Use it in ``Memory.from_defaults(session_id, memory_blocks=[…])``; for a ``ReActAgent`` or ``CodeActAgent`` without
     a ``system_prompt`` with ``insert_method=InsertMethod.USER``, as they drop the system message. What is recalled is
     marked by ``<recalled>``; a passage with this mark is never stored again, whoever repeats it; where its end was cut
-    off, all that follows is not. System prompts are not stored; what a ``CodeActAgent`` observed is, as what a tool gave, and so are the steps
-    of a ``ReActAgent`` before its answer. One block serves any number of sessions: each call is told which session it
-    is for. What could not be stored, as the store was away, waits in the block, up to 1,000 messages of a session, and
-    is stored with the next that come; nothing else is kept in it. A block that was made with a URL can be pickled, as
-    contexts of workflows are, without what waits; one with a memory or store of its own, or a password in its URL,
-    refuses. So does a dump of these when it is loaded, and of one with an embedder; others open the same memory.
+    off, all that follows is not. System prompts are not stored; what a ``CodeActAgent`` observed is, as what a tool
+    gave, and so are the steps of a ``ReActAgent`` before its answer. One block serves any number of sessions: each
+    call is told which session it is for. What could not be stored, as the store was away, waits in the block, up to
+    1,000 messages of a session, and is stored with the next that come; nothing else is kept in it. A block that was
+    made with a URL can be pickled, as contexts of workflows are, without what waits; one with a memory or store of its
+    own, or a password in its URL, refuses. So does a dump of these when it is loaded, and of one with an embedder;
+    others open the same memory.
 
     Args:
         memory: The long-term memory, or a function that gives that of a session id: for several users, look up
