@@ -1451,18 +1451,20 @@ async def test_e6_a_models_own_way_to_structured_output_is_taken_and_served() ->
     assert [message.content for message in inner._asked[1]] == ["Be short.", "Where is Ada?"]
 
 
-class Anthropic(Scripted):
-    """As the integration has it: asks its client for structured output, whatever its mode says."""
+@pytest.mark.parametrize("kind", ["Anthropic", "OpenAIResponses"])
+async def test_e6_a_model_that_asks_its_client_for_structured_output_is_served_where_a_program_is_wanted(
+    kind: str,
+) -> None:
+    """As these integrations do, whatever their mode says."""
 
-    def structured_predict(self, *args: Any, **kwargs: Any) -> Any:
+    def past(*_: Any, **__: Any) -> Any:
         raise AssertionError("it was asked past the cache")
 
-    astructured_predict = stream_structured_predict = astream_structured_predict = structured_predict
-
-
-async def test_e6_a_model_that_asks_its_client_for_structured_output_is_served_where_a_program_is_wanted() -> None:
+    streams = () if kind == "OpenAIResponses" else ("stream_structured_predict", "astream_structured_predict")
+    own = dict.fromkeys(("structured_predict", "astructured_predict", *streams), past)
+    model: Any = type(kind, (Scripted,), own)
     blocks = [ToolCallBlock(tool_call_id="a", tool_name="Place", tool_kwargs={"place": "Rome"})]
-    inner = Anthropic(script=[ChatMessage(role="assistant", blocks=blocks)])
+    inner = model(script=[ChatMessage(role="assistant", blocks=blocks)])
     inner.pydantic_program_mode = PydanticProgramMode.FUNCTION
     llm, prompt, rome = cached(inner), PromptTemplate("Where is {who}?"), Place(place="Rome")
     for _ in range(2):

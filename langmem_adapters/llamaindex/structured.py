@@ -20,7 +20,8 @@ SAME = (
     "system_prompt",
 )
 """Fields of every model, which a wrapped one has from the model."""
-_PAST_ALL = "Anthropic"  # asks its client directly, whatever its pydantic_program_mode
+_PAST_ALL = ("Anthropic.", "OpenAIResponses.structured_", "OpenAIResponses.astructured_")
+"""How the ways begin that ask their client directly, whatever the ``pydantic_program_mode`` of the model."""
 _WAYS = ("achat", "acomplete", "astream_chat", "astream_complete", "chat", "complete", "stream_chat", "stream_complete")
 
 
@@ -49,7 +50,7 @@ class StructuredPrediction:
         """A method of a twin of the model, whose calls go through the cache; of LLM, where the model has no other."""
         own = next(cls for cls in type(self._wrapped).__mro__ if name in vars(cls))
         by_program = self._wrapped.pydantic_program_mode != PydanticProgramMode.DEFAULT
-        if own is LLM or (by_program and own.__name__ == _PAST_ALL):
+        if own is LLM or (by_program and f"{own.__name__}.{name}".startswith(_PAST_ALL)):
             return cast("Callable[..., Any]", getattr(super(), name))
         twin = self._wrapped.model_copy()
         twin.__dict__.update({name: getattr(self, name) for name in _WAYS})
