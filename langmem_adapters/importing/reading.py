@@ -51,7 +51,7 @@ def read_transcripts(
             return read_collections(path)
         text = text_of(path.read_bytes())
         values = values_of(text, lines=format_ == "jsonl" or ".jsonl" in path.suffixes)
-        if len(values) == 1 and isinstance(values[0].value, str):  # as LlamaIndex persisted its chat stores at first
+        if len(values) == 1 and text.lstrip().startswith('"'):  # as LlamaIndex persisted its chat stores at first
             values = values_of(values[0].value)
         format_ = _detected(values) if format_ == "auto" else format_
         sessions = llamaindex_sessions(values) if format_ == "llama-index" else None
