@@ -55,6 +55,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.rate_limiter import BaseRateLimiter
 from llama_index.core.schema import ImageNode, TextNode
 from llama_index.core.tools import FunctionTool
+from llama_index.core.types import PydanticProgramMode
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
@@ -1448,6 +1449,32 @@ async def test_e6_a_models_own_way_to_structured_output_is_taken_and_served() ->
     short = llm.model_copy(update={"system_prompt": "Be short."})
     assert short.structured_predict(Place, prompt, who="Ada") == rome
     assert [message.content for message in inner._asked[1]] == ["Be short.", "Where is Ada?"]
+
+
+@pytest.mark.parametrize("kind", ["Anthropic", "OpenAIResponses"])
+async def test_e6_a_model_that_asks_its_client_for_structured_output_is_served_where_a_program_is_wanted(
+    kind: str,
+) -> None:
+    """As these integrations do, whatever their mode says."""
+
+    def past(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was asked past the cache")
+
+    streams = () if kind == "OpenAIResponses" else ("stream_structured_predict", "astream_structured_predict")
+    own = dict.fromkeys(("structured_predict", "astructured_predict", *streams), past)
+    model: Any = type(kind, (Scripted,), own)
+    blocks = [ToolCallBlock(tool_call_id="a", tool_name="Place", tool_kwargs={"place": "Rome"})]
+    inner = model(script=[ChatMessage(role="assistant", blocks=blocks)])
+    inner.pydantic_program_mode = PydanticProgramMode.FUNCTION
+    llm, prompt, rome = cached(inner), PromptTemplate("Where is {who}?"), Place(place="Rome")
+    for _ in range(2):
+        assert await asyncio.to_thread(llm.structured_predict, Place, prompt, who="Ada") == rome
+        assert await llm.astructured_predict(Place, prompt, who="Ada") == rome
+    assert inner.asked == 1
+    for _ in range(2):
+        assert list(llm.stream_structured_predict(Place, prompt, who="Ada"))
+        assert [one async for one in await llm.astream_structured_predict(Place, prompt, who="Ada")]
+    assert inner.asked == 2
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # agents look at all they have

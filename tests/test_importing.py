@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from langchain_core.messages import (
 )
 from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
 from llama_index.core.base.llms.types import ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
+from llama_index.core.storage.chat_store import SimpleChatStore
 
 from langmem_adapters import ConfigurationError, MissingDependency, SerializationError
 from langmem_adapters.importing import FileFormat, read_transcripts
@@ -177,10 +179,15 @@ def test_llamaindex_messages_come_back_equal(tmp_path: Path) -> None:
     assert found == only(file, format_="llama-index")
 
 
-def test_a_persisted_chat_store_has_its_own_sessions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("format_", ["auto", "llama-index"])
+@pytest.mark.parametrize("persisted", [json.dumps, lambda store: json.dumps(json.dumps(store))], ids=["now", "old"])
+def test_a_persisted_chat_store_has_its_own_sessions(
+    tmp_path: Path, persisted: Callable[[Any], str], format_: FileFormat
+) -> None:
     store = {"one": [dumped(LLAMA[1])], "two": [dumped(LLAMA[4]), dumped(LLAMA[4])], "empty": []}
-    file = written(tmp_path / "chat_store.json", {"store": store, "class_name": "SimpleChatStore"})
-    found = read_transcripts(file)
+    file = written(tmp_path / "chat_store.json", persisted({"store": store, "class_name": "SimpleChatStore"}))
+    assert SimpleChatStore.from_persist_path(str(file)).get_messages("one") == [LLAMA[1]]
+    found = read_transcripts(file, format_=format_)
     assert [(each.session, len(each.messages())) for each in found] == [("one", 1), ("two", 2), ("empty", 0)]
     assert to_llamaindex(found[0].messages()[0]) == LLAMA[1]
     with pytest.raises(ConfigurationError, match="names its sessions itself"):

@@ -19,7 +19,8 @@ from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import InsertMethod, Memory, StaticMemoryBlock
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.tools import RetrieverTool
-from llama_index.core.workflow import Context, JsonPickleSerializer
+from llama_index.core.workflow import Context, JsonPickleSerializer, JsonSerializer
+from pydantic import BaseModel, ValidationError
 
 import langmem_adapters.llamaindex.memory as module
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_index, open_store
@@ -547,6 +548,35 @@ async def test_a_context_that_is_resumed_has_its_block_again(tmp_path: Path) -> 
     resumed = JsonPickleSerializer().deserialize(written)
     assert [type(block) for block in resumed.memory_blocks] == [LongTermMemoryBlock]
     assert "in the shed" in shown_to(await resumed.aget("Where is my bike?"))
+
+
+class State(BaseModel):
+    """As a workflow of one's own has it."""
+
+    block: LongTermMemoryBlock
+
+
+def brought_back(block: LongTermMemoryBlock) -> LongTermMemoryBlock:
+    """The block of a workflow that was resumed elsewhere, as LlamaIndex writes its state by default."""
+    state: State = JsonSerializer().deserialize(JsonSerializer().serialize(State(block=block)))
+    return state.block
+
+
+async def test_h5_a_state_that_is_resumed_has_the_memory_of_its_block_again_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANGMEM_STORE_URL", f"sqlite:///{tmp_path}/of_everybody.db")
+    block = LongTermMemoryBlock(url=f"sqlite:///{tmp_path}/memory.db", user="ada", ttl=1e6, similarity_top_k=2)
+    await talk(block, "My bike is in the shed.")
+    again = brought_back(block)
+    assert "in the shed" in (await again.aget([chat("Where is my bike?")], session_id="other"))
+    assert (again.model_dump(), again._memory("other").ttl) == (block.model_dump(), 1e6)
+    secret = {"url": "redis://:hunter2@127.0.0.1:1/0"}
+    for settings in ({"store": MemoryStore()}, {"embedder": MockEmbedding(embed_dim=2, model_name="mock")}, secret):
+        own = LongTermMemoryBlock(user="ada", **cast("dict[str, Any]", settings))
+        assert "hunter2" not in own.model_dump_json()
+        with pytest.raises(ValidationError, match="the memory of a LongTermMemoryBlock is a LongTermMemory, or"):
+            brought_back(own)
 
 
 class Heavy(MockEmbedding):

@@ -20,6 +20,8 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from langgraph.graph import START, StateGraph
 from langgraph.types import CachePolicy
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined] # as the docs have it
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -178,6 +180,20 @@ async def test_e1_ten_retrievals_run_beside_each_other(kind: str) -> None:
     found = await asyncio.gather(*(retriever.aretrieve("bike") for _ in range(10)))
     assert time.perf_counter() - started < 0.6
     assert all(nodes[0].text == SAID[0] for nodes in found)
+
+
+def test_a_trace_has_the_spans_of_any_retriever() -> None:
+    BrainMemory(store := MemoryStore(), "session").add_talk(SAID[0])
+    spans = SimpleSpanHandler()
+    get_dispatcher().add_span_handler(spans)
+    try:
+        assert BrainRetriever("session", store=store).retrieve("bike")
+    finally:
+        get_dispatcher().span_handlers.remove(spans)
+    assert [span.id_.split("-")[0] for span in spans.completed_spans] == [
+        "BrainRetriever._retrieve",
+        "BrainRetriever.retrieve",
+    ]
 
 
 def test_a_fusion_retriever_takes_it(any_store: Store) -> None:

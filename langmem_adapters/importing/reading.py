@@ -51,6 +51,8 @@ def read_transcripts(
             return read_collections(path)
         text = text_of(path.read_bytes())
         values = values_of(text, lines=format_ == "jsonl" or ".jsonl" in path.suffixes)
+        if len(values) == 1 and text.lstrip().startswith('"'):  # as LlamaIndex persisted its chat stores at first
+            values = values_of(values[0].value)
         format_ = _detected(values) if format_ == "auto" else format_
         sessions = llamaindex_sessions(values) if format_ == "llama-index" else None
         if format_ not in _MESSAGES or sessions is not None:

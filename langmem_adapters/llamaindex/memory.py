@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import Self, Unpack
 
 from langmem_adapters.concurrency.counts import Counts
@@ -59,14 +59,16 @@ class _Settings(TypedDict, total=False):
 class LongTermMemoryBlock(BaseMemoryBlock[str]):
     """Keeps what leaves the short-term memory, and recalls what fits the user's question (a ``BaseMemoryBlock``).
 
-    Use it in ``Memory.from_defaults(session_id, memory_blocks=[…])``. What is recalled is marked by ``<recalled>``;
-    a passage with this mark is never stored again, whoever repeats it; where its end was cut off, all that follows is
-    not. System prompts are not stored; what a ``CodeActAgent`` observed is, as what a tool gave, and so are the steps
-    of a ``ReActAgent`` before its answer. One block serves any number of sessions: each call is told which session it
-    is for. What could not be stored, as the store was away, waits in the block, up to 1,000 messages of a session, and
-    is stored with the next that come; nothing else is kept in it. A block that was made with a URL can be pickled, as
-    contexts of workflows are, without what waits; one with a memory or store of its own, or a password in its URL,
-    refuses.
+    Use it in ``Memory.from_defaults(session_id, memory_blocks=[…])``; for a ``ReActAgent`` or ``CodeActAgent`` without
+    a ``system_prompt`` with ``insert_method=InsertMethod.USER``, as they drop the system message. What is recalled is
+    marked by ``<recalled>``; a passage with this mark is never stored again, whoever repeats it; where its end was cut
+    off, all that follows is not. System prompts are not stored; what a ``CodeActAgent`` observed is, as what a tool
+    gave, and so are the steps of a ``ReActAgent`` before its answer. One block serves any number of sessions: each
+    call is told which session it is for. What could not be stored, as the store was away, waits in the block, up to
+    1,000 messages of a session, and is stored with the next that come; nothing else is kept in it. A block that was
+    made with a URL can be pickled, as contexts of workflows are, without what waits; one with a memory or store of its
+    own, or a password in its URL, refuses. So does a dump of these when it is loaded, and of one with an embedder;
+    others open the same memory.
 
     Args:
         memory: The long-term memory, or a function that gives that of a session id: for several users, look up
@@ -156,6 +158,14 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
             raise unpicklable("a LongTermMemoryBlock with a memory, store or index of its own")
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return partial(type(self), **self._made_by, **fields), ()
+
+    @model_serializer(mode="wrap")
+    def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Its fields, and what opens its memory anew; of one that nothing opens, a name that is refused."""
+        made = self._made_by
+        if made is None or made["embedder"] is not None:
+            made = {"memory": "its own"}  # else it would be loaded with the default store: nobody's, or another's
+        return {**dump(self), **made}
 
     @classmethod
     def class_name(cls) -> str:

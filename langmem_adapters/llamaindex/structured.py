@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from llama_index.core.llms import LLM
+from llama_index.core.types import PydanticProgramMode
 
 __all__ = ["SAME", "StructuredPrediction"]
 
@@ -19,6 +20,8 @@ SAME = (
     "system_prompt",
 )
 """Fields of every model, which a wrapped one has from the model."""
+_PAST_ALL = ("Anthropic.", "OpenAIResponses.structured_", "OpenAIResponses.astructured_")
+"""How the ways begin that ask their client directly, whatever the ``pydantic_program_mode`` of the model."""
 _WAYS = ("achat", "acomplete", "astream_chat", "astream_complete", "chat", "complete", "stream_chat", "stream_complete")
 
 
@@ -45,7 +48,9 @@ class StructuredPrediction:
 
     def _structuring(self, name: str) -> Callable[..., Any]:
         """A method of a twin of the model, whose calls go through the cache; of LLM, where the model has no other."""
-        if next(cls for cls in type(self._wrapped).__mro__ if name in vars(cls)) is LLM:
+        own = next(cls for cls in type(self._wrapped).__mro__ if name in vars(cls))
+        by_program = self._wrapped.pydantic_program_mode != PydanticProgramMode.DEFAULT
+        if own is LLM or (by_program and f"{own.__name__}.{name}".startswith(_PAST_ALL)):
             return cast("Callable[..., Any]", getattr(super(), name))
         twin = self._wrapped.model_copy()
         twin.__dict__.update({name: getattr(self, name) for name in _WAYS})
