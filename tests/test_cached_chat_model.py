@@ -1364,6 +1364,19 @@ def test_tokens_are_those_of_the_model() -> None:
     assert model.get_token_ids("four") == [1] * 4
     assert model.get_num_tokens("four") == 4
     assert model.get_num_tokens_from_messages([HumanMessage("four")]) == len("Human: four")
+    by_words = model.model_copy(update={"custom_get_token_ids": lambda text: [1] * len(text.split())})
+    assert (by_words.get_num_tokens("one two"), model.get_num_tokens("one two")) == (2, 7)
+    told: list[bool] = []
+
+    class Looking(Scripted):  # as ChatOpenAI has it
+        def get_num_tokens_from_messages(
+            self, messages: Any, tools: Any = None, *, allow_fetching_images: bool = True
+        ) -> int:
+            told.append(allow_fetching_images)
+            return super().get_num_tokens_from_messages(messages, tools)
+
+    CachedChatModel(Looking(), _cache()).get_num_tokens_from_messages([], allow_fetching_images=False)
+    assert told == [False]
 
 
 async def test_c3_astream_events_are_served_too() -> None:

@@ -291,9 +291,9 @@ class CachedChatModel(CachedModel, BaseChatModel):
         """How many tokens a text has for the model."""
         return self.wrapped.get_num_tokens(text)
 
-    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Any = None, **more: Any) -> int:
         """How many tokens messages have for the model."""
-        return self.wrapped.get_num_tokens_from_messages(messages, tools)
+        return self.wrapped.get_num_tokens_from_messages(messages, tools, **more)
 
     def __dir__(self) -> set[str]:
         return {*super().__dir__(), *dir(type(self))}  # the first looks at __class__
@@ -306,8 +306,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
         yield "model", type(self.__dict__.get("wrapped")).__name__
 
     def _is_own(self, name: str) -> bool:
-        """Whether it is set here; a rate limiter is the model's, as no hit has anything to wait for."""
-        return name in type(self).model_fields and name != "rate_limiter"
+        """Whether it is set here; the model's are its way to count, and its limiter, as no hit has to wait for that."""
+        return name in type(self).model_fields and name not in {"custom_get_token_ids", "rate_limiter"}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).__private_attributes__:  # pydantic looks for all of these in __class__
