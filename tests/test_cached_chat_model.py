@@ -1453,6 +1453,24 @@ def test_a_model_that_cannot_stream_is_served_in_pieces() -> None:
     assert inner.asked == 1
 
 
+async def test_a_call_that_is_cut_off_is_not_made_where_a_model_that_cannot_stream_is_streamed() -> None:
+    class Plain(Scripted):
+        _stream = BaseChatModel._stream
+
+    @tool
+    def write(path: str, text: str) -> str:
+        """Write a file."""
+        raise AssertionError(path, text)
+
+    half = {"name": "write", "args": '{"path": "a.txt", "text": "Half of', "id": "c1", "error": None}
+    said = AIMessage("", invalid_tool_calls=[{"type": "invalid_tool_call", **half}])
+    agent: Any = create_agent(CachedChatModel(Plain(script=[said]), _cache()), [write])
+    question = {"messages": [HumanMessage("Hi")]}
+    parts = list(agent.stream(question, stream_mode="messages"))
+    parts += [part async for part in agent.astream(question, stream_mode="messages")]
+    assert [message.invalid_tool_calls[0]["id"] for message, _ in parts] == ["c1"] * 2
+
+
 def _counting_limiter() -> tuple[InMemoryRateLimiter, list[int]]:
     limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001, max_bucket_size=1)
     taken: list[int] = []

@@ -89,6 +89,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
         fields = {name: getattr(model, name) for name in same if hasattr(model, name)}
         if "streaming" in model.model_fields_set:
             fields["streaming"] = getattr(model, "streaming", None)
+        if not (model.disable_streaming or _implements(model, "_stream") or _implements(model, "_astream")):
+            fields["disable_streaming"] = "tool_calling"  # in pieces of a call that is cut off, LangChain mends it
         super().__init__(wrapped=model, cache=False, **fields)
         by = ExperienceCache(url) if cache is None else cache  # whose rules decide
         self._tenants = by if isinstance(by, Tenants) else by._around_calls(wait, self.output_version)  # noqa: SLF001
@@ -155,7 +157,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        if not self._streams:
+        if not _implements(self.wrapped, "_stream"):
             result = self._generate(messages, stop, run_manager, **kwargs)
             yield from pieces(as_reported(result, self.output_version)[0])
             return
@@ -177,7 +179,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        if not (self._streams or _implements(self.wrapped, "_astream")):
+        if not (_implements(self.wrapped, "_stream") or _implements(self.wrapped, "_astream")):
             result = await self._agenerate(messages, stop, run_manager, **kwargs)
             for piece in pieces(as_reported(result, self.output_version)[0]):
                 yield piece
@@ -209,10 +211,6 @@ class CachedChatModel(CachedModel, BaseChatModel):
             self._answers.pass_by(error)
             return None
         return note(Request(prompt, llm_string, request_key(prompt, llm_string)))
-
-    @property
-    def _streams(self) -> bool:
-        return _implements(self.wrapped, "_stream")
 
     def _gives_several(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether several answers are asked for, of which a stream has one: it cannot stand for all of them."""
