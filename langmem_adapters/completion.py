@@ -115,7 +115,7 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     if isinstance(model, type) and (hasattr(model, "invoke") or hasattr(model, "complete")):
         raise ConfigurationError(f"a model is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "invoke") and hasattr(model, "ainvoke"):
-        completes = hasattr(model, "agenerate") and not hasattr(model, "bind_tools")
+        completes = _has(model, "agenerate") and not _has(model, "bind_tools")
         config = None if completes else _APART  # BaseLLM.agenerate of langchain-core 1 fails at an empty list
         return (
             lambda system, text: model.invoke([("system", system), ("human", text)], config),
@@ -133,6 +133,14 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     if is_coroutine(model):
         return None, lambda system, text: model(f"{system}\n\n{text}")
     return (lambda system, text: model(f"{system}\n\n{text}")), None
+
+
+def _has(model: Any, name: str) -> bool:
+    """Whether a model has a method. Of one with fallbacks, LangChain reads the types of what it has, and may fail."""
+    try:
+        return hasattr(model, name)
+    except (NameError, TypeError):
+        return True
 
 
 def _blocks(model: Any) -> bool:

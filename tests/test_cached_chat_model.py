@@ -1364,6 +1364,19 @@ def test_tokens_are_those_of_the_model() -> None:
     assert model.get_token_ids("four") == [1] * 4
     assert model.get_num_tokens("four") == 4
     assert model.get_num_tokens_from_messages([HumanMessage("four")]) == len("Human: four")
+    by_words = model.model_copy(update={"custom_get_token_ids": lambda text: [1] * len(text.split())})
+    assert (by_words.get_num_tokens("one two"), model.get_num_tokens("one two")) == (2, 7)
+    told: list[bool] = []
+
+    class Looking(Scripted):  # as ChatOpenAI has it
+        def get_num_tokens_from_messages(
+            self, messages: Any, tools: Any = None, *, allow_fetching_images: bool = True
+        ) -> int:
+            told.append(allow_fetching_images)
+            return super().get_num_tokens_from_messages(messages, tools)
+
+    CachedChatModel(Looking(), _cache()).get_num_tokens_from_messages([], allow_fetching_images=False)
+    assert told == [False]
 
 
 async def test_c3_astream_events_are_served_too() -> None:
@@ -1438,6 +1451,24 @@ def test_a_model_that_cannot_stream_is_served_in_pieces() -> None:
     assert [chunk.content for chunk in model.stream("Hi")] == ["Hello ", "there!"]
     assert asyncio.run(astreamed(model)).content == "Hello there!"
     assert inner.asked == 1
+
+
+async def test_a_call_that_is_cut_off_is_not_made_where_a_model_that_cannot_stream_is_streamed() -> None:
+    class Plain(Scripted):
+        _stream = BaseChatModel._stream
+
+    @tool
+    def write(path: str, text: str) -> str:
+        """Write a file."""
+        raise AssertionError(path, text)
+
+    half = {"name": "write", "args": '{"path": "a.txt", "text": "Half of', "id": "c1", "error": None}
+    said = AIMessage("", invalid_tool_calls=[{"type": "invalid_tool_call", **half}])
+    agent: Any = create_agent(CachedChatModel(Plain(script=[said]), _cache()), [write])
+    question = {"messages": [HumanMessage("Hi")]}
+    parts = list(agent.stream(question, stream_mode="messages"))
+    parts += [part async for part in agent.astream(question, stream_mode="messages")]
+    assert [message.invalid_tool_calls[0]["id"] for message, _ in parts] == ["c1"] * 2
 
 
 def _counting_limiter() -> tuple[InMemoryRateLimiter, list[int]]:

@@ -82,13 +82,17 @@ class AsyncCallable:
 BOTH: dict[str, Callable[[], Any]] = {
     "LangChain chat model": lambda: chat("yes, be kind\n\nHello"),
     "LangChain LLM": lambda: FakeListLLM(responses=["yes, be kind\n\nHello"]),
+    "LangChain chat model with fallbacks": lambda: chat("yes, be kind\n\nHello").with_fallbacks([chat("no")]),
+    "LangChain LLM with fallbacks": lambda: FakeListLLM(responses=["yes, be kind\n\nHello"]).with_fallbacks(
+        [FakeListLLM(responses=["no"])]
+    ),
     "chain": lambda: chat("yes, be kind\n\nHello") | StrOutputParser(),
     "Runnable": lambda: RunnableLambda(lambda asked: f"yes, {asked[0][1]}\n\n{asked[1][1]}"),
     "LlamaIndex LLM": OwnLLM,
     "function": lambda: function,
     "partial": lambda: functools.partial(function),
 }
-LANGCHAIN_AND_LLAMAINDEX = {"LangChain chat model", "LangChain LLM", "chain", "Runnable", "LlamaIndex LLM"}
+LANGCHAIN_AND_LLAMAINDEX = BOTH.keys() - {"function", "partial"}
 ONLY_ASYNC: dict[str, Callable[[], Any]] = {
     "coroutine function": lambda: coroutine_function,
     "async callable": AsyncCallable,

@@ -516,6 +516,22 @@ def test_what_others_add_to_a_call_alone_is_shown_and_was_said_by_nobody(
     assert texts(model.seen[-1]) == [*texts(thread)[:-1], "a page"]
 
 
+@pytest.mark.parametrize("saver", [True, False])
+def test_b1_what_langchain_answers_to_a_call_that_it_cannot_read_stands_behind_that_call(
+    any_store: Store, *, saver: bool
+) -> None:
+    bad = {"type": "invalid_tool_call", "id": "c1", "name": "look", "args": "{", "error": None}
+    answers = iter([AIMessage("hm", invalid_tool_calls=[bad]), AIMessage("well"), AIMessage("yes")])
+    ours, model = memory(any_store), Scripted(answer=lambda _: next(answers))
+    agent: Any = create_agent(model, [look], middleware=[ours], checkpointer=InMemorySaver() if saver else None)
+    thread: list[Any] = []
+    for n in range(3):
+        turn = {"messages": [*([] if saver else thread), HumanMessage(f"question {n}")]}
+        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    assert texts(stored(ours)) == texts(thread)
+    assert texts(model.seen[-1]) == texts(thread)[:-1]
+
+
 def test_what_others_ask_a_model_about_its_answer_was_said_by_nobody() -> None:
     @wrap_model_call
     def checks(request: Any, handler: Any) -> Any:

@@ -89,6 +89,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
         fields = {name: getattr(model, name) for name in same if hasattr(model, name)}
         if "streaming" in model.model_fields_set:
             fields["streaming"] = getattr(model, "streaming", None)
+        if not (model.disable_streaming or _implements(model, "_stream") or _implements(model, "_astream")):
+            fields["disable_streaming"] = "tool_calling"  # in pieces of a call that is cut off, LangChain mends it
         super().__init__(wrapped=model, cache=False, **fields)
         by = ExperienceCache(url) if cache is None else cache  # whose rules decide
         self._tenants = by if isinstance(by, Tenants) else by._around_calls(wait, self.output_version)  # noqa: SLF001
@@ -155,7 +157,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        if not self._streams:
+        if not _implements(self.wrapped, "_stream"):
             result = self._generate(messages, stop, run_manager, **kwargs)
             yield from pieces(as_reported(result, self.output_version)[0])
             return
@@ -177,7 +179,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        if not (self._streams or _implements(self.wrapped, "_astream")):
+        if not (_implements(self.wrapped, "_stream") or _implements(self.wrapped, "_astream")):
             result = await self._agenerate(messages, stop, run_manager, **kwargs)
             for piece in pieces(as_reported(result, self.output_version)[0]):
                 yield piece
@@ -209,10 +211,6 @@ class CachedChatModel(CachedModel, BaseChatModel):
             self._answers.pass_by(error)
             return None
         return note(Request(prompt, llm_string, request_key(prompt, llm_string)))
-
-    @property
-    def _streams(self) -> bool:
-        return _implements(self.wrapped, "_stream")
 
     def _gives_several(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether several answers are asked for, of which a stream has one: it cannot stand for all of them."""
@@ -291,9 +289,9 @@ class CachedChatModel(CachedModel, BaseChatModel):
         """How many tokens a text has for the model."""
         return self.wrapped.get_num_tokens(text)
 
-    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Any = None, **more: Any) -> int:
         """How many tokens messages have for the model."""
-        return self.wrapped.get_num_tokens_from_messages(messages, tools)
+        return self.wrapped.get_num_tokens_from_messages(messages, tools, **more)
 
     def __dir__(self) -> set[str]:
         return {*super().__dir__(), *dir(type(self))}  # the first looks at __class__
@@ -306,8 +304,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
         yield "model", type(self.__dict__.get("wrapped")).__name__
 
     def _is_own(self, name: str) -> bool:
-        """Whether it is set here; a rate limiter is the model's, as no hit has anything to wait for."""
-        return name in type(self).model_fields and name != "rate_limiter"
+        """Whether it is set here; the model's are its way to count, and its limiter, as no hit has to wait for that."""
+        return name in type(self).model_fields and name not in {"custom_get_token_ids", "rate_limiter"}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).__private_attributes__:  # pydantic looks for all of these in __class__

@@ -77,7 +77,8 @@ class LongTermStore(Shared, BaseStore):
         fields: Paths of the fields by which items are found, as ``["title", "messages[*].content"]``; default: all
             texts and numbers. ``put(…, index=…)`` says otherwise for an item. Other fields than before have what
             there is indexed anew; so have, in turn, two stores with different ones that share items and an index.
-        ttl: ``default_ttl`` (minutes) and ``refresh_on_read``, as for LangGraph's own stores.
+        ttl: ``default_ttl`` (minutes) and ``refresh_on_read``, as for LangGraph's own stores; of its other settings
+            none changes anything, as nobody sees what has expired.
         clock: Gives Unix seconds.
         new_id: Gives ids that never repeat.
 

@@ -248,10 +248,20 @@ def said_by_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Ba
 
 
 def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:
-    """What a run has said before and what its thread says now: each message once, in the form that it has now."""
+    """What a run has said before and what its thread says now: each message once, in the form that it has now.
+
+    What was put into the thread since, as LangChain's result of a call that it cannot read, is where it is there.
+    """
+    places = {message.id: n for n, message in enumerate(new)}
     now: dict[Any, M] = {message.id: message for message in new}
     known = [now.pop(message.id, None) for message in said]
-    return [found or _numbered(message, now) for message, found in zip(said, known, strict=True)] + list(now.values())
+    merged: list[M] = []
+    for message, found in zip(said, known, strict=True):
+        one = found or _numbered(message, now)
+        before = [id_ for id_ in now if places[id_] < places.get(one.id, 0)]
+        merged += [now.pop(id_) for id_ in before]
+        merged.append(one)
+    return merged + list(now.values())
 
 
 def _numbered(message: M, now: dict[Any, M]) -> M:
