@@ -94,6 +94,7 @@ class Scripted(FunctionCallingLLM):
     additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     region_name: str | None = Field(default=None, exclude=True)  # as BedrockConverse has it
     endpoint_url: str | None = Field(default=None, exclude=True)
+    azure_ad_token_provider: Any = None
     script: list[Any] = Field(default_factory=lambda: ["Hello there!"], exclude=True)
     gate: Any = Field(default=None, exclude=True)
     _asked: list[Any] = PrivateAttr(default_factory=list)
@@ -824,6 +825,7 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {"settings": {"additional_kwargs": {"api_key": "another", "timeout": 1}}},  # as LiteLLM has it
         *({name: 1} for name in ("timeout", "verbose", "num_workers", "reuse_client")),
         {"settings": {"callback_manager": CallbackManager([])}},
+        {"settings": {"azure_ad_token_provider": lambda: "another"}},
     ]
     assert [asked(**change) for change in same] == [0] * len(same)
     image = ChatMessage(role="user", blocks=[TextBlock(text="Hi"), TextBlock(text="again")])
@@ -844,6 +846,7 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {"prediction": Place(place="Rome")},
         {"prediction": Place(place="Oslo")},
         {"settings": {"messages_to_prompt": str}},
+        *({"settings": {"messages_to_prompt": prompt}} for prompt in (lambda _: "Hi", lambda _: "Ho")),
         {"settings": {"completion_to_prompt": str}},
         {"response_format": type("Place", (BaseModel,), {"__annotations__": {"place": int}})},
         {"tenant": "b"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import subprocess
@@ -1548,6 +1549,43 @@ def test_c4_a_token_of_an_api_is_no_part_of_the_key(kind: Any) -> None:
     for token in ("mine", "yours"):
         kind(hub_api_token=token, cache=cache).invoke("Hi")
     assert cache.stats()["hits"] == 1
+
+
+class _Calling(_Telling):
+    """Asks a function of its user, as models of one's own do."""
+
+    way: Any
+    azure_ad_token_provider: Any = None
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.way(messages[-1].content)))])
+
+
+class _CallingWhole(_Calling):
+    told_whole = True
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [_Calling, _CallingWhole])
+def test_c4_functions_that_a_model_asks_tell_it_from_another(kind: Any, *, wrapped: bool) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+
+    def asked(way: Any, **settings: Any) -> Any:
+        model = kind(way=way, cache=None if wrapped else cache, **settings)
+        return (CachedChatModel(model, cache) if wrapped else model).invoke("Hi").content
+
+    def with_word(word: str) -> Any:
+        return lambda text: f"{word} {text}"
+
+    calls = [lambda text: text.upper(), lambda text: text.lower(), with_word("a"), with_word("b")]
+    ways = [*calls, *(functools.partial("{} {}".format, word) for word in "cd")]
+    for way in ways * 2:
+        assert asked(way) == way("Hi")
+    assert cache.stats()["hits"] == len(ways)
+    asked(ways[0], azure_ad_token_provider=with_word("mine"))
+    hits = cache.stats()["hits"]
+    asked(ways[0], azure_ad_token_provider=with_word("yours"))
+    assert cache.stats()["hits"] == hits + 1
 
 
 class _Around(_Telling):

@@ -84,7 +84,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     it does not have are the model's.
 
     Args:
-        llm: The model. Two that differ in nothing but functions or private state need a ``tag`` each.
+        llm: The model. Two that differ in nothing but private state, or objects, need a ``tag`` each.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
         tenant: Whose responses; those of others are never served. A context variable, or a function without

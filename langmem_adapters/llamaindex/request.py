@@ -17,6 +17,7 @@ from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS
+from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
@@ -30,6 +31,7 @@ __all__ = ["chat_key", "completion_key", "last_said", "model_key"]
 _OF_THE_CALL = frozenset(
     {
         "api_key",
+        "azure_ad_token_provider",
         "callback_manager",
         "max_retries",
         "num_workers",
@@ -178,7 +180,7 @@ def _told(value: Any) -> Any:
         pass
     with suppress(SerializationError, RecursionError):  # of a path, an enum, a dataclass
         return fingerprint(identity(value))
-    return ["a", getattr(value, "__qualname__", type(value).__qualname__)]
+    return ["a", as_setting(value) or getattr(value, "__qualname__", type(value).__qualname__)]
 
 
 def _lasting(parameters: Mapping[str, Any]) -> dict[str, Any]:

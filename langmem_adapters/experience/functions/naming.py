@@ -11,6 +11,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel
@@ -19,7 +20,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.values import identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["content", "held_in", "is_whole", "stays", "stored", "told_apart"]
+__all__ = ["as_setting", "content", "held_in", "is_whole", "stays", "stored", "told_apart"]
 
 _LAMBDA = "<lambda>"
 _NO_VALUE = "no value yet"
@@ -57,6 +58,15 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
         return [name_of(function), *([] if isinstance(own, types.ModuleType | None) else [own])]
     inner = getattr(function, "__wrapped__", None)  # by functools.lru_cache, for one
     return _called(function) if inner is None else [*told_apart(inner), *_set_in(function)]
+
+
+def as_setting(value: Any) -> str:
+    """What tells a model's function from others, hashed: its name, where it holds what is no data. "" of all else."""
+    if not isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+        return ""
+    with suppress(ConfigurationError, SerializationError, RecursionError):
+        return fingerprint(identity(told_apart(value)))
+    return fingerprint(name_of(value))
 
 
 def stays(function: Callable[..., Any]) -> bool:

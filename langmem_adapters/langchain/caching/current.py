@@ -22,7 +22,7 @@ from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS
-from langmem_adapters.experience.functions.naming import stored
+from langmem_adapters.experience.functions.naming import as_setting, stored
 from langmem_adapters.experience.functions.values import identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
@@ -267,7 +267,7 @@ def _fields(model: BaseLanguageModel[Any], names: set[str], above: _Models = ())
     for name in sorted(names):
         own, value = type(model).model_fields[name], getattr(model, name)
         excluded = own.exclude and name not in _SELDOM and not _is_model(value)
-        if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token")):
+        if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token", "token_provider")):
             continue
         if _differs(value, _default(own)) and (told := _hash(value, (*above, model))):
             yield name, told
@@ -309,7 +309,7 @@ def _hash(value: Any, above: _Models = ()) -> str:
     if _is_record(value):
         told = [[name, *if_data(part)] for name, part in vars(value).items()]
         return fingerprint(name_of(type(value)), told)
-    return ""
+    return as_setting(value)
 
 
 def _differs(one: Any, other: Any) -> bool:
