@@ -66,7 +66,8 @@ class Embedder(Lasting):
         remembered: How many vectors of queries, and how many of texts, are kept in memory.
         longest: Of a longer text, so many characters at its beginning are embedded: a provider that refuses a long
             text would otherwise refuse it for ever.
-        stats: Where calls, texts, remembered (texts that needed no call) and failures are counted.
+
+    ``stats`` counts calls, texts, remembered (texts that needed no call) and failures.
 
     >>> def letters(texts):
     ...     return [[text.count("a"), text.count("b")] for text in texts]
@@ -85,7 +86,6 @@ class Embedder(Lasting):
         batch: int = 32,
         remembered: int = 1024,
         longest: int = 8_000,
-        stats: Counter[str] | None = None,
     ) -> None:
         check_count("batch", batch)
         check_count("remembered", remembered, least=0)
@@ -95,7 +95,7 @@ class Embedder(Lasting):
         self.tells_pieces: bool = tells_pieces(model)
         self.name: str = name or _name(model)
         self.dimension: int | None = None
-        self.stats: Counter[str] = Counter() if stats is None else stats
+        self.stats: Counter[str] = Counter()
         self._batch = batch
         self._longest = longest
         self._lock = ForkSafeLock()

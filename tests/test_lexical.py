@@ -121,14 +121,6 @@ def test_scores_descend_within_zero_and_one(index: LexicalIndex) -> None:
         assert all(0 < score <= 1 for score in scores)
 
 
-def test_with_no_weight_on_repetition_a_full_match_scores_one(tmp_path: Path) -> None:
-    with contextlib.closing(LexicalIndex(tmp_path / "index.db", k1=0.0, b=0.0)) as index:
-        index.apply(NOTES, upsert=documents(a="red bike in the shed", b="bike"))
-        hits = index.search(NOTES, "red bike shed", 10)
-    assert hits[0] == Hit("a", 1.0)
-    assert hits[1].score < 1
-
-
 @pytest.mark.parametrize("query", ["", "   ", "?!", "unheard", "\ud800"])
 def test_nothing_in_common_is_no_hit(index: LexicalIndex, query: str) -> None:
     index.apply(NOTES, upsert=documents(a="some words", b=""))
@@ -391,12 +383,6 @@ def test_the_statistics_of_a_namespace_are_those_of_its_documents(index: Lexical
 def test_an_own_analyzer_needs_an_own_name() -> None:
     with pytest.raises(ConfigurationError, match="analyzer_id"):
         LexicalIndex(":memory:", analyzer=str.split)
-
-
-@pytest.mark.parametrize(("k1", "b"), [(-0.1, 0.4), (math.nan, 0.4), (math.inf, 0.4), (1.2, 1.1), (1.2, -0.1)])
-def test_impossible_parameters_are_refused(k1: float, b: float) -> None:
-    with pytest.raises(ConfigurationError, match="k1"):
-        LexicalIndex(":memory:", k1=k1, b=b)
 
 
 def test_constructing_opens_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ __all__ = [
     "decision",
     "exact_and_perfect",
     "score_of",
-    "verdict",
 ]
 
 T = TypeVar("T")
@@ -143,11 +142,6 @@ def attempt(what: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
         raise
     except Exception as error:
         raise ModelError(f"{what} failed: {type(error).__name__}") from error
-
-
-def verdict(judge: Judge, experience: Experience, req: Any) -> Flow[bool]:
-    """Whether a judge lets an experience be served. Raises as :func:`attempt` does."""
-    return bool((yield from attempt("the judge", judge, experience, req)))
 
 
 def decision(what: str, decide: Callable[[], T]) -> T:

@@ -7,7 +7,6 @@ BM25 and Beyond" (2009), with Lucene's idf, which is never negative.
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 from collections import Counter
@@ -57,8 +56,6 @@ class LexicalIndex(Shared):
         analyzer: Turns documents and queries into terms.
         analyzer_id: Names the analyzer and its version; needed with an analyzer of your own.
         stop_words: Terms that a query is searched without if it has any other.
-        k1: How slowly repetitions of a word lose weight; 0 counts a word once.
-        b: How much long documents are held back, from 0 (not) to 1 (in proportion).
         megabytes: How much memory what was read last may take, until something changes it: 16 bytes for each
             document that has a word, and 400 for each candidate of a conversation.
         timeout: For caches: seconds that a call waits for a file that is locked, after which calls fail at once until
@@ -79,14 +76,10 @@ class LexicalIndex(Shared):
         analyzer: Analyzer = analyze,
         analyzer_id: str = ANALYZER_ID,
         stop_words: Collection[str] = STOP_WORDS,
-        k1: float = 1.2,
-        b: float = 0.4,
         megabytes: float = 16,
         timeout: float | None = None,
         disposable: bool = False,
     ) -> None:
-        if not (0 <= k1 < math.inf and 0 <= b <= 1):
-            raise ConfigurationError(f"k1 is at least 0 and b from 0 to 1, not k1={k1!r}, b={b!r}")
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
             raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
         self._database = Database(
@@ -106,8 +99,6 @@ class LexicalIndex(Shared):
             respelt if is_ours else lambda *_: {}
         )
         self._stop_words = frozenset(stop_words)
-        self._k1 = k1
-        self._b = b
 
     def apply(
         self,
@@ -274,7 +265,7 @@ class LexicalIndex(Shared):
         row = connection.execute(
             "SELECT number, documents, length, stretches FROM langmem_lexical_namespaces WHERE name = ?", (name,)
         ).fetchone()
-        return Corpus(row[0], row[1], row[2], row[3], self._k1, self._b) if row is not None and row[2] else None
+        return Corpus(*row) if row is not None and row[2] else None
 
 
 _LITTLE = 0.1  # of another word

@@ -20,6 +20,7 @@ from langmem_adapters.keys import to_bytes
 __all__ = ["QUERY_TERMS", "Corpus", "Term", "best", "idf", "weigh"]
 
 QUERY_TERMS = 64
+_K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much long documents are held back
 _LOOKUP_COST = 2  # reading one posting by its document costs about as much as this many in a row
 _ROUNDING = 1 + 1e-9  # sums in another order differ in the last digits, and must not cost a document its place
 
@@ -30,14 +31,12 @@ def idf(frequency: float, documents: float) -> float:
 
 
 class Corpus(NamedTuple):
-    """A namespace's statistics and the two parameters of BM25."""
+    """A namespace's statistics."""
 
     namespace: int
     documents: int
     length: int
     stretches: int
-    k1: float
-    b: float
 
     @property
     def norm(self) -> tuple[float, float]:
@@ -45,7 +44,7 @@ class Corpus(NamedTuple):
 
         BM25's factor ``k1 + 1`` is left out, because the ideal score has it too.
         """
-        return self.k1 * (1 - self.b), self.k1 * self.b * self.documents / self.length
+        return _K1 * (1 - _B), _K1 * _B * self.documents / self.length
 
 
 class Term(NamedTuple):

@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from langmem_adapters.errors import MissingDependency
-
-try:
-    import numpy as np
-except ImportError as error:
-    raise MissingDependency("numpy", "vectors") from error
+import numpy as np
 
 __all__ = ["max_sim"]
 

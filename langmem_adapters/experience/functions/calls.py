@@ -21,7 +21,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, Serializat
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Unscored
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Invocation, Rules, replaced
-from langmem_adapters.experience.policies import attempt, decision, verdict
+from langmem_adapters.experience.policies import attempt, decision
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
@@ -152,7 +152,7 @@ class Calls:
             return True
         good = True
         try:
-            good = yield from verdict(self._rules.judge, experience, turn.req)
+            good = bool((yield from attempt("the judge", self._rules.judge, experience, turn.req)))
         except LangmemError:
             good = False
             raise
