@@ -54,7 +54,7 @@ from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.rate_limiter import BaseRateLimiter
 from llama_index.core.schema import ImageNode, TextNode
-from llama_index.core.tools import FunctionTool
+from llama_index.core.tools import FunctionTool, ToolMetadata
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
@@ -299,6 +299,7 @@ def test_a_streamed_hit_tells_thoughts_first_as_they_come(way: str) -> None:
     assert thought == ["Where  ", "is\n", "it? ", "There!", None, None, None]
     assert [response.delta for response in seen] == ["", "", "", "", "In ", "the ", "shed."]
     assert seen[1].message.blocks == [ThinkingBlock(content="Where  is\n"), TextBlock(text="")]
+    assert seen[3].message.blocks == [thoughts[0], thoughts[2], TextBlock(text="")]
     assert [response.message.content for response in seen] == ["", "", "", "", "In ", "In the ", "In the shed."]
     assert seen[4].message.blocks == [thoughts[0], thoughts[2], TextBlock(text="In ")]
     assert seen[-1].message == said
@@ -740,6 +741,10 @@ def test_c4_what_earlier_answers_had_used_does_not_change_the_key() -> None:
         llm.chat([*HI, answer, *HI])
     assert answer.additional_kwargs == {"usage": dict.fromkeys(USAGE, 0)}
     assert inner.asked == 2
+    for found in ("a", "b"):  # and all else that is told there does
+        beside = {"usage": dict(USAGE), "found": found}
+        llm.chat([ChatMessage(role="assistant", content="Yes.", additional_kwargs=beside), *HI])
+    assert inner.asked == 4
 
 
 def test_settings_hold() -> None:
@@ -790,10 +795,17 @@ def test_c7_bypass_refresh_and_delete() -> None:
 
 def test_c5_an_entry_that_cannot_be_read_is_a_miss_and_healed() -> None:
     store = MemoryStore()
-    llm = cached(Scripted(script=["1", "2", "3", "4"]), store=store)
+    damages = (
+        b"{",
+        b'{"v":1,"resp":{"message":{"role":3}}}',
+        b'{"v":1,"resp":[1]}',
+        b'{"v":1,"resp":{"kwargs":3,"usage":null,"text":"Hi"}}',
+        b'{"v":1,"resp":{"kwargs":{},"usage":null,"text":3}}',
+    )
+    llm = cached(Scripted(script=["1", "2", "3", "4", "5", "6"]), store=store, on_error="raise")
     llm.chat(HI)
     (key,) = store.get(("experience", "", "", "llama-index"))
-    for n, damage in enumerate((b"{", b'{"v":1,"resp":{"message":{"role":3}}}', b'{"v":1,"resp":[1]}'), start=2):
+    for n, damage in enumerate(damages, start=2):
         store.write(("experience", "", "", "llama-index"), put={key: damage})
         assert text(llm.chat(HI)) == str(n)
         assert llm.chat(HI).additional_kwargs["cache"] == "hit"
@@ -816,6 +828,30 @@ class Place(BaseModel):
     """A place."""
 
     place: str
+
+
+class Wanted(BaseModel):
+    place: str
+    day: str = "today"
+
+
+class Deployed(Scripted):
+    """Is named in no field."""
+
+    _name: str = PrivateAttr("a")
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(is_chat_model=True, model_name=self._name)
+
+
+def test_c4_models_of_two_names_have_answers_of_their_own() -> None:
+    store = MemoryStore()
+    for name, asked in (("a", 1), ("b", 1), ("a", 0)):
+        inner = Deployed()
+        inner._name = name
+        cached(inner, store=store).chat(HI)
+        assert inner.asked == asked
 
 
 def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> None:
@@ -850,6 +886,9 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {"stop": ["."]},
         {"tools": tools},
         {"tools": [FunctionTool.from_defaults(storm)]},
+        {"tools": [FunctionTool.from_defaults(weather, name="climate", description=tools[0].metadata.description)]},
+        {"tools": [FunctionTool.from_defaults(weather, description="Tells it in verse.")]},
+        {"tools": [FunctionTool(weather, ToolMetadata(tools[0].metadata.description, "weather", fn_schema=Wanted))]},
         {"tools": tools, "tool_choice": "required"},
         {"response_format": Place},
         {"prediction": Place(place="Rome")},
