@@ -745,6 +745,14 @@ async def test_a_key_is_any_text(any_store: Store, key: str) -> None:
     assert await ours.get_keys() == [key]
 
 
+async def test_what_was_read_of_another_session_keeps_nothing_from_being_archived(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    for key in ("a", "b"):
+        await ours.add_messages(key, said("one", "two"))
+    await ours.get_messages("a")
+    assert texts(await ours.archive_oldest_messages("b", 1)) == ["one"]
+
+
 async def test_a7_a_rule_for_the_ttl_holds_for_all_that_the_store_does() -> None:
     store = MemoryStore()
 
