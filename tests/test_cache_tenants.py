@@ -129,6 +129,8 @@ async def test_c10_a_model_of_llamaindex_has_the_answers_of_who_is_served(any_st
     assert (llm.stats()["hits"], llm.stats()["stored"], llm.stats()["bypassed"]) == (10, 2, 3)
     with pytest.raises(ConfigurationError, match="No tenant is being served"):
         llm.pool.clear()
+    llm = CachedLLM(Scripted(script=["5", "6"]), store=any_store, tenant=served, strict=False)
+    assert [await asyncio.create_task(ask(tenant)) for tenant in (None, "", "x")] == [["5"] * 3, ["5"] * 3, ["0"] * 3]
     with pytest.raises(ConfigurationError, match=r"that looks for its tenant.* cannot be pickled"):
         pickle.dumps(CachedLLM(Scripted(), url="memory:", tenant=served))
 

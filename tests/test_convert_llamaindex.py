@@ -101,6 +101,7 @@ BLOCKS: dict[str, list[Any]] = {
     "call of empty text": [ToolCallBlock(tool_call_id="1", tool_name="f", tool_kwargs="")],
     "call of broken text": [TextBlock(text="a"), ToolCallBlock(tool_name="f", tool_kwargs='{"x":'), CALL],
     "call of a list": [ToolCallBlock(tool_name="f", tool_kwargs="[1]")],
+    "call of endless text": [ToolCallBlock(tool_name="f", tool_kwargs="[" * 100_000)],
     "cache point": [TextBlock(text="a"), CachePoint(cache_control=CacheControl(type="ephemeral", ttl="1h"))],
     "citable": [
         CitableBlock(
@@ -115,7 +116,10 @@ BLOCKS: dict[str, list[Any]] = {
             source="s",
             title="t",
             additional_location_info={"page": 3},
-        )
+        ),
+        CitationBlock(
+            cited_content=ImageBlock(image=PNG, detail="low"), source="s", title="t", additional_location_info={}
+        ),
     ],
 }
 KWARGS: list[dict[str, Any]] = [
@@ -144,7 +148,7 @@ def test_every_block_comes_back_equal(name: str, caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize("kwargs", KWARGS, ids=str)
-@pytest.mark.parametrize("blocks", ["text", "none", "text and calls", "empty text", "thinking"])
+@pytest.mark.parametrize("blocks", ["text", "none", "text and calls", "empty text", "thinking", "thinking tokens"])
 def test_additional_arguments_come_back_equal(kwargs: dict[str, Any], blocks: str) -> None:
     chat = ChatMessage(role="assistant", blocks=BLOCKS[blocks], additional_kwargs=kwargs)
     assert again(chat) == chat
@@ -180,6 +184,7 @@ def test_files_come_back_even_when_they_are_gone(file: Path) -> None:
         DocumentBlock(path=file),
         DocumentBlock(path=str(file)),
         CitableBlock(title="t", source="s", content=[ImageBlock(path=file)]),
+        CitationBlock(cited_content=ImageBlock(path=file), source="s", title="t", additional_location_info={}),
     ]
     chat = ChatMessage(blocks=blocks)
     message = Message.from_bytes(to_message(chat).to_bytes())
@@ -284,6 +289,7 @@ def test_a_damaged_layout_does_not_lose_the_message(layout: Any, caplog: pytest.
 
 
 PATHS = ("path", "file_path")
+HARMLESS = {"block_type": "text", "text": "harmless"}
 OF_FILE = {"block_type": "image", "path": __file__}
 
 
@@ -306,12 +312,13 @@ def named(fields: dict[str, Any]) -> dict[str, Any]:
         {"type": "image", "base64": "ü"},
         {"type": "image", "url": "not a url", "mime_type": 7},
         {"type": "image_url", "image_url": 7},
+        {"type": "map", "url": "https://example.com/map"},
         {"type": "reasoning", "reasoning": 7},
         {"type": "non_standard", "value": {"block_type": "os.system"}},
         {"type": "non_standard", "value": {"block_type": "citable", "content": [7]}},
         {"type": "non_standard", "value": {"block_type": ["list"]}},
         *(named({"block_type": kind, name: __file__}) for kind in ("image", "document") for name in PATHS),
-        named({"block_type": "citable", "title": "t", "source": "s", "content": [OF_FILE]}),
+        named({"block_type": "citable", "title": "t", "source": "s", "content": [HARMLESS, OF_FILE]}),
         named(
             {
                 "block_type": "citation",
@@ -384,6 +391,26 @@ def test_a_layout_of_other_content_loses_neither_text_nor_calls(
     message = Message(role="assistant", content=content, tool_calls=[call], host=host)
     assert from_message(message).blocks == [*([TextBlock(text=shown)] if shown else []), CALL]
     assert "'blocks' cannot be read" in caplog.text
+
+
+def test_calls_that_were_taken_out_of_a_message_of_openai_are_not_looked_for() -> None:
+    beside = {"tool_calls": [{"id": "call_1", "function": {"name": "search", "arguments": "{}"}}]}
+    message = to_message(ChatMessage(role="assistant", blocks=BLOCKS["call before text"], additional_kwargs=beside))
+    assert from_message(message.model_copy(update={"tool_calls": []})).blocks == [TextBlock(text="wait")]
+
+
+def test_a_layout_fits_texts_that_are_written_short() -> None:
+    message = to_message(ChatMessage(role="user", blocks=BLOCKS["document title"] + BLOCKS["thinking tokens"]))
+    assert isinstance(message.content, list)
+    longer = message.model_copy(update={"content": ["Look.", *message.content[1:]]})
+    assert from_message(longer).blocks == [TextBlock(text="Look."), *BLOCKS["thinking tokens"]]
+
+
+@pytest.mark.parametrize("args", [None, {}])
+def test_a_call_without_arguments_is_one(args: Any) -> None:
+    call = {"type": "tool_call", "id": "call_1", "name": "now", "args": args}
+    message = Message(role="assistant", content=["Wait.", call])
+    assert from_message(message).blocks[1:] == [ToolCallBlock(tool_call_id="call_1", tool_name="now", tool_kwargs={})]
 
 
 def test_what_cannot_be_read_is_named_by_its_kind(caplog: pytest.LogCaptureFixture) -> None:

@@ -732,6 +732,8 @@ async def test_h5_users_and_tenants_see_their_own(any_store: Store) -> None:
     await stores[0].delete_messages("s")
     assert [texts(await ours.get_messages("s", None)) for ours in stores] == [[], ["1", "x"], ["2", "x"], ["3", "x"]]
     assert [await ours.get_keys() for ours in stores] == [[], ["s"], ["s"], ["s"]]
+    older = [SyncBrainChatStore(store=any_store, **scope) for scope in scopes]
+    assert [texts(ours.get_messages("s")) for ours in older] == [[], ["x"], ["x"], ["x"]]
 
 
 @pytest.mark.parametrize("key", ["a/b:c*?[]{}", "故乡 🙂\n", "k" * 10_000])
@@ -741,6 +743,14 @@ async def test_a_key_is_any_text(any_store: Store, key: str) -> None:
     await ours.archive_oldest_messages(key, 1)
     assert texts(await ours.get_messages(key, None)) == ["one", "two"]
     assert await ours.get_keys() == [key]
+
+
+async def test_what_was_read_of_another_session_keeps_nothing_from_being_archived(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    for key in ("a", "b"):
+        await ours.add_messages(key, said("one", "two"))
+    await ours.get_messages("a")
+    assert texts(await ours.archive_oldest_messages("b", 1)) == ["one"]
 
 
 async def test_a7_a_rule_for_the_ttl_holds_for_all_that_the_store_does() -> None:
@@ -760,6 +770,8 @@ async def test_a7_a_rule_for_the_ttl_holds_for_all_that_the_store_does() -> None
     read = BrainChatStore(store=store, ttl=5000, refresh="read")
     await read.get_messages("s")
     assert deadline() == pytest.approx(time.time() + 5000, abs=60)
+    SyncBrainChatStore(store=store, ttl=9000, refresh="read").get_messages("s")
+    assert deadline() == pytest.approx(time.time() + 9000, abs=60)
     for look in (lambda: read.get_messages("s", None), lambda: read.count_messages("s")):
         store.write(NAMESPACE, put={EXPIRES: encode(time.time() + 1)})
         await look()

@@ -23,7 +23,15 @@ from llama_index.core.workflow import Context, JsonPickleSerializer, JsonSeriali
 from pydantic import BaseModel, ValidationError
 
 import langmem_adapters.llamaindex.memory as module
-from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_index, open_store
+from langmem_adapters import (
+    ConfigurationError,
+    LongTermMemory,
+    Message,
+    SerializationError,
+    StoreUnavailable,
+    open_index,
+    open_store,
+)
 from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock, LongTermRetriever
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
@@ -257,12 +265,19 @@ async def test_the_right_things_are_kept(any_store: Store) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     called = ChatMessage(role="assistant", blocks=[], additional_kwargs={"tool_calls": [call]})  # as LiteLLM's has it
     quoted = chat("Result of executing the code given: none", "assistant")
-    await block.aput([called, quoted, chat("  indented\n")])
+    steps = "Thought: one\nAction: look\nObservation: a shed\nThought: two"
+    shown = ChatMessage(role="assistant", blocks=[TextBlock(text=steps), picture.blocks[0]])
+    whole = [chat(steps), chat(f"Well. {steps}", "assistant"), chat("Thought: one\nThought: three", "assistant")]
+    await block.aput([called, quoted, chat("  indented\n"), *whole, shown])
     assert [(found.message.role, found.message.text) for found in kept.all()[3:]] == [
         ("assistant", ""),
         ("assistant", quoted.content),
         ("user", "  indented\n"),
+        *((one.role.value, one.content) for one in whole),
+        ("tool", steps.rpartition("\n")[0]),
+        ("assistant", "Thought: two"),
     ]
+    assert len(kept.all()[-1].message.content) == 2
 
 
 @agents_warn
@@ -398,6 +413,7 @@ async def test_recall_is_shortened_from_the_least_fitting_on(any_store: Store) -
         kept = [line for line in (cut or "").splitlines() if line.startswith("- ")]
         assert kept == lines[: len(kept)]
         assert cut is None or (cut.startswith("<recalled>") and cut.endswith("</recalled>") and kept)
+    assert await LongTermMemoryBlock(long_term(any_store)).atruncate(whole, length) is None  # by LlamaIndex's own count
     assert await block.atruncate(whole, 0) == whole
     assert await block.atruncate(whole, 1) is not None
 
@@ -510,6 +526,21 @@ async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
     assert block.stats()["waiting"] == 0
 
 
+async def test_what_can_never_be_stored_does_not_wait_and_keeps_nothing_else_from_being_stored() -> None:
+    store = Refusing()
+    kept = long_term(store)
+    block = LongTermMemoryBlock(kept)
+    store.reason = "it is away"
+    with pytest.raises(StoreUnavailable):
+        await talk(block, "one")
+    store.reason = ""
+    with pytest.raises(SerializationError):
+        await block.aput([chat("two", own=object())], session_id="s")
+    assert block.stats()["waiting"] == 1
+    await talk(block, "three")
+    assert [found.message.text for found in kept.all()] == ["one", "three"]
+
+
 async def test_what_was_stored_though_its_answer_was_lost_is_stored_once() -> None:
     def lose() -> None:
         raise StoreUnavailable("the answer was lost")
@@ -537,12 +568,13 @@ async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
 
 async def test_a_context_that_is_resumed_has_its_block_again(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
-    block = LongTermMemoryBlock(url=url, user="ada", ttl=1e6, similarity_top_k=2, priority=3, name="recalled_things")
+    settings: dict[str, Any] = {"similarity_top_k": 2, "priority": 3, "name": "recalled_things"}
+    block = LongTermMemoryBlock(url=url, user="ada", tenant="acme", ttl=1e6, **settings)
     await talk(block, "My bike is in the shed.")
     for again in (pickle.loads(pickle.dumps(block)), copy.deepcopy(block), block.model_copy()):
         assert "in the shed" in (await again.aget([chat("Where is my bike?")], session_id="other"))
         assert again.model_dump() == block.model_dump()
-        assert again._memory("other").ttl == 1e6
+        assert (again._memory("other").ttl, again._memory("other").scope.tenant) == (1e6, "acme")
     kept = Memory.from_defaults("s", chat_store=BrainChatStore(url), memory_blocks=[block], tokenizer_fn=str.split)
     written = JsonPickleSerializer().serialize(kept)
     resumed = JsonPickleSerializer().deserialize(written)
@@ -653,8 +685,9 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
     kept = long_term(MemoryStore())
     with pytest.raises(ConfigurationError, match="one of memory, url and store"):
         LongTermMemoryBlock(kept, store=MemoryStore())
-    with pytest.raises(ConfigurationError, match="itself"):
-        LongTermMemoryBlock(kept, user="ada")
+    for own in ({"user": "ada"}, {"tenant": "acme"}, {"ttl": 1}, {"index": open_index("memory:")}):
+        with pytest.raises(ConfigurationError, match="itself"):
+            LongTermMemoryBlock(kept, **cast(Any, own))
     with pytest.raises(ValueError, match="similarity_top_k"):
         LongTermMemoryBlock(kept, similarity_top_k=0)
     not_plain = "not a coroutine function"

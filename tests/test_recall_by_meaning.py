@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,11 +118,12 @@ def test_an_agent_recalls_by_meaning() -> None:
     assert memory.stats()["recalled"] == 1
 
 
-async def test_a_memory_block_recalls_by_meaning() -> None:
-    block = LongTermMemoryBlock(store=MemoryStore(), user="ada", embedder=Meanings())
+async def test_a_memory_block_recalls_by_meaning(tmp_path: Path) -> None:
+    block = LongTermMemoryBlock(url=f"sqlite:///{tmp_path}/memory.db", user="ada", embedder=Meanings())
     await block.aput([ChatMessage("My bicycle is broken.")], session_id="earlier")
     await block._memory("earlier").aflush()
-    assert "bicycle" in await block.aget([ChatMessage("May I cycle?")], session_id="s")
+    for one in (block, pickle.loads(pickle.dumps(block))):
+        assert "bicycle" in await one.aget([ChatMessage("May I cycle?")], session_id="s")
     with pytest.raises(ConfigurationError, match="index, embedder and ttl itself"):
         LongTermMemoryBlock(LongTermMemory(MemoryStore(), open_index("memory:"), user="a"), embedder=Meanings())
 

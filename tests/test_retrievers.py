@@ -593,6 +593,10 @@ def test_brain_retriever_finds_history_and_knowledge(any_store: Store) -> None:
     brain.add_knowledge(["A tandem is a long bike."])
     assert len(retriever.retrieve("bike")) == 4
     assert BrainRetriever("session", store=any_store, user="bob").retrieve("bike") == []
+    of_another = BrainRetriever("session", store=any_store, user="ada", tenant="b")
+    assert of_another.retrieve("bike") == []
+    BrainMemory(any_store, "session", user="ada", tenant="b").add_talk("The bike of another.")
+    assert [node.text for node in of_another.retrieve("bike")] == ["The bike of another."]
     brain.clear()
     assert retriever.retrieve("bike") == []
     brain.add_talk("A new bike.")
@@ -630,7 +634,11 @@ def test_a_model_is_not_shown_a_name_that_nobody_has(any_store: Store) -> None:
     brain.add_messages([Message(role="user", content="A bike."), Message(role="user", name="Ada", content="A car.")])
     retriever = BrainRetriever(brain=brain)
     (bike,), (car,) = retriever.retrieve("bike"), retriever.retrieve("car")
+    said = brain.messages()[0]
+    told = ("session", said.id, said.created_at)
+    assert tuple(bike.node.metadata[name] for name in ("session", "message_id", "created_at")) == told
     assert bike.node.get_content(MetadataMode.LLM) == "role: user\n\nA bike."
+    assert bike.node.get_content(MetadataMode.EMBED) == "A bike."
     assert set(car.node.get_content(MetadataMode.LLM).splitlines()) == {"role: user", "name: Ada", "", "A car."}
 
 

@@ -33,6 +33,7 @@ from langmem_adapters.indexes.vector import EmbedderSpec, VectorIndex, Vectors
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
+from langmem_adapters.llamaindex import vector as node_vectors
 from langmem_adapters.llamaindex.vector import NodeVectors
 from langmem_adapters.protocols import START, Document
 from langmem_adapters.stores.memory import MemoryStore
@@ -413,12 +414,13 @@ class Recording(SimpleVectorStore):
         return super().add(nodes, **kwargs)
 
 
-def test_a_namespace_is_filtered_inside_of_the_store_s_search() -> None:
+def test_a_namespace_is_filtered_inside_of_the_store_s_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_vectors, "_EXACT", 0)  # so that nothing but the store proposes
     store = Recording()
     index = VectorIndex(NodeVectors(store), words())
     for name in (NOTES, ("other",)):
         index.apply(name, upsert=[Document("a", "bike"), Document("b", "boat")])
-        index.search(name, "bike", 3)
+        assert [hit.id for hit in index.search(name, "bike", 3)] == ["a", "b"]
     kept = [query.filters.filters[0] for query in store.asked if query.filters]
     assert len(store.data.embedding_dict) == 4
     assert [(each.operator, query.similarity_top_k) for each, query in zip(kept, store.asked, strict=True)] == [  # type: ignore[union-attr]
@@ -512,8 +514,20 @@ def test_a_store_that_failed_with_its_first_nodes_goes_on(then: str, monkeypatch
     assert store.client.count("theirs").count == 2
 
 
+class Bounded(SimpleVectorStore):
+    """Takes no more than three nodes at a time."""
+
+    def add(self, nodes: Any, **kwargs: Any) -> list[str]:
+        assert len(nodes) <= 3
+        return super().add(nodes, **kwargs)
+
+    def delete_nodes(self, node_ids: Any = None, *args: Any, **kwargs: Any) -> None:
+        assert len(node_ids) <= 3
+        super().delete_nodes(node_ids, *args, **kwargs)
+
+
 def test_what_was_deleted_or_made_by_another_embedder_is_gone_from_the_store_too() -> None:
-    store = SimpleVectorStore()
+    store = Bounded()
     vectors = NodeVectors(store, batch=3)
     index = VectorIndex(vectors, words())
     index.apply(NOTES, upsert=[Document(str(n), f"bike {n}") for n in range(10)])

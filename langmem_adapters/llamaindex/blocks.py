@@ -84,8 +84,6 @@ def block_fields(model: BaseModel) -> Fields:
             fields[name] = _base64(value)
         elif isinstance(value, Path):
             fields["file_path"] = str(value)
-        elif isinstance(value, AnyUrl):
-            fields[name] = str(value)
         elif isinstance(value, BaseModel):
             fields[name] = block_fields(value)
         elif isinstance(value, list):

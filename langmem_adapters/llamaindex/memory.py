@@ -189,8 +189,6 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         said = [message for chat in checked_chats(chats) for message in _storable(chat)]
         memory = self._memory(session)
         waiting = self._waiting.pop(session, [])
-        if not (said or waiting):
-            return
         try:
             await memory.aadd([*waiting, *said], session=session)
         except BaseException as error:
@@ -269,7 +267,7 @@ def _parts(role: MessageRole, blocks: list[Any]) -> list[tuple[MessageRole, list
     if role == MessageRole.USER and blocks[0].text.startswith(_OBSERVED):
         return [(MessageRole.TOOL, blocks)]
     steps, mark, last = blocks[0].text.rpartition(_STEP)
-    if role == MessageRole.ASSISTANT and mark and "\nObservation: " in steps and f"\n{steps}".startswith(_STEP):
+    if role == MessageRole.ASSISTANT and "\nObservation: " in steps and f"\n{steps}".startswith(_STEP):
         answer = TextBlock(text=f"{mark.lstrip()}{last}")
         return [(MessageRole.TOOL, [TextBlock(text=steps)]), (role, [answer, *blocks[1:]])]
     return [(role, blocks)]

@@ -77,7 +77,7 @@ def _as_called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return places.get(str(message.get("tool_call_id")), -1) if message["role"] == "tool" else -1
 
     runs = groupby(messages, key=lambda message: place(message) < 0)
-    return [message for other, run in runs for message in (run if other else sorted(run, key=place))]
+    return [message for _, run in runs for message in sorted(run, key=place)]
 
 
 def _without_usage(message: ChatMessage) -> ChatMessage:
