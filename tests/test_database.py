@@ -420,6 +420,23 @@ def test_a_full_disk_and_a_file_that_may_only_be_read_are_said_with_what_to_do(t
     database.close()
 
 
+def test_a_disk_without_room_for_what_lies_beside_a_file_is_said_with_what_to_do(tmp_path: Path) -> None:
+    """SQLite does not say of its -shm, which even a reader needs, that there is no room for it."""
+    resource = pytest.importorskip("resource", reason="Windows limits no file's size")
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
+    add(database, "a")
+    database.close()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, before[1]))
+    try:
+        with pytest.raises(StoreError, match=r"t\.db: disk I/O error: see whether its disk is full"):
+            rows(database)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert rows(database) == ["a"]
+    database.close()
+
+
 @pytest.mark.parametrize(("synchronous", "level", "to_the_disk"), [("normal", 1, 0), ("FULL", 2, 1)])
 def test_what_survives_a_power_cut_is_brought_to_the_disk_itself(
     tmp_path: Path, synchronous: str, level: int, to_the_disk: int

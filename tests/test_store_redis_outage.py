@@ -438,6 +438,25 @@ def test_a_restart_is_waited_for(start_redis: Callable[..., RedisServer]) -> Non
     store.close()
 
 
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_restart_while_namespaces_are_gone_through_leaves_none_out(
+    start_redis: Callable[..., RedisServer], protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys lie in another order then, in which a cursor of before leads past some."""
+    monkeypatch.setattr(redis_wire, "_SCAN", 10)
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
+    store = RedisStore(f"{server.url()}?protocol={protocol}")
+    names = {("talks", str(n)) for n in range(400)}
+    for name in names:
+        store.append(name, [("a", b"1")])
+    found = store.namespaces(("talks",))
+    given = {next(found) for _ in range(200)}
+    server.kill()
+    server.start()
+    assert given | set(found) == names
+    store.close()
+
+
 @pytest.mark.parametrize("stale", ["yes", "no"])
 def test_a_replica_that_becomes_the_primary_is_waited_for(start_redis: Callable[..., RedisServer], stale: str) -> None:
     server = start_redis("--replica-serve-stale-data", stale)

@@ -44,6 +44,7 @@ _SENTENCES = (
     ("not a database", " is not an SQLite database"),
     ("values were supplied", " was written by a newer version of langmem_adapters; upgrade to write to it"),
     ("json_each", ": the SQLite of this Python has no JSON functions: use a Python with SQLite 3.38 or newer"),
+    ("disk I/O", ": disk I/O error: see whether its disk is full or fails, or its -wal was removed while it was open"),
     ("locking protocol", " cannot be locked, as on some network file systems: put it on a disk of this machine"),
 )
 

@@ -169,18 +169,14 @@ class Wire:
         return replies
 
     def keys(self, pattern: bytes) -> Iterator[bytes]:
-        """Go through the names of keys, on all servers, with SCAN; a name may come more than once."""
+        """Give the names of keys, on all servers, with SCAN; a name may come more than once."""
         with self._translated():
             servers = self._servers.each()
         for on in servers:
-            cursor: Any = b"0"
-            while True:
-                command = pack("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)
-                with self._translated():
-                    cursor, names = on(partial(_pipeline, commands=[command]))[0]
-                yield from names
-                if int(cursor) == 0:
-                    break
+            with self._translated():
+                names = on(partial(_scanned, pattern=pattern))
+            while names:  # what was given needs no memory any more
+                yield names.pop()
 
     def everywhere(self, command: bytes) -> Iterator[Any]:
         """Ask each server, once: neither is a failure tried again, nor is one that is known to be down left out."""
@@ -226,6 +222,17 @@ def _outcome(connection: Any, count: int) -> list[Any]:
         reason = str(refusal).partition(_DISCARDED)[2]
         raise BaseParser.parse_error(reason) if reason else refusal  # type: ignore[no-untyped-call]
     return _checked(answer)
+
+
+def _scanned(connection: Any, pattern: bytes) -> list[bytes]:
+    """All names of a server, on one connection: a cursor means nothing to one that was started, or took over, since."""
+    found: list[bytes] = []
+    cursor: Any = b"0"
+    while True:
+        cursor, names = _pipeline(connection, [pack("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)])[0]
+        found += names
+        if int(cursor) == 0:
+            return found
 
 
 def _pipeline(connection: Any, commands: Sequence[bytes]) -> list[Any]:
