@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_index, open_vectors
+from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.language.dates import date_words
 from langmem_adapters.language.query_dates import NamedDate, named_date, with_dates
 from langmem_adapters.language.spoken_dates import spoken_date_words
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
+from langmem_adapters.protocols import Document
 from langmem_adapters.stores.memory import MemoryStore
 
 
@@ -67,6 +70,27 @@ def found(memory: LongTermMemory, query: str, k: int = 1) -> list[str]:
 )
 def test_a_day_is_found_however_it_is_written(diary: LongTermMemory, query: str) -> None:
     assert found(diary, query) == ["fence"]
+
+
+@pytest.mark.parametrize("query", ["What did I do on the 4th?", "co robiłem 4 marca", "am 4.3. gemacht?"])
+def test_a_day_may_be_meant_by_a_number_whose_month_is_not_known(diary: LongTermMemory, query: str) -> None:
+    assert found(diary, query) == ["fence"]
+
+
+def test_a_number_is_found_where_it_was_said_before_what_was_said_on_that_day() -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada", clock=lambda: NOW)
+    keys = [f"The key {n} hangs at door {n}." for n in range(1, 31)]
+    memory.add([Message(role="user", content=key, created_at=at(2026, 3, 28)) for key in keys])
+    assert [memory.search(f"key {n}", 1)[0].text for n in range(1, 31)] == keys
+
+
+def test_a_number_costs_nothing_where_nothing_was_said_on_such_a_day() -> None:
+    with contextlib.closing(LexicalIndex(":memory:")) as index:
+        keys = [Document(f"key {n}", f"key {n}", "", "", at(2026, 3, 28)) for n in (20, 40)]
+        index.apply((), upsert=keys)
+        may_be_a_day, is_none = (index.search((), key.id, 1)[0] for key in keys)
+    assert (may_be_a_day.id, is_none.id) == ("key 20", "key 40")
+    assert may_be_a_day.score == is_none.score
 
 
 @pytest.mark.parametrize("query", ["What did I do on 2026-03-04 and on 2026-03-07?", "04.03.2026 oder 07.03.2026?"])
@@ -220,7 +244,10 @@ def test_a_week_is_met_within_it_and_soon_after() -> None:
     fits = [week.meets(at(2026, 3, day)) for day in (1, 2, 8, 9, 12, 30)]
     assert fits[:3] == [0.0, 1.0, 1.0]
     assert 1.0 >= fits[3] > fits[4] > fits[5] > 0
-    assert NamedDate(2025, 12, 29, 7).words() == "29 30 31 1 2 3 4 december 2025 january 2026"
+    assert (
+        NamedDate(2025, 12, 29, 7).words()
+        == "29 day29 30 day30 31 day31 1 day1 2 day2 3 day3 4 day4 december 2025 january 2026"
+    )
 
 
 @given(st.text(st.sampled_from("yesterday last week 2026-03/.4年月日 ago hier March4th"), max_size=60), st.floats())
@@ -256,6 +283,6 @@ def test_days_are_those_of_who_speaks_of_them() -> None:
     sunday, monday = (datetime(2023, 5, day, 20).astimezone().timestamp() for day in (7, 8))
     assert datetime.fromtimestamp(sunday, tz=timezone.utc).day == 8
     assert with_dates("What did I plant yesterday?", monday) == "What did I plant yesterday? 2023-05-07"
-    assert date_words(sunday) == "sunday 7 may 2023"
-    assert spoken_date_words("I did it yesterday.", monday) == "sunday 7"
+    assert date_words(sunday) == "sunday day7 may 2023"
+    assert spoken_date_words("I did it yesterday.", monday) == "sunday day7"
     assert named_date("2023-05-06").meets(sunday) == 1.0  # the day after, when most is told of it

@@ -133,7 +133,7 @@ def test_what_a_query_asks_for() -> None:
         False,
     ]
     assert [asked(q).who for q in ("Who?", "where", "Whose?")] == [True, True, False]
-    assert date_words(at(2023, 5, 8)) == "monday 8 may 2023"
+    assert date_words(at(2023, 5, 8)) == "monday day8 may 2023"
 
 
 @pytest.mark.parametrize(

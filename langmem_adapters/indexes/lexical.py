@@ -25,7 +25,7 @@ from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer
 from langmem_adapters.language.dates import date_words
 from langmem_adapters.language.features import ANSWER, marks, named
 from langmem_adapters.language.little_words import little_words
-from langmem_adapters.language.query_dates import apart
+from langmem_adapters.language.query_dates import apart, days_in
 from langmem_adapters.language.respelling import respelt
 from langmem_adapters.language.spoken_dates import spoken_date_words
 from langmem_adapters.model import Hit
@@ -229,14 +229,16 @@ class LexicalIndex(Shared):
     def _query_terms(self, query: str) -> dict[str, float]:
         """The terms of a query, and how often it has each; what says little in its language counts for little.
 
-        A date that it names is there in the words that a document of that date has.
+        A date that it names is there in the words that a document of that date has; a number alone may be a day.
         """
         query, dated = apart(_cut(query))
         terms = self._analyzer(query)
         counts: dict[str, float] = {**Counter([term for term in terms if term not in self._stop_words] or terms)}
         if words := little_words(query):
             counts |= {term: _LITTLE * counts[term] for term in self._analyzer(" ".join(words)) if term in counts}
-        return dict.fromkeys(self._analyzer(dated), 1.0) | counts if dated else counts
+        days = days_in(query)
+        words, times = (f"{dated} {days}", 1.0) if dated else (days, _LITTLE)
+        return dict.fromkeys(self._analyzer(words), times) | counts if words else counts
 
     def _weighed(
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
@@ -251,7 +253,9 @@ class LexicalIndex(Shared):
 
     def _meant(self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]) -> list[Term]:
         """The terms of a query with their weights; for one that is nowhere, those for which it may be a slip."""
-        weighed = weigh(connection, corpus, terms)
+        weighed = [
+            term for term in weigh(connection, corpus, terms) if term.frequency or terms[to_text(term.term)] >= 1
+        ]
         unknown = {to_text(term.term) for term in weighed if not term.frequency}
         slips = self._respelt(_cut(query), unknown) if unknown else {}
         for term, others in slips.items():

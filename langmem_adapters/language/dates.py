@@ -1,4 +1,4 @@
-"""Days, and what names them in words: "monday 8 may 2023".
+"""Days, and what names them in words: "monday day8 may 2023".
 
 Words are English, so that a question that names a date finds them in any language. Days are those of this process's
 time zone, as who is asked "yesterday?" in the evening means a day of theirs.
@@ -90,5 +90,5 @@ def span(said: date, unit: str, by: int) -> Span:
 
 
 def day_words(day: date) -> list[str]:
-    """What names a day."""
-    return [DAYS[day.weekday()], str(day.day), MONTHS[day.month - 1], str(day.year)]
+    """What names a day. Its number is no word of a text: "key 28" is not what was said on the 28th."""
+    return [DAYS[day.weekday()], f"day{day.day}", MONTHS[day.month - 1], str(day.year)]

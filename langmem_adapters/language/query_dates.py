@@ -17,7 +17,7 @@ from langmem_adapters.language.dates import ISO_DATE, MONTHS, day_of, span
 from langmem_adapters.language.lists import listed
 from langmem_adapters.language.spoken_dates import QUOTED, spoken
 
-__all__ = ["NamedDate", "apart", "named_date", "with_dates"]
+__all__ = ["NamedDate", "apart", "days_in", "named_date", "with_dates"]
 
 _LONGEST = 300  # characters of a query that speaks of the time at which it is asked: a longer one was pasted
 _MOST_DAYS = 31  # of an interval: each has words of its own
@@ -70,9 +70,9 @@ class NamedDate(NamedTuple):
             first = date(self.year, self.month, self.day)
             there = [first + timedelta(days=n) for n in range(self.days)]
             months = dict.fromkeys((MONTHS[day.month - 1], str(day.year)) for day in there)
-            return " ".join([*(str(day.day) for day in there), *(word for month in months for word in month)])
+            return " ".join([*(_both(day.day) for day in there), *(word for month in months for word in month)])
         month = MONTHS[self.month - 1] if self.month else ""
-        return " ".join(str(part) for part in (self.day, month, self.year) if part)
+        return " ".join(str(part) for part in (_both(self.day), month, self.year) if part)
 
     def meets(self, at: float | None) -> float:
         """How well a Unix time fits, from 0 to 1. Who speaks of a day does it on that day or soon after."""
@@ -97,6 +97,12 @@ def apart(query: str) -> tuple[str, str]:
     """A query without the dates that it names in figures alone, and the words of these and of :func:`named_date`."""
     dates = (named_date(query), *filter(None, map(_of_figures, _IN_FIGURES.finditer(query))))
     return _IN_FIGURES.sub(" ", query), " ".join(dict.fromkeys(each.words() for each in dates if each))
+
+
+def days_in(query: str) -> str:
+    """The words of the days that numbers in a query may be, as in "on the 4th" and "4 marca"."""
+    days = (_DAY.fullmatch(word) for word in _WORD.findall(query.lower()))
+    return " ".join(f"day{day[1]}" for day in days if day)
 
 
 def with_dates(query: str, now: float) -> str:
@@ -162,6 +168,11 @@ def _day_beside(words: list[str], n: int) -> int:
     before = [word for word in words[:n] if word not in _BETWEEN][-1:]
     after = [word for word in words[n + 1 :] if word not in _BETWEEN][:1]
     return _any_day([*before, *after])
+
+
+def _both(day: int) -> str:
+    """A day as a text has it, and as the date of a message does; "" of none."""
+    return f"{day} day{day}" if day else ""
 
 
 def _any_day(words: list[str]) -> int:

@@ -41,7 +41,7 @@ def spoken_date_words(text: str, at: float | None) -> str:
     give their words whatever the date is.
 
     >>> spoken_date_words("I saw him two months ago, and yesterday.", at=1683547200.0)  # Monday, 8 May 2023
-    'march sunday 7'
+    'march sunday day7'
     """
     said = day_of(at)
     words: dict[str, None] = {}
