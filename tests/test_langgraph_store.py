@@ -284,7 +284,7 @@ def test_what_langgraphs_own_stores_take_or_would_misread_is_one_sentence(wrong:
 
 
 def test_every_setting_that_langgraph_has_for_a_ttl_is_one() -> None:
-    ttl: TTLConfig = {"default_ttl": 1, "refresh_on_read": False, "omit_expired": True, "sweep_interval_minutes": 5}
+    ttl = cast(TTLConfig, dict.fromkeys(TTLConfig.__annotations__, 1))
     assert make(MemoryStore(), ttl=ttl).ttl_config == ttl
     make(MemoryStore(), ttl={})
 

@@ -636,8 +636,8 @@ async def test_a_workflow_whose_state_is_edited_copies_neither_the_embedder_nor_
     await one.run("bike", ctx=(context := Context[Any](one)), memory=chats)
     async with context.store.edit_state() as state:  # as tools do
         state["seen"] = True
-    (copied,) = (await context.store.get("memory")).memory_blocks
-    assert copied is not block
+    (kept,) = (await context.store.get("memory")).memory_blocks
+    copied = copy.deepcopy(kept)  # as some versions of LlamaIndex's workflows do at each edit
     await talk(copied, "My key is in the house.")
     assert (copied.stats(), Heavy.copies) == (block.stats(), 0)
     assert block.stats()["waiting"] == 0

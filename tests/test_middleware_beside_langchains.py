@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -126,6 +127,8 @@ def said(messages: list[BaseMessage]) -> list[str]:
 async def test_a_model_is_shown_what_it_is_shown_without_the_memory(
     others: str, client: Client, *, first: bool
 ) -> None:
+    if others == "approval" and not first and sys.version_info < (3, 11):
+        pytest.skip("LangGraph interrupts a coroutine from Python 3.11 on")
     ours = BrainMemoryMiddleware(store=MemoryStore(), on_error="raise")
     beside = OTHERS[others]()
     chat, without = Chat([ours, *beside] if first else [*beside, ours], client), Chat(OTHERS[others](), client)

@@ -8,9 +8,11 @@ from typing import Any, Literal
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
 from langgraph.types import RetryPolicy, Send
 
 from langmem_adapters.langchain import BrainMemoryMiddleware
@@ -46,8 +48,9 @@ class Chat:
         self.fail()
         return found
 
-    async def anode(self, state: MessagesState) -> MessagesState:
-        found: MessagesState = await self.agent.ainvoke(state)
+    async def anode(self, state: MessagesState, config: RunnableConfig, runtime: Runtime[Any]) -> MessagesState:
+        # LangGraph itself knows the run of a coroutine from Python 3.11 on
+        found: MessagesState = await self.agent.ainvoke(state, config, context=runtime.context)
         self.fail()
         return found
 
