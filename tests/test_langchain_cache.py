@@ -1531,6 +1531,35 @@ def test_c4_a_client_that_is_made_as_it_is_asked_changes_no_key_by_then(kind: An
     assert cache.stats()["errors"] == 0
 
 
+class _Served(_Telling):
+    """Has its servers of tools dumped as secrets, as ChatAnthropic has its ``mcp_servers``."""
+
+    mcp_servers: list[dict[str, str]] | None = None
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        return {"mcp_servers": "ANTHROPIC_MCP_SERVERS"}
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(str(self.mcp_servers)))])
+
+
+class _ServedWhole(_Served):
+    told_whole = True
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [_Served, _ServedWhole])
+def test_c4_servers_of_tools_that_are_dumped_as_secrets_are_part_of_the_key(kind: Any, *, wrapped: bool) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    given = [None, [{"url": "http://a"}], [{"url": "http://b"}], [{"url": "http://b", "authorization_token": "ada"}]]
+    for servers in given * 2:
+        inner = kind(mcp_servers=servers, cache=None if wrapped else cache)
+        model = CachedChatModel(inner, cache) if wrapped else inner
+        assert model.invoke("Hi").content == str(servers)
+    assert cache.stats()["hits"] == 4
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("kind", [_Sent, _SentWhole])
 def test_c4_headers_that_are_not_to_be_dumped_are_part_of_the_key(kind: Any, *, wrapped: bool) -> None:
