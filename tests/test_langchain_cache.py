@@ -932,6 +932,40 @@ def test_c1_a_hit_has_all_parts_of_a_thought_that_is_given_encrypted(any_store: 
     assert looked_up(cache).message.content == [*thoughts, *rest]
 
 
+def _beside(n: int, **thought: str) -> dict[str, Any]:
+    """What there is beside the content of an answer of OpenAI's Responses with ``output_version="v0"``."""
+    return {
+        "reasoning": {"type": "reasoning", "id": f"rs_{n}", "summary": [], **thought},
+        "tool_outputs": [{"type": "web_search_call", "id": f"ws_{n}"}, {"type": "image_generation_call", "id": "ig"}],
+        "__openai_function_call_ids__": {f"c{n}": f"fc_{n}"},
+    }
+
+
+def test_c1_a_hit_has_no_such_id_beside_its_content_either(any_store: Store) -> None:
+    def served(**beside: Any) -> dict[str, Any]:
+        cache = ExperienceCache(store=any_store, tag=str(beside))
+        cache.update("p", "m", [answer(additional_kwargs=beside)])
+        return looked_up(cache).message.additional_kwargs
+
+    told, sealed = _beside(1), _beside(1, encrypted_content="sealed")
+    assert served(**told) == {"tool_outputs": told["tool_outputs"][1:]}
+    assert served(**{**told, "tool_outputs": told["tool_outputs"][:1]}) == {}
+    assert served(**sealed) == {name: sealed[name] for name in ("reasoning", "tool_outputs")}
+    assert served(reasoning="Hm.", tool_outputs=told["tool_outputs"]) == {
+        "reasoning": "Hm.", "tool_outputs": told["tool_outputs"],
+    }  # fmt: skip
+
+
+def test_c4_ids_beside_an_answer_do_not_change_the_key() -> None:
+    def talk(n: int, **thought: str) -> str:
+        call = {"name": "look", "args": {}, "id": f"c{n}"}
+        said = AIMessage("Let me look.", tool_calls=[call], additional_kwargs=_beside(n, **thought))
+        return request_key(dumps([HumanMessage("q"), said, ToolMessage("3", tool_call_id=f"c{n}")]), "m")
+
+    assert talk(1) == talk(2)
+    assert len({talk(1), talk(1, encrypted_content="a"), talk(1, encrypted_content="b")}) == 3
+
+
 def test_c4_where_pythons_own_functions_lie_in_a_process_does_not_change_the_key() -> None:
     """ChatGoogleGenerativeAI tells of an enum in a tool all that is in its class."""
 
