@@ -36,8 +36,9 @@ from langchain_core.language_models import (
     SimpleChatModel,
 )
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.content import create_image_block, create_text_block
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
@@ -989,6 +990,21 @@ def test_c4_places_of_an_answers_parts_in_its_stream_do_not_change_the_key() -> 
 
     assert talk() == talk(0, 1) == talk("lc_rs_0", "lc_txt_1")
     assert talk(0, 1, said=HumanMessage) != talk(0, 2, said=HumanMessage)  # somebody's own word
+
+
+def test_c4_an_answer_that_its_reader_added_up_of_a_stream_does_not_change_the_key() -> None:
+    """Its calls have the places of the provider's stream, or of ours; as a whole message it has neither."""
+
+    def talk(said: BaseMessage) -> str:
+        return request_key(dumps([HumanMessage("q"), said, ToolMessage("3", tool_call_id="c1")]), "m")
+
+    def streamed(place: int | None, args: str = '{"x": 1}') -> BaseMessage:
+        call = tool_call_chunk(name="look", args=args, id="c1", index=place)
+        return AIMessageChunk("") + AIMessageChunk("", tool_call_chunks=[call], chunk_position="last")
+
+    whole = AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}])
+    assert talk(whole) == talk(streamed(0)) == talk(streamed(1)) == talk(streamed(None))
+    assert talk(whole) != talk(streamed(0, '{"x": 2}'))
 
 
 def test_c4_ids_of_an_answers_parts_do_not_change_the_key() -> None:

@@ -44,6 +44,7 @@ OF_THE_CALL = frozenset(
 )
 # What came with an earlier answer, or with a tool's, and is not sent to the model again.
 _OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
+_OF_THE_ANSWER |= {"chunk_position", "tool_call_chunks"}  # of one that was added up of its stream, beside its calls
 _CALL = ("name", "args", "id")  # what a call of a tool consists of
 _MADE_UP = "lc_"
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
