@@ -1000,7 +1000,8 @@ def test_c4_an_answer_that_its_reader_added_up_of_a_stream_does_not_change_the_k
 
     def streamed(place: int | None, args: str = '{"x": 1}') -> BaseMessage:
         call = tool_call_chunk(name="look", args=args, id="c1", index=place)
-        return AIMessageChunk("") + AIMessageChunk("", tool_call_chunks=[call], chunk_position="last")
+        last = AIMessageChunk(content="", tool_call_chunks=[call], chunk_position="last")
+        return AIMessageChunk(content="") + last
 
     whole = AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}])
     assert talk(whole) == talk(streamed(0)) == talk(streamed(1)) == talk(streamed(None))
