@@ -36,8 +36,9 @@ from langchain_core.language_models import (
     SimpleChatModel,
 )
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.content import create_image_block, create_text_block
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
@@ -932,6 +933,40 @@ def test_c1_a_hit_has_all_parts_of_a_thought_that_is_given_encrypted(any_store: 
     assert looked_up(cache).message.content == [*thoughts, *rest]
 
 
+def _beside(n: int, **thought: str) -> dict[str, Any]:
+    """What there is beside the content of an answer of OpenAI's Responses with ``output_version="v0"``."""
+    return {
+        "reasoning": {"type": "reasoning", "id": f"rs_{n}", "summary": [], **thought},
+        "tool_outputs": [{"type": "web_search_call", "id": f"ws_{n}"}, {"type": "image_generation_call", "id": "ig"}],
+        "__openai_function_call_ids__": {f"c{n}": f"fc_{n}"},
+    }
+
+
+def test_c1_a_hit_has_no_such_id_beside_its_content_either(any_store: Store) -> None:
+    def served(**beside: Any) -> dict[str, Any]:
+        cache = ExperienceCache(store=any_store, tag=str(beside))
+        cache.update("p", "m", [answer(additional_kwargs=beside)])
+        return looked_up(cache).message.additional_kwargs
+
+    told, sealed = _beside(1), _beside(1, encrypted_content="sealed")
+    assert served(**told) == {"tool_outputs": told["tool_outputs"][1:]}
+    assert served(**{**told, "tool_outputs": told["tool_outputs"][:1]}) == {}
+    assert served(**sealed) == {name: sealed[name] for name in ("reasoning", "tool_outputs")}
+    assert served(reasoning="Hm.", tool_outputs=told["tool_outputs"]) == {
+        "reasoning": "Hm.", "tool_outputs": told["tool_outputs"],
+    }  # fmt: skip
+
+
+def test_c4_ids_beside_an_answer_do_not_change_the_key() -> None:
+    def talk(n: int, **thought: str) -> str:
+        call = {"name": "look", "args": {}, "id": f"c{n}"}
+        said = AIMessage("Let me look.", tool_calls=[call], additional_kwargs=_beside(n, **thought))
+        return request_key(dumps([HumanMessage("q"), said, ToolMessage("3", tool_call_id=f"c{n}")]), "m")
+
+    assert talk(1) == talk(2)
+    assert len({talk(1), talk(1, encrypted_content="a"), talk(1, encrypted_content="b")}) == 3
+
+
 def test_c4_where_pythons_own_functions_lie_in_a_process_does_not_change_the_key() -> None:
     """ChatGoogleGenerativeAI tells of an enum in a tool all that is in its class."""
 
@@ -955,6 +990,22 @@ def test_c4_places_of_an_answers_parts_in_its_stream_do_not_change_the_key() -> 
 
     assert talk() == talk(0, 1) == talk("lc_rs_0", "lc_txt_1")
     assert talk(0, 1, said=HumanMessage) != talk(0, 2, said=HumanMessage)  # somebody's own word
+
+
+def test_c4_an_answer_that_its_reader_added_up_of_a_stream_does_not_change_the_key() -> None:
+    """Its calls have the places of the provider's stream, or of ours; as a whole message it has neither."""
+
+    def talk(said: BaseMessage) -> str:
+        return request_key(dumps([HumanMessage("q"), said, ToolMessage("3", tool_call_id="c1")]), "m")
+
+    def streamed(place: int | None, args: str = '{"x": 1}') -> BaseMessage:
+        call = tool_call_chunk(name="look", args=args, id="c1", index=place)
+        last = AIMessageChunk(content="", tool_call_chunks=[call], chunk_position="last")
+        return AIMessageChunk(content="") + last
+
+    whole = AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}])
+    assert talk(whole) == talk(streamed(0)) == talk(streamed(1)) == talk(streamed(None))
+    assert talk(whole) != talk(streamed(0, '{"x": 2}'))
 
 
 def test_c4_ids_of_an_answers_parts_do_not_change_the_key() -> None:
@@ -1529,6 +1580,35 @@ def test_c4_a_client_that_is_made_as_it_is_asked_changes_no_key_by_then(kind: An
         with pytest.raises(ZeroDivisionError):  # which is for the model to say, and for nobody else
             asks(lambda: 1 / 0)
     assert cache.stats()["errors"] == 0
+
+
+class _Served(_Telling):
+    """Has its servers of tools dumped as secrets, as ChatAnthropic has its ``mcp_servers``."""
+
+    mcp_servers: list[dict[str, str]] | None = None
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        return {"mcp_servers": "ANTHROPIC_MCP_SERVERS"}
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(str(self.mcp_servers)))])
+
+
+class _ServedWhole(_Served):
+    told_whole = True
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [_Served, _ServedWhole])
+def test_c4_servers_of_tools_that_are_dumped_as_secrets_are_part_of_the_key(kind: Any, *, wrapped: bool) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    given = [None, [{"url": "http://a"}], [{"url": "http://b"}], [{"url": "http://b", "authorization_token": "ada"}]]
+    for servers in given * 2:
+        inner = kind(mcp_servers=servers, cache=None if wrapped else cache)
+        model = CachedChatModel(inner, cache) if wrapped else inner
+        assert model.invoke("Hi").content == str(servers)
+    assert cache.stats()["hits"] == 4
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -295,6 +295,7 @@ def test_d3_calls_in_a_providers_own_form_are_not_kept_either(
         {"content": [{"type": "server_tool_use", "name": "web_search"}, {"type": "text", "text": "3 degrees."}]},
         {"content": [{"type": "server_tool_call", "name": "web_search"}, "3 degrees."]},
         {"content": "3 degrees.", "additional_kwargs": {"tool_outputs": [{"type": "web_search_call"}]}},
+        {"content": "3 degrees.", "additional_kwargs": {"executed_tools": [{"type": "search", "output": "3"}]}},
         {"content": "3 degrees.", "response_metadata": {"grounding_metadata": {"web_search_queries": ["Oslo"]}}},
     ],
 )
@@ -305,6 +306,53 @@ def test_d3_answers_made_with_the_providers_own_tools_are_not_served_for_other_w
     cache.update(prompt(ASKED), "m", [ChatGeneration(message=AIMessage(**fields))])
     assert cache.lookup(prompt(ASKED), "m") is not None
     assert cache.lookup(prompt(ALIKE), "m") is None
+
+
+OF_OPENAI = (
+    '{"kwargs": {"model_name": "%s", "model_kwargs": {%s}}, "lc": 1, "type": "constructor"}---[(\'stop\', None)]'
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("[('stop', None), ('web_search_options', {'search_context_size': 'low'})]", "web_search_options"),
+        (OF_OPENAI % ("gpt-5", '"web_search_options": {}'), "web_search_options"),
+        (OF_OPENAI % ("gpt-4o-search-preview-2025-03-11", ""), "gpt-4o-search-preview-2025-03-11"),
+        ("[('model', 'gpt-5-search-api'), ('stop', None)]", "gpt-5-search-api"),
+        (OF_OPENAI % ("openai/gpt-5:online", ""), "openai/gpt-5:online"),
+        ("[('plugins', [{'id': 'web'}]), ('stop', None)]", "plugins"),
+        ("[('stop', None), ('tools', [{'google_search': None, 'url_context': {}}])]", "url_context"),
+        ("[('stop', None), ('tools', [Tool(url_context=UrlContext())])]", "url_context"),
+    ],
+)
+def test_d3_answers_that_do_not_tell_of_the_providers_own_tools_are_not_served_for_other_words_either(
+    build: Callable[..., ExperienceCache], model: str, name: str
+) -> None:
+    """LangChain reads nothing of the searches of Chat Completions, nor of the pages that Gemini has read."""
+    cache = build()
+    cache.update(prompt(ASKED), model, answer("3 degrees."))
+    assert cache.lookup(prompt(ASKED), model) is not None
+    assert cache.lookup(prompt(ALIKE), model) is None
+    known = build(deterministic_tools=[name])
+    known.update(prompt(ASKED), model, answer("3 degrees."))
+    assert known.lookup(prompt(ALIKE), model) is not None
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "[('stop', None), ('tools', [{'google_search': None, 'url_context': None}])]",
+        "[('stop', None), ('tools', [{'name': 'plugins', 'args': {'plugins': {}, 'url_context': {'type': 'a'}}}])]",
+        OF_OPENAI % ("research-previews", '"seed": 1'),
+    ],
+)
+def test_tools_that_are_not_used_and_names_like_theirs_keep_nothing_from_being_served(
+    build: Callable[..., ExperienceCache], model: str
+) -> None:
+    cache = build()
+    cache.update(prompt(ASKED), model, answer("Take a course."))
+    assert cache.lookup(prompt(ALIKE), model) is not None
 
 
 def test_thoughts_beside_an_answer_do_not_keep_it_from_being_served(build: Callable[..., ExperienceCache]) -> None:

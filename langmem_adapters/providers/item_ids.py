@@ -1,4 +1,4 @@
-"""Ids by which OpenAI keeps the parts of an answer of its Responses, in the content of a chat message."""
+"""Ids by which OpenAI keeps the parts of an answer of its Responses, in a chat message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from langmem_adapters.providers.finish_reasons import field
 
-__all__ = ["without_item_ids", "without_thought_ids"]
+__all__ = ["without_item_ids", "without_item_ids_beside", "without_thought_ids"]
 
 _WORK: Final = frozenset(
     {
@@ -28,6 +28,7 @@ _IDS: Final = {
     "function_call": "fc_",
     "custom_tool_call": "ctc_",
 }
+_OF_CALLS: Final = "__openai_function_call_ids__"  # LangChain's name for them, by the ids of the calls
 
 
 def without_item_ids(content: list[Any]) -> list[Any]:
@@ -43,6 +44,15 @@ def without_item_ids(content: list[Any]) -> list[Any]:
     if len(kept) < len(content):
         kept = [block for block in kept if not _is_work(block)]
     return list(map(_without_id, kept))
+
+
+def without_item_ids_beside(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The same of what is beside the content, where LangChain has all but texts with ``output_version="v0"``."""
+    kept = _without(_OF_CALLS, kwargs)
+    if _thought_id(thought := kept.get("reasoning")) is None or _is_sealed(thought):
+        return kept
+    others = [one for one in kept.pop("tool_outputs", ()) if not _is_work(one)]
+    return _without("reasoning", kept) | ({"tool_outputs": others} if others else {})
 
 
 def without_thought_ids(said: dict[str, Any]) -> dict[str, Any]:

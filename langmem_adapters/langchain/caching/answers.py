@@ -267,6 +267,8 @@ class _Calls(FunctionCache):
     @staticmethod
     def _may_be_shown(tools: Tools, turn: Invocation, value: Any) -> bool:
         """Whether no tool had a part in an answer whose results may be others tomorrow."""
+        if not tools.are_all_in(turn.counted["llm_string"]):
+            return False
         return tools.are_all_of(value) and tools.gave_all(messages_in(turn.counted["prompt"]))
 
 

@@ -99,12 +99,12 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
         return llm_string
     if address := unsaid_address(model):
         llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
-    hidden = _hidden(type(model))
+    hidden = _hidden(type(model)) | _sealed(model)
     if not (llm_string.startswith(_UNTOLD) or _UNDUMPED in llm_string or hidden):
         return llm_string
     seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
-        names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - seen.notes
+        names = type(model).model_fields.keys() - _OWN - (model.lc_secrets.keys() - hidden) - seen.notes
         if not llm_string.startswith(_UNTOLD):
             undumped = hidden | {name for name in names if _is_undumped(getattr(model, name))}
             seen.untold = list(_fields(model, {name for name in undumped if _is_set(model, name)}))
@@ -232,6 +232,11 @@ def _hidden(kind: type[BaseLanguageModel[Any]]) -> set[str]:
     return {name for name in _SELDOM & kind.model_fields.keys() if kind.model_fields[name].exclude}
 
 
+def _sealed(model: BaseLanguageModel[Any]) -> set[str]:
+    """Fields that LangChain dumps as secrets and that are no keys, as the servers of tools in a ChatAnthropic."""
+    return {name for name in model.lc_secrets if isinstance(getattr(model, name, None), list | dict)}
+
+
 def _is_undumped(value: Any) -> bool:
     """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own.
 
@@ -276,7 +281,8 @@ def _fields(model: BaseLanguageModel[Any], names: set[str], above: _Models = ())
 def _of_model(model: BaseLanguageModel[Any], above: _Models) -> list[Any]:
     """A model in a field of another: what it is, where it asks, and how."""
     seen: _Seen | None = model.__dict__.get(_SEEN)
-    names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - (seen.notes if seen else frozenset())
+    secret = model.lc_secrets.keys() - _sealed(model)
+    names = type(model).model_fields.keys() - _OWN - secret - (seen.notes if seen else frozenset())
     own = list(_fields(model, {name for name in names if _is_set(model, name)}, above))
     return [name_of(type(model)), unsaid_address(model), own]
 

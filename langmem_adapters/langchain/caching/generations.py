@@ -14,7 +14,7 @@ from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message
 from langmem_adapters.providers.content import THOUGHTS, standard_block
 from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
-from langmem_adapters.providers.item_ids import without_item_ids
+from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
 from langmem_adapters.providers.tool_calls import called_anew
 from langmem_adapters.providers.usage import unspent
 
@@ -105,6 +105,8 @@ def _read(entry: dict[str, Any], age: float, new_id: Callable[[], str]) -> Gener
     marked["response_metadata"].pop(_CONTAINER, None)
     if isinstance(message.content, list):
         marked["content"] = without_item_ids(message.content)
+    if message.additional_kwargs:
+        marked["additional_kwargs"] = without_item_ids_beside(message.additional_kwargs)
     # As by setting each attribute, which pydantic makes dearer than all the rest.
     message.__dict__.update(marked)
     message.__pydantic_fields_set__.update(marked)

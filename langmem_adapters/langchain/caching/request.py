@@ -13,7 +13,7 @@ from langmem_adapters.codec import parsed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint, to_bytes
 from langmem_adapters.langchain.caching.prompt import messages_in
-from langmem_adapters.providers.item_ids import without_item_ids
+from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
 from langmem_adapters.providers.tool_calls import numbered
 
 __all__ = ["OF_THE_CALL", "check_whole", "request_key"]
@@ -44,6 +44,7 @@ OF_THE_CALL = frozenset(
 )
 # What came with an earlier answer, or with a tool's, and is not sent to the model again.
 _OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
+_OF_THE_ANSWER |= {"chunk_position", "tool_call_chunks"}  # of one that was added up of its stream, beside its calls
 _CALL = ("name", "args", "id")  # what a call of a tool consists of
 _MADE_UP = "lc_"
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
@@ -128,6 +129,8 @@ def _said(message: Any) -> dict[str, Any]:
         if isinstance(told, dict) and told.get("output_version") == "v1":
             content = _unblocked(content, said.get("tool_calls") or [])
         said = {**said, "content": content}
+    if isinstance(beside := said.get("additional_kwargs"), dict):
+        said = {**said, "additional_kwargs": without_item_ids_beside(beside)}
     return {
         "class": class_,
         **{

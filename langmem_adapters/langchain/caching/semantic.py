@@ -100,7 +100,7 @@ class SemanticMode:
         """What of a request may be said in other words; None, where nothing may."""
         messages = messages_in(prompt)
         last = max((n for n, message in enumerate(messages) if is_human(message)), default=None)
-        if last is None or not self._tools.made(messages[last + 1 :]):
+        if last is None or not (self._tools.made(messages[last + 1 :]) and self._tools.are_all_in(llm_string)):
             return None
         text = _text(messages[last]["kwargs"].get("content"))
         if not text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -18,7 +19,14 @@ _AI = frozenset({"AIMessage", "AIMessageChunk"})
 _TOOL = frozenset({"ToolMessage", "ToolMessageChunk", "FunctionMessage", "FunctionMessageChunk"})
 # Of an answer: what a model says and thinks, and calls that are among its tool_calls.
 _OWN = THOUGHTS | {"text", "output_text", "tool_call", "tool_use", "function_call"}
-_BESIDE = frozenset({"tool_calls", "function_call", "tool_outputs", "search_results", "citations"})
+_BESIDE = frozenset({"tool_calls", "function_call", "tool_outputs", "executed_tools", "search_results", "citations"})
+# Parameters, a tool and models with which OpenAI, OpenRouter and Google look something up, as LangChain tells a cache
+# of them: of what was looked up it has nothing in their answers.
+_UNTOLD = re.compile(
+    r"""\b(?:(web_search_options(?=['"](?:, |: )\{)|plugins(?=['"](?:, |: )\[\{)"""
+    r"""|url_context(?=['"]: \{\}|=UrlContext\())"""
+    r"""|model(?:_name)?['"](?:, |: )['"]([^'"]*(?:-search-(?:api|preview)[^'"]*|:online))['"])"""
+)
 
 
 class Tools:
@@ -51,6 +59,10 @@ class Tools:
             and (isinstance(generation.message.content, str) or _OWN.issuperset(map(_kind, generation.message.content)))
             for generation in generations
         )
+
+    def are_all_in(self, llm_string: str) -> bool:
+        """Whether a request has no other tool of the provider's of which its answer would not tell."""
+        return self._know(name or model for name, model in _UNTOLD.findall(llm_string))
 
     def made(self, messages: Sequence[dict[str, Any]]) -> bool:
         """Whether dumped messages are nothing but calls of these tools, and their results."""
