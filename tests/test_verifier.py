@@ -778,6 +778,7 @@ def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
         ("What occurs at dusk?", "What happens at dusk?"),
         ("What are the signs of measles?", "What are the symptoms of measles?"),
         ("Recommend films such as Jaws", "Recommend films like Jaws"),
+        ("Describe life like a sailor", "Describe life of a sailor"),
     ],
 )
 def test_the_same_question_in_another_wording_is_served(one: str, other: str) -> None:

@@ -27,6 +27,7 @@ _EITHER_WITH = {
         ("from of", "made"),
         ("from on", "clear delete erase remove uninstall wipe"),
         ("as like", "such"),
+        ("like of", "life"),
         ("in with", "bash css docker excel git html java javascript jquery matlab numpy pandas php python r react sql"),
     )
 }
