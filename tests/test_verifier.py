@@ -156,7 +156,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("prompts-adversarial", 290, 0),
         ("prompts-later-adversarial", 64, 0),
         ("tongues-adversarial", 127, 0),
-        ("traffic-adversarial", 458, 7),
+        ("traffic-adversarial", 458, 6),
         ("traffic-later-adversarial", 88, 5),
         ("code-adversarial", 320, 1),
         ("code-later-adversarial", 100, 3),
@@ -329,6 +329,9 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("order", "I am sure that they are not here", "I am not sure that they are here"),
         ("order", "How do I copy files from my laptop with my phone?",
          "How do I copy files with my laptop from my phone?"),
+        ("order", "Play something by Adele", "Play something like Adele"),
+        ("order", "How do I sing to a bird?", "How do I sing like a bird?"),
+        ("order", "Songs from Madonna", "Songs like Madonna"),
         ("order", "Who gave Ann to Ben for Cid?", "Who gave Ben to Cid for Ann?"),
         ("order", "Convert a list to a tuple", "Convert a tuple to a list"),
         ("order", "Did Brutus kill Caesar?", "Did Caesar kill Brutus?"),
@@ -774,6 +777,8 @@ def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
         ("Which tower is the highest?", "Which tower is the tallest?"),
         ("What occurs at dusk?", "What happens at dusk?"),
         ("What are the signs of measles?", "What are the symptoms of measles?"),
+        ("Recommend films such as Jaws", "Recommend films like Jaws"),
+        ("Describe life like a sailor", "Describe life of a sailor"),
     ],
 )
 def test_the_same_question_in_another_wording_is_served(one: str, other: str) -> None:

@@ -127,7 +127,7 @@ def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     if found := opposed(left, right, alignment):
         return differ("order", found[:1], found[1:])
     alone = len(alignment.only_left) + len(alignment.only_right)
-    used = "use" in left.vocabulary ^ right.vocabulary  # to use X for Y is to do Y with X
+    used = len({"use", "like"} & (left.vocabulary ^ right.vocabulary))  # to use X for Y is to do Y with X
     compared = "than" in left.words and "than" in right.words
     if alone - used > 0.4 * len(alignment.pairs) and not compared:  # said in other words, and so in another order
         return ""

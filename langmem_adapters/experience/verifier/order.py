@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.alignment import Alignment
+from langmem_adapters.experience.verifier.alignment import Alignment, unmatched
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
@@ -26,10 +26,13 @@ _EITHER_WITH = {
         ("by with", "pay"),
         ("from of", "made"),
         ("from on", "clear delete erase remove uninstall wipe"),
+        ("as like", "such"),
+        ("like of", "life"),
         ("in with", "bash css docker excel git html java javascript jquery matlab numpy pandas php python r react sql"),
     )
 }
 """The same where one of these words is there; a gift "for" her is none "from" her."""
+_GOVERNING = PREPOSITIONS | {"like"}
 _RIDING = frozenset(("by", "on"))  # a train, but what was trained
 _DONE = ("ing", "ed")
 _AT = frozenset(("at", "in", "on"))
@@ -58,7 +61,8 @@ _FEW = 2
 def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
     """Two words that have changed places, where these matter; None, if there are none.
 
-    They have where exchanging them gives the other's order, or where one has another preposition. That is allowed
+    They have where exchanging them gives the other's order, or where one has another preposition, of which "like" is
+    one here: a song like hers is none by her. That is allowed
 
     - where "and", "or" and the like stand between them, and nothing that has stayed: "keep A and cancel B" is "cancel B
       and keep A", but not "cancel A and keep B";
@@ -74,7 +78,8 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
     pairs = alignment.pairs
     order = [other for _, other, _ in pairs]
     alone = alignment.only_left or alignment.only_right
-    if not alone and (turned := _turned(left, right, pairs)):
+    likened = all(word.text == "like" for side in unmatched(left, right, alignment) for word in side)
+    if likened and (turned := _turned(left, right, pairs)):
         return turned
     rising = _longest_rising(order)
     if rising == len(order):
@@ -132,7 +137,8 @@ def _governed_otherwise(
 
 def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:
     """Whether both ways to a word, which is another in the other text, say the same."""
-    stems = (stem for said, stem in zip(left.words, left.stems, strict=True) if ways != _RIDING or said[-2:] != "ed")
+    told = zip((*left.words, *right.words), (*left.stems, *right.stems), strict=True)
+    stems = (stem for said, stem in told if ways != _RIDING or said[-2:] != "ed")
     if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(stems):
         return True
     if "to" in ways and (word.text.endswith(_DONE) or another.text.endswith(_DONE)):  # to cook, of cooking, for cooked
@@ -218,7 +224,7 @@ def _may_move(
 def _preposition(reading: Reading, word: Word) -> str:
     """What governs a word: the preposition before it, with nothing but stop words between."""
     for before in reversed(reading.words[max(0, word.place - 3) : word.place]):
-        if before in PREPOSITIONS:
+        if before in _GOVERNING:
             return before
         if before not in STOP:
             break
