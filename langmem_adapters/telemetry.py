@@ -24,6 +24,7 @@ __all__ = ["Traced", "is_wanted"]
 _KINDS = frozenset({"brain", "longterm", "working", "experience", "langgraph", "nodes"})
 _BACKENDS = {"MemoryStore": "memory", "SQLiteStore": "sqlite", "RedisStore": "redis"}
 _SCOPE = "langmem_adapters"
+_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)  # of db.client.operation.duration; the SDK's own are for ms
 T = TypeVar("T")
 _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
@@ -72,7 +73,10 @@ class Traced(Shared):
         self._failed = trace.StatusCode.ERROR
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
         self._durations = meter.create_histogram(
-            "langmem.store.duration", unit="s", description="How long a store's operation took."
+            "langmem.store.duration",
+            unit="s",
+            description="How long a store's operation took.",
+            explicit_bucket_boundaries_advisory=_BOUNDS,
         )
         self._lookups = meter.create_counter(
             "langmem.store.lookups", unit="{lookup}", description="Reads, by whether they found something."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -132,6 +133,8 @@ def test_each_operation_is_a_span_and_a_duration(watched: Watched, any_store: St
     durations = watched.points("langmem.store.duration")
     assert sum(point.count for point in durations) == 10
     assert all(0 <= point.sum < 60 for point in durations)
+    (bounds,) = {tuple(point.explicit_bounds) for point in durations}
+    assert len({bisect.bisect(bounds, seconds) for seconds in (0.0005, 0.003, 0.03, 0.3, 3)}) == 5  # quantiles
     lookups = {
         (point.attributes["db.operation.name"], point.attributes["langmem.hit"]): point.value
         for point in watched.points("langmem.store.lookups")
