@@ -237,8 +237,8 @@ class LexicalIndex(Shared):
         if words := little_words(query):
             counts |= {term: _LITTLE * counts[term] for term in self._analyzer(" ".join(words)) if term in counts}
         days = days_in(query)
-        words, times = (f"{dated} {days}", 1.0) if dated else (days, _LITTLE)
-        return dict.fromkeys(self._analyzer(words), times) | counts if words else counts
+        said, times = (f"{dated} {days}", 1.0) if dated else (days, _LITTLE)
+        return dict.fromkeys(self._analyzer(said), times) | counts if said else counts
 
     def _weighed(
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
