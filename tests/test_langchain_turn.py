@@ -264,15 +264,19 @@ def test_an_interrupted_answer_has_no_ids_under_which_openai_would_have_kept_it(
         {"type": "reasoning", "id": "rs_1", "summary": []},
         {"type": "text", "text": "In the", "id": "msg_1"},
     ]
+    beside = {"reasoning": {"type": "reasoning", "id": "rs_1", "summary": []}}  # as with output_version="v0"
     with suppress(OSError), history.record_turn("Where?") as turn:
-        turn.add(AIMessageChunk(content=content, response_metadata={"id": "resp_1", "model_name": "m", **told}))
+        reported = {"id": "resp_1", "model_name": "m", **told}
+        turn.add(AIMessageChunk(content=content, response_metadata=reported, additional_kwargs=beside))
         raise OSError
     answer = history.messages[-1]
     assert answer.response_metadata.pop("interrupted")
     if told:
         assert (answer.content, answer.response_metadata["id"]) == (content, "resp_1")
+        assert answer.additional_kwargs == beside
     else:
         assert (answer.content, answer.response_metadata) == ([{"type": "text", "text": "In the"}], {"model_name": "m"})
+        assert answer.additional_kwargs == {}
 
 
 def test_an_interrupted_answer_keeps_what_other_providers_call_its_id(history: BrainChatMessageHistory) -> None:

@@ -11,7 +11,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langmem_adapters.conversation.turn import INTERRUPTED, mark_interrupted
 from langmem_adapters.langchain.threads.storable import UNSTORED, legible
 from langmem_adapters.model import Message
-from langmem_adapters.providers.item_ids import without_item_ids
+from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
 from langmem_adapters.providers.tool_calls import are_complete
 from langmem_adapters.text import without_calls
 from langmem_adapters.warn_once import WarnOnce
@@ -52,6 +52,8 @@ def mark(message: Message) -> Message:
         # OpenAI keeps nothing of an answer that was not heard out, and refuses to go on from it by its ids.
         told = {name: value for name, value in told.items() if not (name == "id" and str(value).startswith(_RESPONSE))}
         content = content if isinstance(content, str) else without_item_ids(content)
+        if beside := host.get("additional_kwargs"):
+            host = {**host, "additional_kwargs": without_item_ids_beside(beside)}
     shown = {**host, "response_metadata": {**told, INTERRUPTED: True}}
     host = {**message.host, "langchain": shown}
     return mark_interrupted(message).model_copy(update={"content": content, "host": host})
