@@ -252,7 +252,10 @@ class LexicalIndex(Shared):
         return rare if any(term.frequency for term in rare) else weighed
 
     def _meant(self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]) -> list[Term]:
-        """The terms of a query with their weights; for one that is nowhere, those for which it may be a slip."""
+        """The terms of a query with their weights; for one that is nowhere, those for which it may be a slip.
+
+        What counts for little and is nowhere, as a day on which nothing was said, tells nothing, and is no term.
+        """
         weighed = [
             term for term in weigh(connection, corpus, terms) if term.frequency or terms[to_text(term.term)] >= 1
         ]

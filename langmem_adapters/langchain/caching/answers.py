@@ -267,9 +267,8 @@ class _Calls(FunctionCache):
     @staticmethod
     def _may_be_shown(tools: Tools, turn: Invocation, value: Any) -> bool:
         """Whether no tool had a part in an answer whose results may be others tomorrow."""
-        if not tools.are_all_in(turn.counted["llm_string"]):
-            return False
-        return tools.are_all_of(value) and tools.gave_all(messages_in(turn.counted["prompt"]))
+        prompt, llm_string = turn.counted["prompt"], turn.counted["llm_string"]
+        return tools.are_all_in(llm_string) and tools.are_all_of(value) and tools.gave_all(messages_in(prompt))
 
 
 class _Generations(KeptAnswers):
