@@ -510,6 +510,17 @@ def test_a_value_is_bound_to_its_place(any_store: Store) -> None:
     assert [item.data for item in page.items].count(b"entry") == 1
 
 
+def test_an_item_that_is_moved_to_the_namespace_above_is_none_of_those_there(any_store: Store) -> None:
+    items = LongTermStore(store=SealedStore(any_store, codec=AESGCMCodec({"k": OLD})))
+    items.put(("team", "victor"), "note", {"text": "of victor alone"})
+    items.put(("team",), "note", {"text": "of all"})
+    above = ("langgraph", "", "items", "team")
+    data = any_store.get((*above, "victor"), ["note/"])["note/"]
+    any_store.write(above, put={"ictor/vnote/": data})  # so both places, written in one, are the same
+    found = [(item.key, item.value["text"]) for item in items.search(("team",)) if item.namespace == ("team",)]
+    assert found == [("note", "of all")]
+
+
 def is_damaged(data: bytes) -> bool:
     """Whether it can be read as nothing that was ever stored."""
     with pytest.raises(SerializationError):
