@@ -269,7 +269,7 @@ def key_name(data: bytes) -> str:
             "a stored value was encrypted by a newer version of langmem_adapters; upgrade to read it"
         )
     if not is_sealed(data) or len(data) < start + _NONCE + _TAG:
-        remedy = "export what was kept without the codec, and import it with it"
+        remedy = "export what was kept without the codec, and import it with it into an empty store"
         raise NotSealed(f"a stored value is not encrypted, or not as it is read here: {remedy}")
     return bytes(data[2 : 2 + data[1]]).decode("latin-1")
 
