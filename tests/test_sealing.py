@@ -8,6 +8,7 @@ import re
 import sqlite3
 import sys
 import tempfile
+import traceback
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ from langmem_adapters.errors import (
     MissingDependency,
     NotSealed,
     SerializationError,
+    StoreUnavailable,
 )
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.single_flight.leases import Leases
@@ -935,6 +937,22 @@ def test_a_rewrap_while_the_store_is_emptied(any_store: Store) -> None:
 
     assert EnvelopeCodec(Emptied(any_store), AESGCMCodec({"o": OLD, "n": NEW})).rewrap() == 0
     assert not any_store.get(DATA_KEYS)
+
+
+def test_what_tells_of_an_outage_with_its_variables_has_no_data_key(any_store: Store) -> None:
+    EnvelopeCodec(any_store, AESGCMCodec({"o": OLD})).encode(b"")
+
+    class ReadOnly(SealedStore):
+        def write(self, *_: Any, **__: Any) -> None:
+            raise StoreUnavailable("nobody answers")
+
+    with pytest.raises(StoreUnavailable) as caught:
+        EnvelopeCodec(ReadOnly(any_store), AESGCMCodec({"o": OLD, "n": NEW})).rewrap()
+    variables = [repr(frame.f_locals) for frame, _ in traceback.walk_tb(caught.tb)][1:]  # as Sentry and rich show them
+    data_key = AESGCMCodec({"o": OLD}).decode_at(any_store.get(DATA_KEYS)["1"], b"langmem data key 1")
+    assert len(data_key) == len(OLD)
+    assert len(variables) > 1
+    assert not any(repr(data_key) in each for each in variables)
 
 
 def test_data_keys_are_read_once_a_minute_and_not_with_each_value() -> None:
