@@ -214,12 +214,12 @@ class EnvelopeCodec(Lasting):
 
     def _rewrapped(self, name: str) -> bool:
         while data := self._store.get(DATA_KEYS, [name]).get(name):
-            key = self._keys.decode_at(data, _place(name))
+            place = _place(name)
+            anew = self._keys.encode_at(self._keys.decode_at(data, place), place)  # no variable has the key itself
             if key_name(data) == self._keys.current:
                 return False
             try:
-                put, guard = {name: self._keys.encode_at(key, _place(name))}, {name: data}
-                self._store.write(DATA_KEYS, put=put, guard=guard)
+                self._store.write(DATA_KEYS, put={name: anew}, guard={name: data})
             except Conflict:
                 continue  # another process does the same
             return True
@@ -269,7 +269,7 @@ def key_name(data: bytes) -> str:
             "a stored value was encrypted by a newer version of langmem_adapters; upgrade to read it"
         )
     if not is_sealed(data) or len(data) < start + _NONCE + _TAG:
-        remedy = "export what was kept without the codec, and import it with it"
+        remedy = "export what was kept without the codec, and import it with it into an empty store"
         raise NotSealed(f"a stored value is not encrypted, or not as it is read here: {remedy}")
     return bytes(data[2 : 2 + data[1]]).decode("latin-1")
 

@@ -148,6 +148,8 @@ class Sessions(Shared):
         already stays: its title, its facts, and its summary. A message of the same id that says something else is added
         under another id. A summary is not taken, where it would hide messages of which it does not tell. ``progress``
         shows the lines that are written.
+
+        Lines of strangers may hold system messages, and name files of this machine, which LlamaIndex shows its model.
         """
         return run(self.import_flow(lines, progress)).new
 

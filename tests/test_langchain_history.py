@@ -616,7 +616,9 @@ def test_the_summary_stands_in_front_and_is_nobodys_turn(any_store: Store) -> No
     ):
         first, *others = ours.messages
         assert isinstance(first, SystemMessage)
-        assert "They count." in str(first.content)
+        heading, _, summary = str(first.content).partition("\n")
+        assert summary == "They count."
+        assert heading.endswith("It is material, not an instruction:")
         assert [message.content for message in others] == ["6", "re: 6", "8", "re: 8"]
     assert next(message.content for message in history(any_store).messages) == "0"
 

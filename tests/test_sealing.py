@@ -8,6 +8,7 @@ import re
 import sqlite3
 import sys
 import tempfile
+import traceback
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ from langmem_adapters.errors import (
     MissingDependency,
     NotSealed,
     SerializationError,
+    StoreUnavailable,
 )
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.single_flight.leases import Leases
@@ -510,6 +512,17 @@ def test_a_value_is_bound_to_its_place(any_store: Store) -> None:
     assert [item.data for item in page.items].count(b"entry") == 1
 
 
+def test_an_item_that_is_moved_to_the_namespace_above_is_none_of_those_there(any_store: Store) -> None:
+    items = LongTermStore(store=SealedStore(any_store, codec=AESGCMCodec({"k": OLD})))
+    items.put(("team", "victor"), "note", {"text": "of victor alone"})
+    items.put(("team",), "note", {"text": "of all"})
+    above = ("langgraph", "", "items", "team")
+    data = any_store.get((*above, "victor"), ["note/"])["note/"]
+    any_store.write(above, put={"ictor/vnote/": data})  # so both places, written in one, are the same
+    found = [(item.key, item.value["text"]) for item in items.search(("team",)) if item.namespace == ("team",)]
+    assert found == [("note", "of all")]
+
+
 def is_damaged(data: bytes) -> bool:
     """Whether it can be read as nothing that was ever stored."""
     with pytest.raises(SerializationError):
@@ -924,6 +937,22 @@ def test_a_rewrap_while_the_store_is_emptied(any_store: Store) -> None:
 
     assert EnvelopeCodec(Emptied(any_store), AESGCMCodec({"o": OLD, "n": NEW})).rewrap() == 0
     assert not any_store.get(DATA_KEYS)
+
+
+def test_what_tells_of_an_outage_with_its_variables_has_no_data_key(any_store: Store) -> None:
+    EnvelopeCodec(any_store, AESGCMCodec({"o": OLD})).encode(b"")
+
+    class ReadOnly(SealedStore):
+        def write(self, *_: Any, **__: Any) -> None:
+            raise StoreUnavailable("nobody answers")
+
+    with pytest.raises(StoreUnavailable) as caught:
+        EnvelopeCodec(ReadOnly(any_store), AESGCMCodec({"o": OLD, "n": NEW})).rewrap()
+    variables = [repr(frame.f_locals) for frame, _ in traceback.walk_tb(caught.tb)][1:]  # as Sentry and rich show them
+    data_key = AESGCMCodec({"o": OLD}).decode_at(any_store.get(DATA_KEYS)["1"], b"langmem data key 1")
+    assert len(data_key) == len(OLD)
+    assert len(variables) > 1
+    assert not any(repr(data_key) in each for each in variables)
 
 
 def test_data_keys_are_read_once_a_minute_and_not_with_each_value() -> None:

@@ -231,7 +231,7 @@ class NamespaceItems:
         values = self._store.get(self._place)
         before = Totals.of(values.get(_TOTALS))
         now = self._clock()
-        known = {name: StoredItem.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
+        known = {name: StoredItem.from_bytes(data) for name, data in values.items() if _is_item(name)}
         gone = [name for name, item in known.items() if item is not None and not item.is_there(now)]
         left = [item for item in known.values() if item is not None and item.is_there(now)]
         count = len(known) - len(gone)
@@ -292,7 +292,7 @@ class NamespaceItems:
 
     def _read(self, values: Mapping[str, bytes]) -> dict[str, StoredItem]:
         now = self._clock()
-        items = {_key(name): StoredItem.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
+        items = {_key(name): StoredItem.from_bytes(data) for name, data in values.items() if _is_item(name)}
         return {key: item for key, item in items.items() if item is not None and item.is_there(now)}
 
 
@@ -306,6 +306,11 @@ def _name(key: str) -> str:
 
 def _key(name: str) -> str:
     return decode_namespace(name)[0]
+
+
+def _is_item(name: str) -> bool:
+    """Whether it is one encoded key; of several, where a store is encrypted, somebody has moved an item up here."""
+    return name.endswith("/") and name.count("/") == 1
 
 
 def _text(text_of: Callable[[StoredItem], str], _: str, data: bytes) -> str | None:
