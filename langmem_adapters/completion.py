@@ -157,8 +157,6 @@ def _encodable(text: str) -> str:
 def _text(response: Any) -> str:
     """The text of a LangChain message, a LlamaIndex response, or of a text itself, without spoken-out thoughts."""
     text = response if isinstance(response, str) else getattr(response, "text", None)
-    if callable(text) and not isinstance(text, str):
-        text = text()
     said = str(text or "")
     thought, end, rest = said.partition("</think>\n")
     if end and "<think>" not in thought:  # some servers begin the thought themselves, in what the model is asked
