@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
+from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of
 from langmem_adapters.keys import Namespace
 from langmem_adapters.stores.redis_keys import GONE, Keys
 from langmem_adapters.stores.redis_packing import pack
@@ -27,13 +26,7 @@ _LOOKED_AT = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
 
 def health(wire: Wire) -> Health:
     """Send a PING to each server that is in use."""
-    began = time.perf_counter()
-    try:
-        for _ in wire.everywhere(pack("PING")):
-            pass
-    except StoreError as error:
-        return Health(ok=False, address=wire.address, seconds=time.perf_counter() - began, problem=str(error))
-    return Health(ok=True, address=wire.address, seconds=time.perf_counter() - began)
+    return health_of(wire.address, lambda: list(wire.everywhere(pack("PING"))))
 
 
 def stats(wire: Wire, keys: Keys) -> StoreStats:
