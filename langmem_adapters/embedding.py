@@ -142,13 +142,11 @@ class Embedder(Lasting):
 
     def texts_flow(self, texts: Sequence[str]) -> Flow[list[Vector]]:
         """:meth:`texts`, as part of another flow."""
-        found = yield from self._read(texts)
-        return [embedded.vector for embedded in found]
+        return [embedded.vector for embedded in (yield from self._read(texts))]
 
     def query_flow(self, text: str) -> Flow[Vector]:
         """:meth:`query`, as part of another flow."""
-        found = yield from self._read_query(text)
-        return found.vector
+        return (yield from self._read_query(text)).vector
 
     @property
     def awaits(self) -> bool:
@@ -172,8 +170,7 @@ class Embedder(Lasting):
         return (yield from self._found(texts, self._known_texts, self._documents))
 
     def _read_query(self, text: str) -> Flow[Embedding]:
-        found = yield from self._found([text], self._known_queries, self._queries)
-        return found[0]
+        return (yield from self._found([text], self._known_queries, self._queries))[0]
 
     def _found(self, texts: Sequence[str], known: _Remembered, way: _Calls) -> Flow[list[Embedding]]:
         given = checked_list(texts, "an embedder takes a list of texts", str)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.conversation.log import ARCHIVE, brain_namespace
+from langmem_adapters.conversation.log import ARCHIVE, brain_namespace, readable
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.errors import Conflict
 from langmem_adapters.model import Message, salvage
@@ -91,8 +91,8 @@ class SessionSearch(Shared):
 
 
 def _said(items: Sequence[Item]) -> IndexChange:
-    said = ((str(item.seq), salvage(item.data, f"log entry {item.seq}")) for item in items)
-    return IndexChange([document for id_, message in said if (document := _document(id_, message)) is not None])
+    said = (_document(str(item.seq), message) for item, message in readable(items))
+    return IndexChange([document for document in said if document is not None])
 
 
 def _document(id_: str, message: Message | None) -> Document | None:
