@@ -17,6 +17,7 @@ from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
 from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, reader, tells_pieces
 from langmem_adapters.lru import LRU
 from langmem_adapters.sharing import Lasting
+from langmem_adapters.text import encodable
 from langmem_adapters.validation import check_count, checked_list
 
 __all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
@@ -318,9 +319,7 @@ def cosine_of(one: Vector, other: Vector) -> float | None:
 
 def _sendable(text: str, longest: int) -> str:
     """The text as it is sent: without lone surrogates, which no client can send; nothing of one that is blank."""
-    text = text[:longest]
-    if not text.isascii():
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = encodable(text[:longest])
     return "" if text.isspace() else text
 
 
