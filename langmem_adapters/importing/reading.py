@@ -107,7 +107,6 @@ def _of_message(message: Any) -> FileFormat | None:
 
 
 def _export(text: str) -> list[Transcript]:
-    """Our own export."""
     found: dict[str, list[Line]] = {}
     for line in parse_lines(text):
         found.setdefault(line["session"], []).append(line)

@@ -1,4 +1,4 @@
-"""What the Redis store can tell of its server: signs of life, figures, and what is set in a way that loses data."""
+"""What the Redis store can tell of its server: figures, and what is set in a way that loses data."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ from itertools import islice
 from typing import Any
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of
+from langmem_adapters.inspection import Finding, KindStats, StoreStats
 from langmem_adapters.keys import Namespace
 from langmem_adapters.stores.redis_keys import GONE, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["examined", "health", "stats"]
+__all__ = ["examined", "stats"]
 
 _PAGE = 1000  # keys looked at in one round trip
 _OLDEST = (6, 2)
 _NEARLY = 0.9  # of maxmemory
 _KEEPS = "noeviction"
 _LOOKED_AT = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
-
-
-def health(wire: Wire) -> Health:
-    """Send a PING to each server that is in use."""
-    return health_of(wire.address, lambda: list(wire.everywhere(pack("PING"))))
 
 
 def stats(wire: Wire, keys: Keys) -> StoreStats:
