@@ -83,7 +83,7 @@ class SessionSearch(Shared):
             with contextlib.suppress(Conflict):  # somebody else has just begun it
                 begin(self.index, self._namespace, self._new_id())
         new = {key: salvage(data, key) for key, data in facts.items() if self._known.get(key) != data}
-        documents = [found for key, fact in new.items() if (found := _document(key, fact)) is not None]
+        documents = [found for key, fact in new.items() if fact and (found := _document(key, fact))]
         gone = [key for key, fact in new.items() if fact is None] + [key for key in self._known if key not in facts]
         if documents or gone:
             self.index.apply(self._namespace, upsert=documents, delete=gone)
@@ -91,13 +91,11 @@ class SessionSearch(Shared):
 
 
 def _said(items: Sequence[Item]) -> IndexChange:
-    said = (_document(str(item.seq), message) for item, message in readable(items))
-    return IndexChange([document for document in said if document is not None])
+    said = readable(items)
+    return IndexChange([found for item, message in said if (found := _document(str(item.seq), message))])
 
 
-def _document(id_: str, message: Message | None) -> Document | None:
-    if message is None:
-        return None
+def _document(id_: str, message: Message) -> Document | None:
     if id_.startswith(KNOWLEDGE):
         return Document(id_, message.text)
     if message.role not in {"user", "assistant"} or not message.text.strip():
