@@ -20,17 +20,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langmem_adapters.errors import SerializationError
-
-try:
-    from pydantic_core import from_json
-except ImportError:  # pydantic before 2.5
-
-    def from_json(_: bytes | str) -> Any:  # type: ignore[misc]
-        raise ValueError  # so that json reads it
-
 
 __all__ = [
     "FORMAT",

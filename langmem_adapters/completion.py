@@ -12,6 +12,7 @@ from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, is_coroutine
 from langmem_adapters.providers.finish_reasons import ending_of, field, is_cut, refuses
 from langmem_adapters.providers.usage import usage_of
+from langmem_adapters.text import encodable
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
@@ -76,7 +77,7 @@ class Completer:
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
         call, acall = self._call, self._acall
-        system, text = _encodable(system), _encodable(text)
+        system, text = encodable(system), encodable(text)
         try:
             response = yield from answered(
                 call and partial(call, system, text), acall and partial(acall, system, text), _ASYNC
@@ -149,17 +150,9 @@ def _blocks(model: Any) -> bool:
     return next((cls.__name__ for cls in asked.__mro__ if "acomplete" in vars(cls)), "") in _BLOCKING
 
 
-def _encodable(text: str) -> str:
-    """The text without lone surrogates, which no client can send."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _text(response: Any) -> str:
     """The text of a LangChain message, a LlamaIndex response, or of a text itself, without spoken-out thoughts."""
-    text = response if isinstance(response, str) else getattr(response, "text", None)
-    if callable(text) and not isinstance(text, str):
-        text = text()
-    said = str(text or "")
+    said = str(response if isinstance(response, str) else getattr(response, "text", None) or "")
     thought, end, rest = said.partition("</think>\n")
     if end and "<think>" not in thought:  # some servers begin the thought themselves, in what the model is asked
         said = rest

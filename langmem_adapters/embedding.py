@@ -17,6 +17,7 @@ from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
 from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, reader, tells_pieces
 from langmem_adapters.lru import LRU
 from langmem_adapters.sharing import Lasting
+from langmem_adapters.text import encodable
 from langmem_adapters.validation import check_count, checked_list
 
 __all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
@@ -142,13 +143,11 @@ class Embedder(Lasting):
 
     def texts_flow(self, texts: Sequence[str]) -> Flow[list[Vector]]:
         """:meth:`texts`, as part of another flow."""
-        found = yield from self._read(texts)
-        return [embedded.vector for embedded in found]
+        return [embedded.vector for embedded in (yield from self._read(texts))]
 
     def query_flow(self, text: str) -> Flow[Vector]:
         """:meth:`query`, as part of another flow."""
-        found = yield from self._read_query(text)
-        return found.vector
+        return (yield from self._read_query(text)).vector
 
     @property
     def awaits(self) -> bool:
@@ -172,8 +171,7 @@ class Embedder(Lasting):
         return (yield from self._found(texts, self._known_texts, self._documents))
 
     def _read_query(self, text: str) -> Flow[Embedding]:
-        found = yield from self._found([text], self._known_queries, self._queries)
-        return found[0]
+        return (yield from self._found([text], self._known_queries, self._queries))[0]
 
     def _found(self, texts: Sequence[str], known: _Remembered, way: _Calls) -> Flow[list[Embedding]]:
         given = checked_list(texts, "an embedder takes a list of texts", str)
@@ -321,9 +319,7 @@ def cosine_of(one: Vector, other: Vector) -> float | None:
 
 def _sendable(text: str, longest: int) -> str:
     """The text as it is sent: without lone surrogates, which no client can send; nothing of one that is blank."""
-    text = text[:longest]
-    if not text.isascii():
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = encodable(text[:longest])
     return "" if text.isspace() else text
 
 

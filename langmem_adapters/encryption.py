@@ -275,7 +275,6 @@ def key_name(data: bytes) -> str:
 
 
 def _header(data: bytes) -> int:
-    """How long the header is."""
     return 2 + data[1] + (_CHECK if data[0] == _VERSION else 0) if len(data) > 1 else 0
 
 

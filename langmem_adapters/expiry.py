@@ -71,8 +71,6 @@ class Expiring:
         self._refresh = refresh
         self._clock = clock
         self._along = along
-        self.ttl_along: float | None = ttl if along is not None else None
-        """Seconds for what begins in the namespace that expires along: its place in the store's list has them, too."""
         self._keys = [] if ttl is None or refresh == "write" else [EXPIRES]
         self._deadline: float | None = None  # with "never", once it is known
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
+from langmem_adapters.errors import StoreError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Dates", "Finding", "Health", "KindStats", "Maintained", "StoreStats", "bare"]
+__all__ = ["Dates", "Finding", "Health", "KindStats", "Maintained", "StoreStats", "bare", "health_of"]
 
 
 class Health(NamedTuple):
@@ -85,6 +87,17 @@ class Maintained(Protocol):
 
         What another writer adds in the same moment is never lost.
         """
+
+
+def health_of(address: str, ask: Callable[[], object]) -> Health:
+    """How a store is that is asked so; an outage is an answer."""
+    began = time.perf_counter()
+    problem = ""
+    try:
+        ask()
+    except StoreError as error:
+        problem = str(error)
+    return Health(not problem, address, time.perf_counter() - began, problem)
 
 
 def bare(store: Any) -> Any:

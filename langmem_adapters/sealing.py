@@ -206,11 +206,11 @@ class SealedStore(Shared):
     def _sealed_values(
         self, namespace: Namespace, values: Mapping[str, bytes], names: AbstractSet[str]
     ) -> dict[str, bytes]:
-        return {key: self._sealed_value(namespace, key, data, names) for key, data in values.items()}
-
-    def _sealed_value(self, namespace: Namespace, key: str, data: bytes, names: AbstractSet[str]) -> bytes:
-        is_mark = key in _MARKS and namespace[:1] == ("brain",)
-        return self._seal(_value(namespace, key), data if is_mark else self.redacted(data, names))
+        marks = _MARKS if namespace[:1] == ("brain",) else ()
+        return {
+            key: self._seal(_value(namespace, key), data if key in marks else self.redacted(data, names))
+            for key, data in values.items()
+        }
 
     def _opened(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
         return {key: self._open(_value(namespace, key), data, is_value=True) for key, data in values.items()}

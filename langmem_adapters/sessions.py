@@ -295,6 +295,5 @@ def _began(page: Page) -> float | None:
 
 
 def _told(session: str, values: Mapping[str, bytes]) -> Line:
-    """The line of a session."""
     kept = {key: loaded(data) for key, data in values.items() if sound(key, data)}
     return {"v": VERSION, "type": "session", "session": session, "values": kept}

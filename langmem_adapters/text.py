@@ -16,6 +16,7 @@ __all__ = [
     "MARGIN",
     "MessageLike",
     "as_text",
+    "encodable",
     "indented",
     "is_settled",
     "leaving",
@@ -297,6 +298,11 @@ def as_text(messages: Iterable[Message]) -> str:
 def indented(text: str) -> str:
     """A text of which no line but the first can be taken for one of what stands around it."""
     return f"\n{MARGIN}".join(text.splitlines())
+
+
+def encodable(text: str) -> str:
+    """The text without lone surrogates, which no client can send."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def without_tags(text: str, *names: str) -> str:

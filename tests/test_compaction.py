@@ -590,6 +590,9 @@ def test_b3_who_begins_before_another_has_quite_ended_makes_the_only_summary_too
 
         lock, first = threading.Lock(), [lambda: brain.add_messages(turn(1))]
 
+        def held(self) -> Overtaken:
+            return self
+
         def __enter__(self) -> None:
             self.lock.acquire()
 

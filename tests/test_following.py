@@ -511,7 +511,7 @@ def test_a_log_stays_in_proportion_to_the_memories(any_store: Store) -> None:
 @pytest.fixture
 def tidied(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None]:
     """Tidies a log, which nobody else does."""
-    monkeypatch.setattr(Records, "_tidy", lambda *_: None)
+    monkeypatch.setattr("langmem_adapters.records.keyed.tidy", lambda *_, **__: None)
     return lambda store: tidy(store, NOTES, new_id=new_id, ttl=None)
 
 
@@ -673,7 +673,7 @@ def test_tidying_leaves_the_expiry_as_its_writer_wants_it(monkeypatch: pytest.Mo
     now = [1_000.0]
     store = MemoryStore(clock=lambda: now[0])
     here = records(store, Kept())
-    monkeypatch.setattr(Records, "_tidy", lambda *_: None)
+    monkeypatch.setattr("langmem_adapters.records.keyed.tidy", lambda *_, **__: None)
     for n in range(100):
         here.put({"a": str(n).encode()}, ttl=10)
 

@@ -104,11 +104,4 @@ def submit(call: Callable[[], T], *, lane: Literal["work", "scores"] = "work") -
 
 
 _lanes: dict[str, _Background] = {}
-
-
-def _begin_again() -> None:
-    """Threads do not survive a fork, and the lock may have been held by one of them."""
-    _lanes.clear()
-
-
-in_child(_begin_again)
+in_child(_lanes.clear)  # threads do not survive a fork, and the lock may have been held by one of them

@@ -114,8 +114,8 @@ class SessionLog:
         own = long_term is not None and long_term.scope == scope and not scope.user
         along = longterm_namespace(scope) if own else None
         self.session: Expiring = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
-        if long_term is not None and self.session.ttl_along is not None:
-            long_term.ttl = self.session.ttl_along  # else whoever changes a memory would have all of them stay
+        if long_term is not None and along is not None and ttl is not None:
+            long_term.ttl = ttl  # else whoever changes a memory would have all of them stay
         self._clock = clock
         self.new_id = new_id
 

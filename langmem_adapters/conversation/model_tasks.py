@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from langmem_adapters.completion import Completer, is_refusal
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import in_child
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.session import Conversation
 from langmem_adapters.conversation.summary import Summarizer
@@ -40,17 +40,8 @@ class _PendingSummary:
 
 
 _pending: dict[tuple[int, Namespace], _PendingSummary] = {}  # by session; each entry ends when its summary is done
-_lock = threading.Lock()
-
-
-def _forget() -> None:
-    """The threads that were at it are the parent's, and one may have held the lock."""
-    global _lock  # noqa: PLW0603 - one lock a process
-    _pending.clear()
-    _lock = threading.Lock()
-
-
-in_child(_forget)
+_lock = ForkSafeLock()
+in_child(_pending.clear)  # the threads that were at it are the parent's
 
 
 class ModelTasks:
@@ -112,7 +103,7 @@ class ModelTasks:
 
     def _begin(self) -> _PendingSummary | None:
         """None, where a summary is being made already; then another look is due."""
-        with _lock:
+        with _lock.held():
             if self._key in _pending:
                 _pending[self._key].grown = True
                 return None
@@ -131,14 +122,14 @@ class ModelTasks:
 
     def _is_due(self, pending: _PendingSummary) -> bool:
         """Whether another look is due; where none is, who adds from now on begins the next summary."""
-        with _lock:
+        with _lock.held():
             due, pending.grown = pending.grown, False
             if not due:
                 del _pending[self._key]
             return due
 
     def _end(self, pending: _PendingSummary) -> None:
-        with _lock:
+        with _lock.held():
             if _pending.get(self._key) is pending:  # else it was over before, or is the parent's
                 del _pending[self._key]
         pending.done.set_result(None)  # whoever flushes waits for this

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.conversation.log import ARCHIVE, brain_namespace
+from langmem_adapters.conversation.log import ARCHIVE, brain_namespace, readable
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.errors import Conflict
 from langmem_adapters.model import Message, salvage
@@ -83,7 +83,7 @@ class SessionSearch(Shared):
             with contextlib.suppress(Conflict):  # somebody else has just begun it
                 begin(self.index, self._namespace, self._new_id())
         new = {key: salvage(data, key) for key, data in facts.items() if self._known.get(key) != data}
-        documents = [found for key, fact in new.items() if (found := _document(key, fact)) is not None]
+        documents = [found for key, fact in new.items() if fact and (found := _document(key, fact))]
         gone = [key for key, fact in new.items() if fact is None] + [key for key in self._known if key not in facts]
         if documents or gone:
             self.index.apply(self._namespace, upsert=documents, delete=gone)
@@ -91,13 +91,11 @@ class SessionSearch(Shared):
 
 
 def _said(items: Sequence[Item]) -> IndexChange:
-    said = ((str(item.seq), salvage(item.data, f"log entry {item.seq}")) for item in items)
-    return IndexChange([document for id_, message in said if (document := _document(id_, message)) is not None])
+    said = readable(items)
+    return IndexChange([found for item, message in said if (found := _document(str(item.seq), message))])
 
 
-def _document(id_: str, message: Message | None) -> Document | None:
-    if message is None:
-        return None
+def _document(id_: str, message: Message) -> Document | None:
     if id_.startswith(KNOWLEDGE):
         return Document(id_, message.text)
     if message.role not in {"user", "assistant"} or not message.text.strip():

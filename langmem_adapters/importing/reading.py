@@ -107,8 +107,7 @@ def _of_message(message: Any) -> FileFormat | None:
 
 
 def _export(text: str) -> list[Transcript]:
-    """Our own export."""
     found: dict[str, list[Line]] = {}
-    for line in parse_lines(text.split("\n")):
+    for line in parse_lines(text):
         found.setdefault(line["session"], []).append(line)
     return [Transcript(None, session, lines) for session, lines in found.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 from langmem_adapters.codec import decode, is_newer
 from langmem_adapters.errors import Conflict, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, bare
+from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, bare, health_of
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Index, Store
@@ -61,13 +60,7 @@ class Checkup:
         if hasattr(self._store, "health"):
             health: Health = self._store.health()
             return health
-        began = time.perf_counter()
-        problem = ""
-        try:
-            self._store.get(("health",), ["asked"])
-        except StoreError as error:
-            problem = str(error)
-        return Health(not problem, repr(self._store), time.perf_counter() - began, problem)
+        return health_of(repr(self._store), lambda: self._store.get(("health",), ["asked"]))
 
     async def ahealth(self) -> Health:
         """:meth:`health`, without blocking the event loop."""

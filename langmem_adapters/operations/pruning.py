@@ -166,9 +166,9 @@ class Pruning:
         return list(
             dict.fromkeys(
                 namespace[:-1]
-                for kind in _MAY_GO
+                for kind, length in _MAY_GO.items()
                 for namespace in self._store.namespaces((kind, *known))
-                if _may_go(namespace) and self._user in {None, namespace[2]}
+                if len(namespace) == length and self._user in {None, namespace[2]}
             )
         )
 
@@ -178,7 +178,3 @@ class Pruning:
         while rows := self._store.recent(parent, limit=_PAGE, before=last):
             last = rows[-1]
             yield rows
-
-
-def _may_go(namespace: Namespace) -> bool:
-    return _MAY_GO.get("".join(namespace[:1])) == len(namespace)

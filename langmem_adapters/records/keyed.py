@@ -11,7 +11,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
@@ -84,9 +84,7 @@ class Records:
     ) -> None:
         """Add or replace records, all or none. ``guard`` as in :meth:`Store.write`."""
         if records:
-            entries = telling(list(records), self._new_id)
-            self.store.write(self.namespace, put=records, append=entries, guard=guard, ttl=ttl)
-            self._tidy(entries[0], ttl)
+            self._write(list(records), put=records, guard=guard, ttl=ttl)
 
     def delete(self, keys: Sequence[str], *, ttl: float | None = None) -> int:
         """Remove records; returns how many there were. One that several remove at once is counted by one of them."""
@@ -103,13 +101,14 @@ class Records:
 
     def remove(self, records: Mapping[str, bytes], *, ttl: float | None = None) -> None:
         """Remove exactly these records; a Conflict, where one of them has changed or gone."""
-        entries = telling(list(records), self._new_id)
-        self.store.write(self.namespace, delete=list(records), append=entries, guard=records, ttl=ttl)
-        self._tidy(entries[0], ttl)
+        keys = list(records)
+        self._write(keys, delete=keys, guard=records, ttl=ttl)
 
-    def _tidy(self, entry: tuple[str, bytes], ttl: float | None) -> None:
-        """Look after some of the writes, whichever object or process makes them."""
-        if zlib.crc32(to_bytes(entry[0])) % _SELDOM == 0:
+    def _write(self, keys: Sequence[str], *, ttl: float | None, **change: Any) -> None:
+        """Change these records, and tell of it; after some of the writes, whoever makes them, the log is tidied."""
+        entries = telling(keys, self._new_id)
+        self.store.write(self.namespace, append=entries, ttl=ttl, **change)
+        if zlib.crc32(to_bytes(entries[0][0])) % _SELDOM == 0:
             tidy(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
 
     def clear(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, blocking, run, step
-from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
+from langmem_adapters.inspection import Dates, Finding, Health, StoreStats, health_of
 from langmem_adapters.keys import Namespace, to_bytes, to_text
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
@@ -181,8 +181,8 @@ class RedisStore(Shared):
                 yield namespace
 
     def health(self) -> Health:
-        """Ask with PING, which is all that it needs; without retries, so an outage is told at once."""
-        return redis_report.health(self._wire)
+        """Ask each server with PING, which is all that it needs; without retries, so an outage is told at once."""
+        return health_of(self._wire.address, lambda: list(self._wire.everywhere(pack("PING"))))
 
     def stats(self) -> StoreStats:
         """Count our keys by SCAN; never KEYS."""

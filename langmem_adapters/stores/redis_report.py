@@ -1,8 +1,7 @@
-"""What the Redis store can tell of its server: signs of life, figures, and what is set in a way that loses data."""
+"""What the Redis store can tell of its server: figures, and what is set in a way that loses data."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,13 +9,13 @@ from itertools import islice
 from typing import Any
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
+from langmem_adapters.inspection import Finding, KindStats, StoreStats
 from langmem_adapters.keys import Namespace
 from langmem_adapters.stores.redis_keys import GONE, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["examined", "health", "stats"]
+__all__ = ["examined", "stats"]
 
 _PAGE = 1000  # keys looked at in one round trip
 _OLDEST = (6, 2)
@@ -25,58 +24,37 @@ _KEEPS = "noeviction"
 _LOOKED_AT = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
 
 
-def health(wire: Wire) -> Health:
-    """Send a PING to each server that is in use."""
-    began = time.perf_counter()
-    try:
-        for _ in wire.everywhere(pack("PING")):
-            pass
-    except StoreError as error:
-        return Health(ok=False, address=wire.address, seconds=time.perf_counter() - began, problem=str(error))
-    return Health(ok=True, address=wire.address, seconds=time.perf_counter() - began)
-
-
 def stats(wire: Wire, keys: Keys) -> StoreStats:
     """Go through our keys with SCAN, and count; used memory, where INFO is allowed."""
-    counted = _Counted(wire, keys)
-    found = wire.keys(keys.pattern(()))
-    while page := list(islice(found, _PAGE)):
-        counted.add(page)
-    size = limit = None
-    with suppress(StoreError):  # figures of the server, which many users may not see
+    seen: set[bytes] = set()
+    entries: Counter[str] = Counter()
+    expires: dict[Namespace, bool] = {}
+    found = wire.keys(keys.pattern(()))  # in any order, and some of them twice
+    while page := {*islice(found, _PAGE)}:
+        ours = [(key, name) for key in page - seen if (name := keys.namespace(key)) is not None]
+        seen |= page
+        logs = [(key, name) for key, name in ours if key == keys.of(name)[0]]
+        replies = wire.send(
+            *((key, pack("PTTL", key)) for key, _ in ours), *((key, pack("XLEN", key)) for key, _ in logs)
+        )
+        for (_, name), left in zip(ours, replies, strict=False):
+            if left != GONE:
+                expires[name] = expires.get(name, False) or left >= 0
+        for (_, name), length in zip(logs, replies[len(ours) :], strict=True):
+            entries[_kind(name)] += length
+    total = Counter(map(_kind, expires))
+    expiring = Counter(_kind(name) for name, does in expires.items() if does)
+    kinds = {kind: KindStats(total[kind], expiring[kind], entries[kind]) for kind in sorted(total)}
+    return StoreStats(wire.address, kinds, len(seen), *_bytes(wire))
+
+
+def _bytes(wire: Wire) -> tuple[int | None, int | None]:
+    """How many bytes are used, and how many may be: figures of the server, which many users may not see."""
+    with suppress(StoreError):
         told = [_fields(reply) for reply in wire.everywhere(pack("INFO", "memory"))]
         size = sum(int(info["used_memory"]) for info in told if "used_memory" in info) or None
-        limit = sum(int(info.get("maxmemory", 0)) for info in told) or None
-    return StoreStats(wire.address, counted.kinds(), len(counted.keys), size, limit)
-
-
-class _Counted:
-    """Namespaces by kind, of keys that come in any order, and some of them twice."""
-
-    def __init__(self, wire: Wire, keys: Keys) -> None:
-        self.keys: set[bytes] = set()
-        self._wire = wire
-        self._names = keys
-        self._entries: Counter[str] = Counter()
-        self._expires: dict[Namespace, bool] = {}
-
-    def add(self, page: list[bytes]) -> None:
-        new = list(dict.fromkeys(key for key in page if key not in self.keys))
-        self.keys.update(new)
-        ours = [(key, namespace) for key in new if (namespace := self._names.namespace(key)) is not None]
-        logs = [(key, namespace) for key, namespace in ours if key == self._names.of(namespace)[0]]
-        asked = [(key, pack("PTTL", key)) for key, _ in ours] + [(key, pack("XLEN", key)) for key, _ in logs]
-        replies = self._wire.send(*asked)
-        for (_, namespace), left in zip(ours, replies, strict=False):
-            if left != GONE:
-                self._expires[namespace] = self._expires.get(namespace, False) or left >= 0
-        for (_, namespace), length in zip(logs, replies[len(ours) :], strict=True):
-            self._entries[_kind(namespace)] += length
-
-    def kinds(self) -> dict[str, KindStats]:
-        total = Counter(map(_kind, self._expires))
-        expiring = Counter(_kind(namespace) for namespace, expires in self._expires.items() if expires)
-        return {kind: KindStats(total[kind], expiring[kind], self._entries[kind]) for kind in sorted(total)}
+        return size, sum(int(info.get("maxmemory", 0)) for info in told) or None
+    return None, None
 
 
 def _kind(namespace: Namespace) -> str:

@@ -116,8 +116,6 @@ class Cluster:
     def _pool(self, key: bytes) -> ConnectionPool:
         client = self._connected()
         node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]
-        if node is None:
-            raise SlotNotCoveredError(f"no node serves the slot of {key!r}")
         return client.get_redis_connection(node).connection_pool
 
     def _on(self, pool: ConnectionPool) -> _On:
@@ -158,10 +156,9 @@ class Cluster:
         if client is None:
             return "", False
         try:
-            node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]
+            return str(client.get_node_from_key(key).name), True  # type: ignore[no-untyped-call]
         except SlotNotCoveredError:  # the call itself says so
-            node = None
-        return (str(node.name), True) if node else (f"slot {client.keyslot(key)}", False)  # type: ignore[no-untyped-call]
+            return f"slot {client.keyslot(key)}", False  # type: ignore[no-untyped-call]
 
     def _look_again(self, _: Exception | None = None) -> None:
         try:

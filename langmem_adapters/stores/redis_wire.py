@@ -171,12 +171,10 @@ class Wire:
     def keys(self, pattern: bytes) -> Iterator[bytes]:
         """Give the names of keys, on all servers, with SCAN; a name may come more than once."""
         with self._translated():
-            servers = self._servers.each()
-        for on in servers:
-            with self._translated():
+            for on in self._servers.each():
                 names = on(partial(_scanned, pattern=pattern))
-            while names:  # what was given needs no memory any more
-                yield names.pop()
+                while names:  # what was given needs no memory any more
+                    yield names.pop()
 
     def everywhere(self, command: bytes) -> Iterator[Any]:
         """Ask each server, once: neither is a failure tried again, nor is one that is known to be down left out."""

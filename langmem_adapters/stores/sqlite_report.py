@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.places import is_missing
-from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
+from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of
 from langmem_adapters.keys import decode_namespace
 from langmem_adapters.stores.sqlite_namespaces import SINCE
 
@@ -25,18 +24,15 @@ _SHOWN = 3  # flaws
 
 def health(database: Database) -> Health:
     """Open the file, if there is one, and read from it."""
-    began = time.perf_counter()
-    problem = ""
-    try:
+
+    def ask() -> None:
         file = database.place.file
         if file is not None and is_missing(str(file)):
-            problem = f"there is no file {database.path} yet"
-        else:
-            with database.reading() as connection, connection:
-                connection.execute("SELECT number FROM langmem_namespaces LIMIT 1").fetchone()
-    except StoreError as error:
-        problem = str(error)
-    return Health(not problem, _address(database), time.perf_counter() - began, problem)
+            raise StoreUnavailable(f"there is no file {database.path} yet")
+        with database.reading() as connection, connection:
+            connection.execute("SELECT number FROM langmem_namespaces LIMIT 1").fetchone()
+
+    return health_of(_address(database), ask)
 
 
 def stats(database: Database, now: float) -> StoreStats:
