@@ -27,6 +27,7 @@ from langmem_adapters.erasure import adelete_user
 from langmem_adapters.experience import refresh
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.shelf import under_way
+from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import arun, run
@@ -80,9 +81,9 @@ def waiters(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
         seen.add(threading.get_ident())
         block(self, seconds)
 
-    async def awaits(self: Flight, seconds: float) -> None:
+    async def awaits(self: Flight, seconds: float, on_loop: list[asyncio.Future[bytes | None]]) -> None:
         seen.add(asyncio.current_task())
-        await later(self, seconds)
+        await later(self, seconds, on_loop)
 
     monkeypatch.setattr(Flight, "_block", blocks)
     monkeypatch.setattr(Flight, "_await", awaits)
@@ -1088,6 +1089,17 @@ def test_who_waits_gives_a_reader_a_whole_moment_to_begin() -> None:
     with pytest.raises(StopIteration) as end:
         waiting.send(True)
     assert end.value.value is True
+
+
+async def test_who_waits_for_long_is_called_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flights, "_MOMENT", 0.001)
+    flight = Flights().join("k")[0]
+    assert flight is not None
+    assert not await arun(flight.wait(0.02))  # twenty moments
+    called: list[Any] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", lambda *call, **_: called.append(call))
+    flight.land(None)
+    assert len(called) == 1
 
 
 def test_who_waited_on_a_loop_that_is_closed_is_not_called_any_more(caplog: pytest.LogCaptureFixture) -> None:

@@ -99,10 +99,10 @@ class Flight:
         That may be at once, where nobody may wait, and soon, where it is a stream that nobody reads on: its reader may
         be the one who waits here, or a server's whose client has left.
         """
-        waited = True
+        waited, on_loop = True, list[asyncio.Future[bytes | None]]()
         while waited and seconds > 0 and not self.landed.done() and not self.is_left:
             moment = min(seconds, _MOMENT)
-            waited = yield from waiting(partial(self._block, moment), partial(self._await, moment))
+            waited = yield from waiting(partial(self._block, moment), partial(self._await, moment, on_loop))
             waited = waited and time.monotonic() < self.read_on_by
             seconds -= moment
         return self.landed.done()
@@ -110,8 +110,10 @@ class Flight:
     def _block(self, seconds: float) -> None:
         wait([self.landed], seconds)
 
-    async def _await(self, seconds: float) -> None:
-        await asyncio.wait([asyncio.wrap_future(self.landed)], timeout=seconds)
+    async def _await(self, seconds: float, on_loop: list[asyncio.Future[bytes | None]]) -> None:
+        if not on_loop:  # one for all moments, as each is called back in the end
+            on_loop.append(asyncio.wrap_future(self.landed))
+        await asyncio.wait(on_loop, timeout=seconds)
 
 
 class Flights:
