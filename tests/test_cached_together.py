@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import Conflict, StoreUnavailable, cached
+from langmem_adapters import Conflict, StoreUnavailable, cached, decorator
 from langmem_adapters.codec import encode
 from langmem_adapters.concurrency import background
 from langmem_adapters.concurrency import workers as module
@@ -642,6 +643,36 @@ def test_a_forked_child_does_not_wait_for_its_parents_scores() -> None:
     release.set()
     f.cache.flush()
     assert f.cache.stats()["scored"] == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_its_parents_opening_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening, opened, parent = threading.Event(), threading.Event(), os.getpid()
+
+    def opens(*_: Any) -> MemoryStore:
+        opening.set()
+        assert os.getpid() != parent or opened.wait(120)
+        return MemoryStore()
+
+    monkeypatch.setattr(decorator, "cache_store", opens)
+
+    @cached
+    def f() -> str:
+        return "fine"
+
+    first = threading.Thread(target=f)
+    first.start()
+    assert opening.wait(120)
+
+    def in_time() -> str:
+        signal.alarm(20)  # what waits for the parent's thread waits for ever
+        return f()
+
+    said = in_a_fork(in_time)
+    opened.set()
+    first.join()
+    assert said == "fine"
 
 
 def in_a_fork(function: Callable[[], str]) -> str:

@@ -7,7 +7,6 @@ import inspect
 import itertools
 import logging
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.concurrency.counts import Counts
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Unscored
 from langmem_adapters.experience.functions.arguments import Arguments
@@ -61,7 +61,7 @@ class Calls:
         self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
-        self._lock, self._counts = threading.Lock(), Counts() if counts is None else counts
+        self._lock, self._counts = ForkSafeLock(), Counts() if counts is None else counts
         self.warn: WarnOnce = self._scoring.warn
         self._replaced, self._shares = replaced(arguments, rules), rules.wait > 0 and not responses.stream
 
@@ -69,7 +69,7 @@ class Calls:
     def pool(self) -> ExperiencePool:
         """Where the results are kept: for clearing, exporting, and what the hits have saved."""
         if self._pool is None:
-            with self._lock:
+            with self._lock.held():
                 self._pool = self._pool or self._make_pool()
         return self._pool
 
