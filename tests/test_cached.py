@@ -722,6 +722,29 @@ def test_wrong_arguments_are_the_functions_own_error() -> None:
         f()  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_what_is_given_more_arguments_by_a_decorator_below_is_refused_and_told_of_once(
+    any_store: Store, caplog: pytest.LogCaptureFixture, *, is_stream: bool
+) -> None:
+    def f(query: str, session: str) -> list[str]:
+        return [query, session]
+
+    @functools.wraps(f)
+    def call(*args: Any) -> list[str]:
+        return f(*args, session="s")
+
+    @functools.wraps(f)
+    def stream(*args: Any) -> Iterator[str]:
+        yield from f(*args, session="s")
+
+    made = cached(store=any_store, tag="f")(stream if is_stream else call)
+    assert [list(made("q")), list(made("q"))] == [["q", "s"], ["q", "s"]]
+    with refresh():
+        assert list(made("q")) == ["q", "s"]
+    assert (made.cache.stats()["stored"], made.cache.stats()["refused"]) == (0, 3)
+    assert ["put @cached below the decorator" in record.message for record in caplog.records] == [True]
+
+
 # --- never in the way
 
 

@@ -91,7 +91,8 @@ class Calls:
             return turn
         try:
             bound = self._arguments.bind(turn.args, turn.kwargs)
-        except TypeError:  # the function itself says so best
+        except TypeError:  # the function itself says so best; what it gives all the same is refused
+            turn.keeps = self.pool.writes
             return turn
         yield from self._find(turn, bound)
         self._counts.add("hits" if turn.served else "misses")
@@ -139,10 +140,8 @@ class Calls:
 
     def _accepts(self, turn: Invocation, experience: Experience) -> Flow[bool]:
         """Whether an experience of this very request may be served: by its key it is that, kept beside it or not."""
-        if self._rules.judge is None:
-            return True
-        if experience.uuid == turn.refused:  # looked at again
-            return False
+        if self._rules.judge is None or experience.uuid == turn.refused:  # looked at again
+            return self._rules.judge is None
         turn.refused = experience.uuid
         return (yield from self._is_good(turn, experience.model_copy(update={"req": turn.req})))
 
