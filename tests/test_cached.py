@@ -1029,6 +1029,17 @@ def test_an_argument_without_end_is_named(make_value: Callable[[], Any]) -> None
         f(1, make_value())
 
 
+def test_no_argument_is_blamed_where_a_function_calls_itself_too_often() -> None:
+    @cached(store=MemoryStore())
+    def count(down: int) -> int:
+        return 1 + count(down - 1) if down else 0
+
+    gc.collect()
+    with pytest.raises(ConfigurationError, match=r"count, or its calls of itself, are too many or nested"):
+        count(5000)
+    assert count(50) == 50  # and nobody is waited for
+
+
 def test_a_key_that_is_no_data_is_told_by_its_own_name() -> None:
     @cached(store=MemoryStore(), key=lambda first: {"m": object()})
     def f(first: int) -> int:
