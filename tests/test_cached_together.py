@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -598,6 +599,56 @@ def test_a_call_from_inside_of_the_same_call_does_not_wait_for_itself(kind: str)
     assert (f(1) if kind == "sync" else asyncio.run(g(1))) == 7
     assert time.monotonic() - before < 10
     assert len(depth) == 3
+
+
+async def test_a_task_that_a_call_has_begun_shares_calls_when_that_one_is_over() -> None:
+    calls: list[int] = []
+    begun: list[asyncio.Task[list[int]]] = []
+
+    @cached(store=MemoryStore(), tag="f")
+    async def f(n: int) -> int:
+        calls.append(n)
+        if not begun:
+            begun.append(asyncio.create_task(later(n)))
+        await asyncio.sleep(0)
+        return n
+
+    async def later(n: int) -> list[int]:
+        await over.wait()
+        return await asyncio.gather(*[f(n) for _ in range(5)])
+
+    over = asyncio.Event()
+    assert await f(1) == 1
+    f.cache.pool.clear()
+    over.set()
+    assert await begun[0] == [1] * 5
+    assert calls == [1, 1]
+
+
+def test_a_call_whose_event_loop_has_ended_is_made_by_one_of_those_who_wait(waiters: set[Any]) -> None:
+    calls: list[int] = []
+
+    @cached(store=MemoryStore(), tag="f")
+    async def f(n: int) -> int:
+        calls.append(n)
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+        return n
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(f(1))
+    while not calls:
+        loop.run_until_complete(asyncio.sleep(0.001))
+    others = [threading.Thread(target=lambda: asyncio.run(f(1))) for _ in range(3)]
+    for other in others:
+        other.start()
+    when(lambda: len(waiters) == len(others))()
+    loop.close()
+    del task
+    gc.collect()
+    for other in others:
+        other.join()
+    assert calls == [1, 1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")

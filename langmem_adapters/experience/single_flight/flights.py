@@ -26,7 +26,7 @@ _MOMENT = 0.25  # seconds; so long nobody need begin to read a stream for which 
 _AT_EXIT = 2.0  # seconds; when so many have passed, a process that ends leaves the rest as it is
 _PATIENCE = 3.0  # seconds; so long a reader may take between two pieces of it
 _ends: list[float] = []  # when calls were cut off by the end of the process
-_leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading", default=frozenset())
+_leading: ContextVar[tuple[_Led, ...]] = ContextVar("langmem_leading", default=())
 
 
 class Flight:
@@ -116,6 +116,14 @@ class Flight:
         await asyncio.wait(on_loop, timeout=seconds)
 
 
+class _Led:
+    """A call that is made here; or was, and what it began goes on, as a task does."""
+
+    def __init__(self, flights: Flights, key: str) -> None:
+        self.place = flights, key
+        self.is_over = False
+
+
 class Flights:
     """The calls of one function that are in the air, by key. Safe to share between threads, and across ``fork``."""
 
@@ -136,7 +144,7 @@ class Flights:
         may be the caller's own before anybody can wait for it, as an interrupt may keep the answer from the caller; and
         None, where it is another's.
         """
-        if (id(self), key) in _leading.get():
+        if any(led.place == (self, key) and not led.is_over for led in _leading.get()):
             return None, False
         with self._lock:
             fresh = Flight(self, key, begun)
@@ -175,8 +183,11 @@ class Flights:
         if flight is None:
             yield
             return
-        token = _leading.set(_leading.get() | {(id(self), flight.key)})
+        own = _Led(self, flight.key)
+        token = _leading.set((*(led for led in _leading.get() if not led.is_over), own))
         try:
             yield
         finally:
-            _leading.reset(token)
+            own.is_over = True
+            with contextlib.suppress(ValueError):  # in another context, as garbage that its event loop has left
+                _leading.reset(token)
