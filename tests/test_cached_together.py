@@ -601,6 +601,28 @@ def test_a_call_from_inside_of_the_same_call_does_not_wait_for_itself(kind: str)
     assert len(depth) == 3
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_inside_of_another_of_the_same_name_and_tag_does_not_wait_for_it(
+    any_store: Store, *, is_async: bool
+) -> None:
+    clock = FakeClock()
+    keep = cached(store=any_store, tag="t", timer=clock, sleep=clock.advance)
+
+    @keep
+    @keep
+    def f(n: int) -> int:
+        return n
+
+    @keep
+    @keep
+    async def af(n: int) -> int:
+        return n
+
+    began = clock()
+    assert (asyncio.run(af(1)) if is_async else f(1)) == 1
+    assert clock() == began
+
+
 async def test_a_task_that_a_call_has_begun_shares_calls_when_that_one_is_over() -> None:
     calls: list[int] = []
     begun: list[asyncio.Task[list[int]]] = []

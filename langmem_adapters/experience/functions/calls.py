@@ -24,7 +24,7 @@ from langmem_adapters.experience.functions.rules import Invocation, Rules, repla
 from langmem_adapters.experience.policies import attempt, decision
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
-from langmem_adapters.experience.single_flight.flights import Flight, Flights
+from langmem_adapters.experience.single_flight.flights import Flight, Flights, is_led_here
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import Flow, run, submit
 from langmem_adapters.model import Experience
@@ -237,7 +237,7 @@ class Calls:
             if awaited not in {None, leases.holder}:  # that call came to nothing, and all here have waited for it
                 self._lead(turn, self.flights.renew(flight))
                 return
-            if flight.lease is not None or not (yield from leases.pause(number)):
+            if flight.lease is not None or is_led_here(leases.holder) or not (yield from leases.pause(number)):
                 return
             awaited = None if leases.holder in self._returned else leases.holder
 

@@ -20,7 +20,7 @@ from langmem_adapters.experience.shelf.under_way import Begun
 from langmem_adapters.experience.single_flight.leases import Lease, waiting
 from langmem_adapters.flow import Flow
 
-__all__ = ["Flight", "Flights"]
+__all__ = ["Flight", "Flights", "is_led_here"]
 
 _MOMENT = 0.25  # seconds; so long nobody need begin to read a stream for which others wait
 _AT_EXIT = 2.0  # seconds; when so many have passed, a process that ends leaves the rest as it is
@@ -119,8 +119,9 @@ class Flight:
 class _Led:
     """A call that is made here; or was, and what it began goes on, as a task does."""
 
-    def __init__(self, flights: Flights, key: str) -> None:
-        self.place = flights, key
+    def __init__(self, flights: Flights, flight: Flight) -> None:
+        self.place = flights, flight.key
+        self.lease = flight.lease
         self.is_over = False
 
 
@@ -183,7 +184,7 @@ class Flights:
         if flight is None:
             yield
             return
-        own = _Led(self, flight.key)
+        own = _Led(self, flight)
         token = _leading.set((*(led for led in _leading.get() if not led.is_over), own))
         try:
             yield
@@ -191,3 +192,8 @@ class Flights:
             own.is_over = True
             with contextlib.suppress(ValueError):  # in another context, as garbage that its event loop has left
                 _leading.reset(token)
+
+
+def is_led_here(holder: bytes | None) -> bool:
+    """Whether a lease's holder is a call that this one is inside of, as of a function of the same name and tag."""
+    return any(led.lease is not None and led.lease.data == holder and not led.is_over for led in _leading.get())
