@@ -730,12 +730,12 @@ def test_what_is_given_more_arguments_by_a_decorator_below_is_refused_and_told_o
         return [query, session]
 
     @functools.wraps(f)
-    def call(*args: Any) -> list[str]:
-        return f(*args, session="s")
+    def call(query: str) -> list[str]:
+        return f(query, "s")
 
     @functools.wraps(f)
-    def stream(*args: Any) -> Iterator[str]:
-        yield from f(*args, session="s")
+    def stream(query: str) -> Iterator[str]:
+        yield from f(query, "s")
 
     made = cached(store=any_store, tag="f")(stream if is_stream else call)
     assert [list(made("q")), list(made("q"))] == [["q", "s"], ["q", "s"]]
