@@ -722,6 +722,29 @@ def test_wrong_arguments_are_the_functions_own_error() -> None:
         f()  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_what_is_given_more_arguments_by_a_decorator_below_is_refused_and_told_of_once(
+    any_store: Store, caplog: pytest.LogCaptureFixture, *, is_stream: bool
+) -> None:
+    def f(query: str, session: str) -> list[str]:
+        return [query, session]
+
+    @functools.wraps(f)
+    def call(query: str) -> list[str]:
+        return f(query, "s")
+
+    @functools.wraps(f)
+    def stream(query: str) -> Iterator[str]:
+        yield from f(query, "s")
+
+    made = cached(store=any_store, tag="f")(stream if is_stream else call)
+    assert [list(made("q")), list(made("q"))] == [["q", "s"], ["q", "s"]]
+    with refresh():
+        assert list(made("q")) == ["q", "s"]
+    assert (made.cache.stats()["stored"], made.cache.stats()["refused"]) == (0, 3)
+    assert ["put @cached below the decorator" in record.message for record in caplog.records] == [True]
+
+
 # --- never in the way
 
 
@@ -1004,6 +1027,17 @@ def test_an_argument_without_end_is_named(make_value: Callable[[], Any]) -> None
     gc.collect()  # else what other tests left may be finalised in the depth of this one, where there is no room for it
     with pytest.raises(ConfigurationError, match=r"the argument 'second' of .*f cannot tell one call from another"):
         f(1, make_value())
+
+
+def test_no_argument_is_blamed_where_a_function_calls_itself_too_often() -> None:
+    @cached(store=MemoryStore())
+    def count(down: int) -> int:
+        return 1 + count(down - 1) if down else 0
+
+    gc.collect()
+    with pytest.raises(ConfigurationError, match=r"count, or its calls of itself, are too many or nested"):
+        count(5000)
+    assert count(50) == 50  # and nobody is waited for
 
 
 def test_a_key_that_is_no_data_is_told_by_its_own_name() -> None:

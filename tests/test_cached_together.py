@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import Conflict, StoreUnavailable, cached
+from langmem_adapters import Conflict, StoreUnavailable, cached, decorator
 from langmem_adapters.codec import encode
 from langmem_adapters.concurrency import background
 from langmem_adapters.concurrency import workers as module
@@ -27,6 +29,7 @@ from langmem_adapters.erasure import adelete_user
 from langmem_adapters.experience import refresh
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.shelf import under_way
+from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import arun, run
@@ -80,9 +83,9 @@ def waiters(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
         seen.add(threading.get_ident())
         block(self, seconds)
 
-    async def awaits(self: Flight, seconds: float) -> None:
+    async def awaits(self: Flight, seconds: float, on_loop: list[asyncio.Future[bytes | None]]) -> None:
         seen.add(asyncio.current_task())
-        await later(self, seconds)
+        await later(self, seconds, on_loop)
 
     monkeypatch.setattr(Flight, "_block", blocks)
     monkeypatch.setattr(Flight, "_await", awaits)
@@ -598,6 +601,78 @@ def test_a_call_from_inside_of_the_same_call_does_not_wait_for_itself(kind: str)
     assert len(depth) == 3
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_inside_of_another_of_the_same_name_and_tag_does_not_wait_for_it(
+    any_store: Store, *, is_async: bool
+) -> None:
+    clock = FakeClock()
+    keep = cached(store=any_store, tag="t", timer=clock, sleep=clock.advance)
+
+    @keep
+    @keep
+    def f(n: int) -> int:
+        return n
+
+    @keep
+    @keep
+    async def af(n: int) -> int:
+        return n
+
+    began = clock()
+    assert (asyncio.run(af(1)) if is_async else f(1)) == 1
+    assert clock() == began
+
+
+async def test_a_task_that_a_call_has_begun_shares_calls_when_that_one_is_over() -> None:
+    calls: list[int] = []
+    begun: list[asyncio.Task[list[int]]] = []
+
+    @cached(store=MemoryStore(), tag="f")
+    async def f(n: int) -> int:
+        calls.append(n)
+        if not begun:
+            begun.append(asyncio.create_task(later(n)))
+        await asyncio.sleep(0)
+        return n
+
+    async def later(n: int) -> list[int]:
+        await over.wait()
+        return await asyncio.gather(*[f(n) for _ in range(5)])
+
+    over = asyncio.Event()
+    assert await f(1) == 1
+    f.cache.pool.clear()
+    over.set()
+    assert await begun[0] == [1] * 5
+    assert calls == [1, 1]
+
+
+def test_a_call_whose_event_loop_has_ended_is_made_by_one_of_those_who_wait(waiters: set[Any]) -> None:
+    calls: list[int] = []
+
+    @cached(store=MemoryStore(), tag="f")
+    async def f(n: int) -> int:
+        calls.append(n)
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+        return n
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(f(1))
+    while not calls:
+        loop.run_until_complete(asyncio.sleep(0.001))
+    others = [threading.Thread(target=lambda: asyncio.run(f(1))) for _ in range(3)]
+    for other in others:
+        other.start()
+    when(lambda: len(waiters) == len(others))()
+    loop.close()
+    del task
+    gc.collect()
+    for other in others:
+        other.join()
+    assert calls == [1, 1]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
@@ -641,6 +716,36 @@ def test_a_forked_child_does_not_wait_for_its_parents_scores() -> None:
     release.set()
     f.cache.flush()
     assert f.cache.stats()["scored"] == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_its_parents_opening_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening, opened, parent = threading.Event(), threading.Event(), os.getpid()
+
+    def opens(*_: Any) -> MemoryStore:
+        opening.set()
+        assert os.getpid() != parent or opened.wait(120)
+        return MemoryStore()
+
+    monkeypatch.setattr(decorator, "cache_store", opens)
+
+    @cached
+    def f() -> str:
+        return "fine"
+
+    first = threading.Thread(target=f)
+    first.start()
+    assert opening.wait(120)
+
+    def in_time() -> str:
+        signal.alarm(20)  # what waits for the parent's thread waits for ever
+        return f()
+
+    said = in_a_fork(in_time)
+    opened.set()
+    first.join()
+    assert said == "fine"
 
 
 def in_a_fork(function: Callable[[], str]) -> str:
@@ -1088,6 +1193,17 @@ def test_who_waits_gives_a_reader_a_whole_moment_to_begin() -> None:
     with pytest.raises(StopIteration) as end:
         waiting.send(True)
     assert end.value.value is True
+
+
+async def test_who_waits_for_long_is_called_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flights, "_MOMENT", 0.001)
+    flight = Flights().join("k")[0]
+    assert flight is not None
+    assert not await arun(flight.wait(0.02))  # twenty moments
+    called: list[Any] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", lambda *call, **_: called.append(call))
+    flight.land(None)
+    assert len(called) == 1
 
 
 def test_who_waited_on_a_loop_that_is_closed_is_not_called_any_more(caplog: pytest.LogCaptureFixture) -> None:

@@ -559,8 +559,9 @@ answer = ask('hi')
 """
 
 
+@pytest.mark.parametrize("file", [None, "/work/cells.py"], ids=["notebook", "window of VS Code"])
 @pytest.mark.parametrize(("cell", "name"), [(CELL, "ask"), (CALLED, "Prompt")], ids=["function", "object"])
-def test_what_is_typed_in_anew_is_another_function(cell: str, name: str) -> None:
+def test_what_is_typed_in_anew_is_another_function(cell: str, name: str, file: str | None) -> None:
     """A notebook's cell that was edited and run again."""
     space: dict[str, Any] = {"__name__": "__main__", "cached": cached, "store": MemoryStore()}
     space["dataclass"] = dataclasses.dataclass
@@ -568,7 +569,9 @@ def test_what_is_typed_in_anew_is_another_function(cell: str, name: str) -> None
     kept = main.__dict__.get("__file__"), main.__spec__
     try:
         main.__dict__.pop("__file__", None)
+        main.__dict__.update(shown := {} if file is None else {"__file__": file})
         main.__spec__ = None
+        space.update(shown)
         for code in (cell, "\n\n" + cell, cell.replace("Briefly", "At length")):
             exec(code, space)  # as a notebook does
             space.setdefault("answers", []).append(space["answer"])
@@ -576,8 +579,9 @@ def test_what_is_typed_in_anew_is_another_function(cell: str, name: str) -> None
             space.setdefault("hits", []).append(space["ask"].cache.stats()["hits"])
     finally:
         main.__spec__ = kept[1]
+        main.__dict__.pop("__file__", None)
         if kept[0] is not None:
             main.__dict__["__file__"] = kept[0]
     assert space["answers"] == ["Briefly: hi", "Briefly: hi", "At length: hi"]
     assert space["hits"] == [0, 1, 0]
-    assert space["names"] == [f"__main__.{name}"] * 3
+    assert space["names"] == [f"{'__main__' if file is None else 'cells'}.{name}"] * 3

@@ -141,7 +141,9 @@ class Arguments:
                     f" {type(value).__qualname__}, or it holds what is no data:"
                     f' leave it out with ignore=["{name}"], or say with key={{"{name}": …}} what counts of it'
                 )
-        return ConfigurationError(f"the arguments of {self.name} are too many, or nested too deep, for a key")
+        return ConfigurationError(
+            f"the arguments of {self.name}, or its calls of itself, are too many or nested too deep for a key"
+        )
 
     def request(self, counted: Mapping[str, Any]) -> Any:
         """The arguments as data that nobody else can change: the value of the only one, or all by name.

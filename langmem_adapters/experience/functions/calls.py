@@ -7,7 +7,6 @@ import inspect
 import itertools
 import logging
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.concurrency.counts import Counts
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Unscored
 from langmem_adapters.experience.functions.arguments import Arguments
@@ -24,7 +24,7 @@ from langmem_adapters.experience.functions.rules import Invocation, Rules, repla
 from langmem_adapters.experience.policies import attempt, decision
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
-from langmem_adapters.experience.single_flight.flights import Flight, Flights
+from langmem_adapters.experience.single_flight.flights import Flight, Flights, is_led_here
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import Flow, run, submit
 from langmem_adapters.model import Experience
@@ -61,7 +61,7 @@ class Calls:
         self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
-        self._lock, self._counts = threading.Lock(), Counts() if counts is None else counts
+        self._lock, self._counts = ForkSafeLock(), Counts() if counts is None else counts
         self.warn: WarnOnce = self._scoring.warn
         self._replaced, self._shares = replaced(arguments, rules), rules.wait > 0 and not responses.stream
 
@@ -69,7 +69,7 @@ class Calls:
     def pool(self) -> ExperiencePool:
         """Where the results are kept: for clearing, exporting, and what the hits have saved."""
         if self._pool is None:
-            with self._lock:
+            with self._lock.held():
                 self._pool = self._pool or self._make_pool()
         return self._pool
 
@@ -91,7 +91,8 @@ class Calls:
             return turn
         try:
             bound = self._arguments.bind(turn.args, turn.kwargs)
-        except TypeError:  # the function itself says so best
+        except TypeError:  # the function itself says so best; what it gives all the same is refused
+            turn.keeps = self.pool.writes
             return turn
         yield from self._find(turn, bound)
         self._counts.add("hits" if turn.served else "misses")
@@ -139,10 +140,8 @@ class Calls:
 
     def _accepts(self, turn: Invocation, experience: Experience) -> Flow[bool]:
         """Whether an experience of this very request may be served: by its key it is that, kept beside it or not."""
-        if self._rules.judge is None:
-            return True
-        if experience.uuid == turn.refused:  # looked at again
-            return False
+        if self._rules.judge is None or experience.uuid == turn.refused:  # looked at again
+            return self._rules.judge is None
         turn.refused = experience.uuid
         return (yield from self._is_good(turn, experience.model_copy(update={"req": turn.req})))
 
@@ -238,7 +237,7 @@ class Calls:
             if awaited not in {None, leases.holder}:  # that call came to nothing, and all here have waited for it
                 self._lead(turn, self.flights.renew(flight))
                 return
-            if flight.lease is not None or not (yield from leases.pause(number)):
+            if flight.lease is not None or is_led_here(leases.holder) or not (yield from leases.pause(number)):
                 return
             awaited = None if leases.holder in self._returned else leases.holder
 

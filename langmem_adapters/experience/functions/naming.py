@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.values import identity, if_data, name_of
+from langmem_adapters.experience.functions.values import MAIN, identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["as_setting", "content", "held_in", "is_whole", "stays", "stored", "told_apart"]
@@ -178,9 +178,13 @@ def _set_in(wrapper: Any) -> list[Any]:
 
 
 def _typed_in(function: types.FunctionType) -> list[Any]:
-    """The code of what has no name, or was typed in, where the same name may be another function's by now."""
-    is_named = function.__name__ != _LAMBDA and not name_of(function).startswith("__main__.")
-    return [] if is_named else [_code(function.__code__)]
+    """The code of what has no name, or was typed in, where the same name may be another function's by now.
+
+    A script's own code says the file that the script is; the interactive window of VS Code has such a file, too.
+    """
+    place, code = function.__globals__, function.__code__
+    was_typed = place.get("__name__") in MAIN and place.get("__file__") != code.co_filename
+    return [_code(code)] if was_typed or function.__name__ == _LAMBDA else []
 
 
 def _told(value: Any, holder: types.FunctionType, within: frozenset[types.FunctionType]) -> Any:

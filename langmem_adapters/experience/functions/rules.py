@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, asks_async
 from langmem_adapters.experience.pool_flows import QueryType
@@ -90,7 +90,15 @@ class Invocation:
         return self.begun is not None and self.begun.is_outdated
 
     def signed(self, experience: Experience) -> Experience:
-        """An experience that tells which function made it, where its request is kept, by which others could find it."""
+        """An experience that tells which function made it, where its request is kept, by which others could find it.
+
+        Raises SerializationError for a call that nothing tells from others, having arguments that nobody announced.
+        """
+        if not self.key:
+            raise SerializationError(
+                "the call's arguments are not those that the function says it takes: put @cached below the decorator"
+                " that gives it more of them"
+            )
         if experience.req is None or not self.made_by:
             return experience
         return experience.model_copy(update={"made_by": self.made_by})

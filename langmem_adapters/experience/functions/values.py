@@ -21,19 +21,19 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS, class_of, fields_of, held
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["by_name", "identity", "if_data", "name_of"]
+__all__ = ["MAIN", "by_name", "identity", "if_data", "name_of"]
 
 # The class of pydantic's own offsets; an offset itself, kept here, would crash an interpreter in dev mode as it ends.
 _PYDANTICS = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
 _PLAIN_ZONES = (type(None), dt.timezone, _PYDANTICS)  # what is written of a time says all of these
-_MAIN = {"__main__", "__mp_main__"}  # a script, and the same in a process that multiprocessing has spawned
+MAIN = {"__main__", "__mp_main__"}  # a script, and the same in a process that multiprocessing has spawned
 _EXTENDED = (str, int, float, bytes, Decimal, list, tuple, set, frozenset, dict, UserDict)  # by classes of users
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """A function's module and name; of a script, the name under which others import it."""
     module = getattr(function, "__module__", "") or ""
-    if module in _MAIN:
+    if module in MAIN:
         main = sys.modules.get(module)
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         module = spec.name if spec else Path(file).stem if file else module

@@ -20,13 +20,13 @@ from langmem_adapters.experience.shelf.under_way import Begun
 from langmem_adapters.experience.single_flight.leases import Lease, waiting
 from langmem_adapters.flow import Flow
 
-__all__ = ["Flight", "Flights"]
+__all__ = ["Flight", "Flights", "is_led_here"]
 
 _MOMENT = 0.25  # seconds; so long nobody need begin to read a stream for which others wait
 _AT_EXIT = 2.0  # seconds; when so many have passed, a process that ends leaves the rest as it is
 _PATIENCE = 3.0  # seconds; so long a reader may take between two pieces of it
 _ends: list[float] = []  # when calls were cut off by the end of the process
-_leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading", default=frozenset())
+_leading: ContextVar[tuple[_Led, ...]] = ContextVar("langmem_leading", default=())
 
 
 class Flight:
@@ -99,10 +99,10 @@ class Flight:
         That may be at once, where nobody may wait, and soon, where it is a stream that nobody reads on: its reader may
         be the one who waits here, or a server's whose client has left.
         """
-        waited = True
+        waited, on_loop = True, list[asyncio.Future[bytes | None]]()
         while waited and seconds > 0 and not self.landed.done() and not self.is_left:
             moment = min(seconds, _MOMENT)
-            waited = yield from waiting(partial(self._block, moment), partial(self._await, moment))
+            waited = yield from waiting(partial(self._block, moment), partial(self._await, moment, on_loop))
             waited = waited and time.monotonic() < self.read_on_by
             seconds -= moment
         return self.landed.done()
@@ -110,8 +110,19 @@ class Flight:
     def _block(self, seconds: float) -> None:
         wait([self.landed], seconds)
 
-    async def _await(self, seconds: float) -> None:
-        await asyncio.wait([asyncio.wrap_future(self.landed)], timeout=seconds)
+    async def _await(self, seconds: float, on_loop: list[asyncio.Future[bytes | None]]) -> None:
+        if not on_loop:  # one for all moments, as each is called back in the end
+            on_loop.append(asyncio.wrap_future(self.landed))
+        await asyncio.wait(on_loop, timeout=seconds)
+
+
+class _Led:
+    """A call that is made here; or was, and what it began goes on, as a task does."""
+
+    def __init__(self, flights: Flights, flight: Flight) -> None:
+        self.place = flights, flight.key
+        self.lease = flight.lease
+        self.is_over = False
 
 
 class Flights:
@@ -134,7 +145,7 @@ class Flights:
         may be the caller's own before anybody can wait for it, as an interrupt may keep the answer from the caller; and
         None, where it is another's.
         """
-        if (id(self), key) in _leading.get():
+        if any(led.place == (self, key) and not led.is_over for led in _leading.get()):
             return None, False
         with self._lock:
             fresh = Flight(self, key, begun)
@@ -173,8 +184,16 @@ class Flights:
         if flight is None:
             yield
             return
-        token = _leading.set(_leading.get() | {(id(self), flight.key)})
+        own = _Led(self, flight)
+        token = _leading.set((*(led for led in _leading.get() if not led.is_over), own))
         try:
             yield
         finally:
-            _leading.reset(token)
+            own.is_over = True
+            with contextlib.suppress(ValueError):  # in another context, as garbage that its event loop has left
+                _leading.reset(token)
+
+
+def is_led_here(holder: bytes | None) -> bool:
+    """Whether a lease's holder is a call that this one is inside of, as of a function of the same name and tag."""
+    return any(led.lease is not None and led.lease.data == holder and not led.is_over for led in _leading.get())
