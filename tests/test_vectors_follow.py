@@ -201,6 +201,19 @@ def test_vectors_that_were_brought_up_by_a_search_are_not_looked_at_again(monkey
     assert asked == []
 
 
+@pytest.mark.usefixtures("at_once")
+def test_vectors_that_are_level_are_asked_once_where_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server is asked over the network each time."""
+    vectors = Watched(Model())
+    memory = memory_of(vectors)
+    memory.add([say("The automobile is parked.")])
+    asked: list[Namespace] = []
+    position = vectors.position
+    monkeypatch.setattr(vectors, "position", lambda namespace: asked.append(namespace) or position(namespace))
+    memory.flush()
+    assert asked == [ADA]
+
+
 # --- failures in the background
 
 
