@@ -25,7 +25,7 @@ from langmem_adapters.indexes.vector_refused import RefusedDocuments
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled
-from langmem_adapters.protocols import SelectiveIndex
+from langmem_adapters.protocols import Position, SelectiveIndex
 from langmem_adapters.recall import vectors as semantic
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -209,7 +209,12 @@ def test_vectors_that_are_level_are_asked_once_where_they_stand(monkeypatch: pyt
     memory.add([say("The automobile is parked.")])
     asked: list[Namespace] = []
     position = vectors.position
-    monkeypatch.setattr(vectors, "position", lambda namespace: asked.append(namespace) or position(namespace))
+
+    def watched(namespace: Namespace) -> Position | None:
+        asked.append(namespace)
+        return position(namespace)
+
+    monkeypatch.setattr(vectors, "position", watched)
     memory.flush()
     assert asked == [ADA]
 

@@ -281,7 +281,7 @@ class ChromaVectors:
 
     def _batch(self, dimension: int | None) -> int:
         client = self._connected()
-        most = min(int(client.get_max_batch_size()), _driver().quota(client))
+        most = min(int(client.get_max_batch_size()), int(_driver().quota(client)))
         return max(min(most, _NUMBERS // (dimension or 1)), 1)
 
     @contextlib.contextmanager
