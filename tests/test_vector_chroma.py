@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import http.server
+import json
 import os
 import random
 import socket
@@ -691,6 +692,44 @@ def test_a_namespace_that_another_process_began_anew(server: ChromaServer) -> No
         assert (found(index, "bike"), found(newer, "bike")) == (["d"], [])
 
 
+# ---- Chroma Cloud
+
+
+class CloudQuotas(httpx.BaseTransport):
+    """Answers as Chroma Cloud does where a request has, or asks for, more than 300 records."""
+
+    def __init__(self, behind: httpx.BaseTransport) -> None:
+        self._behind = behind
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        action = request.url.path.rpartition("/")[2]
+        if action in {"upsert", "delete", "query", "get"} and request.method == "POST":
+            said = json.loads(request.read())
+            usage = max(len(said.get("ids") or ()), said.get("n_results") or 0, said.get("limit") or 0)
+            if usage > 300:
+                why = f"Quota exceeded: action {action!r}: current usage of {usage} exceeds limit of 300"
+                return httpx.Response(422, json={"error": "ChromaError", "message": why}, request=request)
+        return self._behind.handle_request(request)
+
+
+def test_chroma_cloud_is_never_asked_for_more_than_its_quota(server: ChromaServer) -> None:
+    client: Any = chromadb.HttpClient(host="127.0.0.1", port=server.port)
+    client.get_settings().chroma_server_host = "api.trychroma.com"
+    session = client._server._session
+    session._transport = CloudQuotas(session._transport)
+    index = index_at(client, lambda texts: word_vectors(texts, 1_000), "words-1000")
+    texts = {str(n): f"bike {n} {n % 7}" for n in range(700)}
+    index.apply(NOTES, upsert=[Document(id_, text) for id_, text in texts.items()], position=(700, "e"))
+    exact = index.score(NOTES, "bike 5", [*texts])
+    assert len(exact) == 700
+    assert len(index.search(NOTES, "bike 5", 5)) == 5
+    for k in (301, 1_000):  # which no one request gives, and so all are compared
+        best = sorted(exact.values(), reverse=True)[:k]
+        assert [hit.score for hit in index.search(NOTES, "bike 5", k)] == pytest.approx(best, abs=1e-5)
+    index.apply(NOTES, delete=[str(n) for n in range(650)])
+    assert set(found(index, "bike")) == {str(n) for n in range(650, 700)}
+
+
 # ---- what is found where much is nearly the same
 
 
@@ -759,7 +798,7 @@ class Torn:
 def test_all_are_compared_only_where_the_graph_is_torn(
     collection: Torn, k: int, asked: list[str], best: tuple[str, float]
 ) -> None:
-    found = nearest(collection, array("f", [1.0, 0.0]), k)
+    found = nearest(collection, array("f", [1.0, 0.0]), k, 1_000_000)
     assert (collection.asked, found[0], len(found)) == (asked, best, min(k, 1_250))
 
 

@@ -25,7 +25,7 @@ from langmem_adapters.indexes.vector_refused import RefusedDocuments
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled
-from langmem_adapters.protocols import SelectiveIndex
+from langmem_adapters.protocols import Position, SelectiveIndex
 from langmem_adapters.recall import vectors as semantic
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -199,6 +199,24 @@ def test_vectors_that_were_brought_up_by_a_search_are_not_looked_at_again(monkey
     monkeypatch.setattr(vectors, "position", asked.append)
     memory.search("car")
     assert asked == []
+
+
+@pytest.mark.usefixtures("at_once")
+def test_vectors_that_are_level_are_asked_once_where_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server is asked over the network each time."""
+    vectors = Watched(Model())
+    memory = memory_of(vectors)
+    memory.add([say("The automobile is parked.")])
+    asked: list[Namespace] = []
+    position = vectors.position
+
+    def watched(namespace: Namespace) -> Position | None:
+        asked.append(namespace)
+        return position(namespace)
+
+    monkeypatch.setattr(vectors, "position", watched)
+    memory.flush()
+    assert asked == [ADA]
 
 
 # --- failures in the background

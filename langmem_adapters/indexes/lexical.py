@@ -42,7 +42,7 @@ class LexicalIndex(Shared):
 
     A score is the document's BM25 divided by the most that any document could reach with this query, so it
     lies in [0, 1] and says how much of the query was found. A word given twice in a query counts twice. Of
-    equal scores the document added last comes first.
+    equal scores the document added last to its thread comes first.
 
     The result is exact, with two limits for queries that are long texts: of more than 200,000 characters the
     first and the last 100,000 are read, and of more than 64 different words that the namespace has, the 64

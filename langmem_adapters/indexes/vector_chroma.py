@@ -59,8 +59,8 @@ def _is_installed(package: str) -> bool:
 class ChromaVectors:
     """Vectors in Chroma; ids and vectors only, no texts.
 
-    The search is exact among the first 1,000 vectors of a namespace, and approximate (HNSW) among more: the more there
-    are, and the more of them are nearly the same, the more it may miss.
+    The search is exact among the first 1,000 vectors of a namespace (300 in Chroma Cloud), and approximate (HNSW) among
+    more: the more there are, and the more of them are nearly the same, the more it may miss.
 
     Chroma has no transactions: a search may see a change half done, and a crash leaves the position before it, so
     that it is applied again. The threads of a process take turns; of two processes that follow one store on a server,
@@ -136,7 +136,11 @@ class ChromaVectors:
                 collection.modify(metadata=about)
 
     def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
-        found = self._read(name, maker, lambda collection: _driver().nearest(collection, vector, k)) or []
+        def read(collection: Any) -> list[tuple[str, float]]:
+            most = _driver().quota(self._connected())
+            return list(_driver().nearest(collection, vector, k, most))
+
+        found = self._read(name, maker, read) or []
         return [(unquote(id_[1:], errors="surrogatepass"), cosine) for id_, cosine in found]
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
@@ -276,7 +280,8 @@ class ChromaVectors:
                 raise
 
     def _batch(self, dimension: int | None) -> int:
-        most = int(self._connected().get_max_batch_size())
+        client = self._connected()
+        most = min(int(client.get_max_batch_size()), int(_driver().quota(client)))
         return max(min(most, _NUMBERS // (dimension or 1)), 1)
 
     @contextlib.contextmanager

@@ -20,7 +20,16 @@ try:
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 
-__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "cosines", "httpx", "nearest", "reached"]
+__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "cosines", "httpx", "nearest", "quota", "reached"]
+
+_IN_CLOUD = 300  # https://docs.trychroma.com/cloud/quotas-limits
+_ELSEWHERE = 1_000_000_000  # Chroma counts in 32 bits
+
+
+def quota(client: Any) -> int:
+    """How many records a request may have or ask for: Chroma Cloud refuses more, and says nothing of it before."""
+    host = str(client.get_settings().chroma_server_host)
+    return _IN_CLOUD if host.endswith(".trychroma.com") else _ELSEWHERE
 
 
 def reached(host: str, port: int, ssl: bool, owner: object) -> Any:

@@ -16,17 +16,21 @@ from langmem_adapters.embedding import Vector
 __all__ = ["cosines", "nearest"]
 
 _ASKED = 1_000  # what the search looks at: the more, the less it misses
-_MOST = 1_000_000_000  # Chroma counts in 32 bits
 _EXACT = 5_000  # vectors that may be read to compare them all
 
 
-def nearest(collection: Any, vector: Vector, k: int) -> list[tuple[str, float]]:
-    """The ``k`` ids, as the collection has them, with the greatest cosine. Among 1,000 vectors these are exact."""
-    asked = min(max(k, _ASKED), _MOST)
+def nearest(collection: Any, vector: Vector, k: int, most: int) -> list[tuple[str, float]]:
+    """The ``k`` ids, as the collection has them, with the greatest cosine. Among 1,000 vectors these are exact.
+
+    No request asks for more than ``most``; among so many they are exact, where that is less.
+    """
+    asked = min(max(k, _ASKED), most)
     found = collection.query(query_embeddings=[list(vector)], n_results=asked, include=["distances"])
     ids, distances = found["ids"][0], found["distances"][0]
-    if len(ids) < asked and len(ids) < (there := collection.count()) <= _EXACT:
-        compared = cosines(collection, vector, limit=there)
+    if len(ids) < max(asked, k) and len(ids) < (there := collection.count()) <= _EXACT:
+        compared: dict[str, float] = {}
+        for n in range(0, there, most):
+            compared |= cosines(collection, vector, limit=min(there, most), offset=n)
         return sorted(compared.items(), key=lambda one: -one[1])[:k]
     return [(id_, 1 - float(distance)) for id_, distance in zip(ids[:k], distances[:k], strict=True)]
 

@@ -165,9 +165,8 @@ def _in_words(query: str) -> NamedDate:
 
 
 def _day_beside(words: list[str], n: int) -> int:
-    before = [word for word in words[:n] if word not in _BETWEEN][-1:]
-    after = [word for word in words[n + 1 :] if word not in _BETWEEN][:1]
-    return _any_day([*before, *after])
+    places = range(n - 1, -1, -1), range(n + 1, len(words))
+    return _any_day([next((words[m] for m in side if words[m] not in _BETWEEN), "") for side in places])
 
 
 def _both(day: int) -> str:

@@ -83,8 +83,9 @@ class VectorRecall:
     def _offer_again(self, index: SelectiveIndex) -> None:
         """Give the embedder once more what it refused: some of that was the moment's fault."""
         namespace = self.namespace
-        since, refused = index.position(namespace), index.refused(namespace)
-        if since and refused:
+        refused = index.refused(namespace)
+        since = index.position(namespace) if refused else None
+        if since:
             change = self._records.change(refused)
             with contextlib.suppress(Conflict):  # somebody else has changed the index: the next time will do
                 index.apply(namespace, upsert=change.upsert, delete=change.delete, since=since)
