@@ -9,10 +9,9 @@ import json
 import re
 from typing import Any
 
-from langmem_adapters.codec import parsed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint, to_bytes
-from langmem_adapters.langchain.caching.prompt import messages_in
+from langmem_adapters.langchain.caching.prompt import class_of, messages_in
 from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
 from langmem_adapters.providers.tool_calls import numbered
 
@@ -100,10 +99,8 @@ def _is_kept(llm_string: str) -> bool:
 
 def _prompt(prompt: str) -> Any:
     """Chat messages as LangChain dumps them, without what the model does not see; other text as it is."""
-    if not prompt.startswith("[{"):
-        return prompt
     try:
-        return numbered([_said(message) for message in parsed(prompt)])
+        return numbered(list(map(_said, messages_in(prompt)))) or prompt
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return prompt
 
@@ -117,13 +114,11 @@ def _continued(prompt: str, llm_string: str) -> list[Any]:
     return [data[name] for data in told if isinstance(data, dict) for name in names if data.get(name)]
 
 
-def _said(message: Any) -> dict[str, Any]:
+def _said(message: dict[str, Any]) -> dict[str, Any]:
     """What the model sees of a dumped message. Raises nearly anything for what is none."""
     said = message["kwargs"]
-    if message["lc"] != 1:
-        raise ValueError
     content, told = said.get("content"), said.get("response_metadata")
-    class_ = str(message["id"][-1]).removesuffix("Chunk")
+    class_ = class_of(message).removesuffix("Chunk")
     if isinstance(content, list):
         content = [_block(block, is_answered=class_ == "AIMessage") for block in without_item_ids(content)]
         if isinstance(told, dict) and told.get("output_version") == "v1":
