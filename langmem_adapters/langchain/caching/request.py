@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from langmem_adapters.errors import SerializationError
@@ -15,7 +16,7 @@ from langmem_adapters.langchain.caching.prompt import class_of, messages_in
 from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
 from langmem_adapters.providers.tool_calls import numbered
 
-__all__ = ["OF_THE_CALL", "check_whole", "request_key"]
+__all__ = ["OF_THE_CALL", "check_whole", "dumped_model", "lasting", "request_key"]
 
 # How a call is made or watched, not what is asked.
 OF_THE_CALL = frozenset(
@@ -177,12 +178,9 @@ def _model(llm_string: str) -> str:
 
 def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
     """A model as LangChain dumps it, if it does, and the parameters; without what is only of the call."""
-    try:
-        model, end = json.JSONDecoder().raw_decode(llm_string)
-    except ValueError:
-        model, end = None, 0
+    model, end = dumped_model(llm_string)
     if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
-        settings = _lasting(model["kwargs"]).items()
+        settings = lasting(model["kwargs"]).items()
         model = {**model, "kwargs": {name: value for name, value in settings if not _is_secret(value)}}
         if "name" in model and isinstance(id_ := model.get("id"), list) and id_:
             model["name"] = id_[-1]  # of its class, as where it was given none
@@ -190,12 +188,21 @@ def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
     return None, _parameters(llm_string)
 
 
+def dumped_model(llm_string: str) -> tuple[Any, int]:
+    """What LangChain has dumped before the parameters, and where that ends; None and 0, where it dumped nothing."""
+    try:
+        return json.JSONDecoder().raw_decode(llm_string)
+    except ValueError:
+        return None, 0
+
+
 def _is_secret(value: Any) -> bool:
     """Whether LangChain dumps no more than that there is one: of a session with AWS there may be two, three or none."""
     return isinstance(value, dict) and value.get("lc") == 1 and value.get("type") == "secret"
 
 
-def _lasting(parameters: dict[Any, Any]) -> dict[Any, Any]:
+def lasting(parameters: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Parameters, without those of how a call is made or watched."""
     return {name: value for name, value in parameters.items() if name not in OF_THE_CALL}
 
 
@@ -211,6 +218,6 @@ def _parameters(text: str) -> Any:
         text = _CLASS.sub(r"'class \1'", text)
     try:
         pairs = ast.literal_eval(text)
-        return _lasting(dict(pairs))
+        return lasting(dict(pairs))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
