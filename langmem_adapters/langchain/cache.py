@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from langchain_core.caches import BaseCache
-from langchain_core.outputs import Generation
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters import views
 from langmem_adapters.concurrency.counts import Counts
@@ -28,7 +29,6 @@ from langmem_adapters.langchain.caching.current import completed
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.kept import Kept
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
-from langmem_adapters.langchain.caching.removal import Removal
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.langchain.unseen import unseen
@@ -41,7 +41,7 @@ from langmem_adapters.warn_once import WarnOnce
 __all__ = ["ExperienceCache"]
 
 
-class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
+class ExperienceCache(Shared, CachedModel, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
     Prompts and model parameters are kept as a hash only. A hit is a new object each time, with a message id of
@@ -85,6 +85,8 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
     >>> model.invoke("What is the capital of France?").content
     'Paris'
     """
+
+    _tenants: Tenants[Kept]
 
     def __init__(
         self,
@@ -193,6 +195,38 @@ class ExperienceCache(Shared, Removal, CachedModel, BaseCache):
         if turn is not None:
             kept.answers.score(turn, on_loop=True)
 
+    def clear(self, **kwargs: Any) -> None:
+        """Forget the entries of this tenant and tag, and nothing else."""
+        _refuse(kwargs)
+        run(self._tenants.named().clear())
+
+    async def aclear(self, **kwargs: Any) -> None:
+        """:meth:`clear`, without blocking the event loop."""
+        _refuse(kwargs)
+        await arun(self._tenants.named().clear())
+
+    def delete(self, hit: str | AIMessage | ChatGeneration) -> bool:
+        """Forget the entry that served this answer (or has this key); False, if there is none any more."""
+        return run(self._tenants.named().delete(_key_of(hit)))
+
+    async def adelete(self, hit: str | AIMessage | ChatGeneration) -> bool:
+        """:meth:`delete`, without blocking the event loop."""
+        return await arun(self._tenants.named().delete(_key_of(hit)))
+
+    def invalidate(self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None) -> int:
+        """Forget the entries whose answers make ``where`` true; returns how many.
+
+        With ``tag``, those of this tenant under that tag, in place of the cache's own; without ``where``, all of them,
+        also what the semantic mode of whichever cache has kept there.
+        """
+        return run(self._tenants.named().invalidate(where, tag))
+
+    async def ainvalidate(
+        self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None
+    ) -> int:
+        """:meth:`invalidate`, without blocking the event loop."""
+        return await arun(self._tenants.named().invalidate(where, tag))
+
     def tune(
         self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
     ) -> Tuned:
@@ -275,3 +309,18 @@ def _index(url: str | None, store: Store | None, mode: SemanticMode) -> Semantic
     if store is not None:
         raise ConfigurationError("with a store of your own, give the semantic mode an index: open_vectors")
     return cache_vectors(url, mode.embedder)
+
+
+def _key_of(hit: str | AIMessage | ChatGeneration) -> str:
+    if isinstance(hit, str):
+        return hit
+    message = hit.message if isinstance(hit, ChatGeneration) else hit
+    key = message.response_metadata.get("cache_key") if isinstance(message, BaseMessage) else None
+    if not isinstance(key, str):
+        raise ConfigurationError("this did not come from a cache: it has no cache_key in response_metadata")
+    return key
+
+
+def _refuse(kwargs: dict[str, Any]) -> None:
+    if kwargs:
+        raise ConfigurationError(f"clear takes no arguments, not {', '.join(sorted(kwargs))}")

@@ -86,7 +86,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         if not (cache is None or isinstance(cache, ExperienceCache | Tenants)):
             raise ConfigurationError(f"a CachedChatModel's cache is an ExperienceCache, not {type(cache).__name__}")
         same = ("callbacks", "disable_streaming", "metadata", "name", "output_version", "profile", "tags", "verbose")
-        fields = {name: getattr(model, name) for name in same if hasattr(model, name)}
+        fields = {name: getattr(model, name) for name in same}
         if "streaming" in model.model_fields_set:
             fields["streaming"] = getattr(model, "streaming", None)
         if not (model.disable_streaming or _implements(model, "_stream") or _implements(model, "_astream")):

@@ -8,7 +8,7 @@ built here: that is found out when this module is imported.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration
@@ -21,6 +21,8 @@ __all__ = ["of_bytes", "of_data", "rebuilt_generation"]
 
 _Fields: TypeAlias = dict[str, Any]
 _T = TypeVar("_T", BaseMessage, ChatGeneration)
+_OwnT = TypeVar("_OwnT")
+_RoleT = TypeVar("_RoleT")
 
 # --- what is stored of a message that its class would leave as it is
 
@@ -75,16 +77,8 @@ class _OwnOfTool(_Own, total=False):
     status: Literal["success", "error"]
 
 
-class _Host(_Exact):
-    langchain: _Own
-
-
-class _HostOfAI(_Exact):
-    langchain: _OwnOfAI
-
-
-class _HostOfTool(_Exact):
-    langchain: _OwnOfTool
+class _Host(_Exact, Generic[_OwnT]):
+    langchain: _OwnT
 
 
 class _Call(_Exact, total=False):
@@ -93,32 +87,22 @@ class _Call(_Exact, total=False):
     args: dict[str, Any]
 
 
-class _Stored(_Exact, total=False):
+class _Stored(_Exact, Generic[_RoleT, _OwnT], total=False):
     v: Literal[1]
     id: str
+    role: _RoleT
     content: str | list[str | dict[Any, Any]]
     name: str
     tool_calls: list[_Call]
     tool_call_id: str
     created_at: float
     metadata: dict[str, Any]
+    host: _Host[_OwnT]
 
 
-class _User(_Stored, total=False):
-    role: Literal["user", "system"]
-    host: _Host
-
-
-class _Assistant(_Stored, total=False):
-    role: Literal["assistant"]
-    host: _HostOfAI
-
-
-class _Tool(_Stored, total=False):
-    role: Literal["tool"]
-    host: _HostOfTool
-
-
+_User: TypeAlias = _Stored[Literal["user", "system"], _Own]
+_Assistant: TypeAlias = _Stored[Literal["assistant"], _OwnOfAI]
+_Tool: TypeAlias = _Stored[Literal["tool"], _OwnOfTool]
 _validator: Final = TypeAdapter[Any](Annotated[_User | _Assistant | _Tool, Field(discriminator="role")]).validator
 
 # --- the message

@@ -109,15 +109,14 @@ class BrainRetriever(_Retriever):
 
     def _find(self, query: str) -> Flow[list[NodeWithScore]]:
         found = yield from step(self._search.search, query, self.similarity_top_k)
-        return [self._node(message, score) for message, score in found]
+        session = self._search.brain.scope.session
+        return [
+            _node(one, score, one.id, Occurrence(session=session, message_id=one.id, created_at=one.created_at))
+            for one, score in found
+        ]
 
     def __repr__(self) -> str:
         return f"BrainRetriever({self._search.brain!r})"
-
-    def _node(self, message: Message, score: float) -> NodeWithScore:
-        session = self._search.brain.scope.session
-        said = Occurrence(session=session, message_id=message.id, created_at=message.created_at)
-        return _node(message, score, message.id, said)
 
 
 class LongTermRetriever(_Retriever):

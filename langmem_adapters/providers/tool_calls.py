@@ -58,14 +58,10 @@ def _like(id_: str, new: str) -> str:
     return f"call_{new}{mark}{signature}"
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Copy a message's data, or that of many, with other ids of tool calls."""
-    return _renamed(value, names, listed=False)
-
-
-def _renamed(value: Any, names: Mapping[str, str], *, listed: bool) -> Any:
+def renamed(value: Any, names: Mapping[str, str], *, listed: bool = False) -> Any:
+    """Copy a message's data, or that of many, or of calls that are ``listed``, with other ids of tool calls."""
     if isinstance(value, list):
-        return [_renamed(item, names, listed=listed) for item in value]
+        return [renamed(item, names, listed=listed) for item in value]
     if not isinstance(value, dict):
         return value
     if names.keys() >= value.keys():  # what is kept of each call, as a provider's signature of it
@@ -81,5 +77,5 @@ def _renamed(value: Any, names: Mapping[str, str], *, listed: bool) -> Any:
         elif key in _GIVEN:
             copy[key] = item
         else:
-            copy[key] = _renamed(item, names, listed=key in _LISTS)
+            copy[key] = renamed(item, names, listed=key in _LISTS)
     return copy

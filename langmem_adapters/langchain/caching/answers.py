@@ -226,14 +226,14 @@ class _Calls(FunctionCache):
         if self.alike is None:
             return
         try:
-            for found in (yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])):
-                key = found.match.key
-                if own is not None and key == turn.key:
+            place, matches = yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])
+            for match in matches:
+                if own is not None and match.key == turn.key:
                     continue  # has been looked at
-                experience = yield from self.alike.answer(found)
+                experience = yield from self.alike.answer(place, match)
                 if experience is not None and (yield from self._is_good(turn, experience)):
-                    yield from self._read(turn, experience, key)
-                if turn.served and self.alike.may_serve(turn.value, found.match):
+                    yield from self._read(turn, experience, match.key)
+                if turn.served and self.alike.may_serve(turn.value, match):
                     return
                 turn.served, turn.kept = False, None
         except LangmemError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import identity
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.caching.request import dumped_model
 
 __all__ = ["classes_in", "with_fields"]
 
@@ -29,7 +29,7 @@ def with_fields(llm_string: str, among: Any = None) -> str:
     """
     if "<" not in llm_string or not _CLASS.search(llm_string) or "ls_structured_output_format" in llm_string:
         return llm_string
-    start = _end_of_model(llm_string)
+    _, start = dumped_model(llm_string)
     parameters = llm_string[start:]
     if _is_literal(parameters):  # somebody's words
         return llm_string
@@ -48,13 +48,6 @@ def classes_in(value: Any) -> Iterator[type]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from classes_in(item)
-
-
-def _end_of_model(llm_string: str) -> int:
-    try:
-        return json.JSONDecoder().raw_decode(llm_string)[1]
-    except ValueError:
-        return 0
 
 
 def _is_literal(parameters: str) -> bool:

@@ -25,7 +25,7 @@ from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting, stored
 from langmem_adapters.experience.functions.values import identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.caching.request import OF_THE_CALL
+from langmem_adapters.langchain.caching.request import OF_THE_CALL, lasting
 from langmem_adapters.providers.addresses import ADDRESSES, unsaid_address
 from langmem_adapters.sharing import apart
 
@@ -81,7 +81,7 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
         model = frame.f_locals.get("self")
         if isinstance(model, BaseLanguageModel):
             told = with_untold(model, llm_string, was_asked=was_asked)
-            given = _asked_with(frame.f_locals.get("kwargs", {}))
+            given = lasting(frame.f_locals.get("kwargs", {}))
             if not isinstance(model, BaseLLM):
                 return with_values(told, given)
             return f"{told[:-1]}, ('given', {fingerprint(identity(given))!r})]" if given else told
@@ -123,13 +123,9 @@ def with_values(llm_string: str, given: Mapping[str, Any]) -> str:
     That is their ``repr``: of an array its ends, of a model not the fields that it hides. Raises SerializationError
     for a tensor, and for what tells no more than its address, which may be another's by then.
     """
-    if llm_string.endswith("]") and not _is_json(given) and (values := list(_shortened(_asked_with(given)))):
+    if llm_string.endswith("]") and not _is_json(given) and (values := list(_shortened(lasting(given)))):
         return f"{llm_string[:-1]}, ('given', {values!r})]"
     return llm_string
-
-
-def _asked_with(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in OF_THE_CALL}
 
 
 def _shortened(value: Any) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from langchain_core.outputs import Generation
 
@@ -17,16 +16,9 @@ from langmem_adapters.langchain.caching.semantic import MEANINGS, Question, Sema
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 
-__all__ = ["Found", "Paraphrases"]
+__all__ = ["Paraphrases"]
 
 _log = logging.getLogger("langmem_adapters")
-
-
-class Found(NamedTuple):
-    """A request that means the same as another, and the key of all that is equal in both."""
-
-    partition: str
-    match: Match
 
 
 class Paraphrases:
@@ -60,20 +52,18 @@ class Paraphrases:
         guards = sorted(name for name in self._counts if name.startswith("rejected_"))
         return {name: self._counts[name] for name in (*named, *guards)}
 
-    def find(self, prompt: str, llm_string: str) -> Flow[list[Found]]:
-        """What was asked before and means the same, the surest first."""
+    def find(self, prompt: str, llm_string: str) -> Flow[tuple[str, list[Match]]]:
+        """Where what was asked before and means the same is, and all of it, the surest first."""
         question = self._mode.question(prompt, llm_string)
         if question is None:
-            return []
-        matches = yield from self.asked.find_flow(question.partition, question.text)
-        return [Found(question.partition, match) for match in matches]
+            return "", []
+        return question.partition, (yield from self.asked.find_flow(question.partition, question.text))
 
-    def answer(self, found: Found) -> Flow[Experience | None]:
+    def answer(self, partition: str, match: Match) -> Flow[Experience | None]:
         """The answer to it, with what was asked as its request; None, where that has gone."""
-        match = found.match
         experience = yield from self._pool.read_flow(match.key)
         if experience is None:
-            yield from self.asked.drop_flow(found.partition, match.key)
+            yield from self.asked.drop_flow(partition, match.key)
             return None
         return experience.model_copy(update={"req": match.text})
 

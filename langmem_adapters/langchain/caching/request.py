@@ -7,16 +7,16 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from langmem_adapters.codec import parsed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint, to_bytes
-from langmem_adapters.langchain.caching.prompt import messages_in
+from langmem_adapters.langchain.caching.prompt import class_of, messages_in
 from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
 from langmem_adapters.providers.tool_calls import numbered
 
-__all__ = ["OF_THE_CALL", "check_whole", "request_key"]
+__all__ = ["OF_THE_CALL", "check_whole", "dumped_model", "lasting", "request_key"]
 
 # How a call is made or watched, not what is asked.
 OF_THE_CALL = frozenset(
@@ -100,10 +100,8 @@ def _is_kept(llm_string: str) -> bool:
 
 def _prompt(prompt: str) -> Any:
     """Chat messages as LangChain dumps them, without what the model does not see; other text as it is."""
-    if not prompt.startswith("[{"):
-        return prompt
     try:
-        return numbered([_said(message) for message in parsed(prompt)])
+        return numbered(list(map(_said, messages_in(prompt)))) or prompt
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return prompt
 
@@ -117,13 +115,11 @@ def _continued(prompt: str, llm_string: str) -> list[Any]:
     return [data[name] for data in told if isinstance(data, dict) for name in names if data.get(name)]
 
 
-def _said(message: Any) -> dict[str, Any]:
+def _said(message: dict[str, Any]) -> dict[str, Any]:
     """What the model sees of a dumped message. Raises nearly anything for what is none."""
     said = message["kwargs"]
-    if message["lc"] != 1:
-        raise ValueError
     content, told = said.get("content"), said.get("response_metadata")
-    class_ = str(message["id"][-1]).removesuffix("Chunk")
+    class_ = class_of(message).removesuffix("Chunk")
     if isinstance(content, list):
         content = [_block(block, is_answered=class_ == "AIMessage") for block in without_item_ids(content)]
         if isinstance(told, dict) and told.get("output_version") == "v1":
@@ -182,12 +178,9 @@ def _model(llm_string: str) -> str:
 
 def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
     """A model as LangChain dumps it, if it does, and the parameters; without what is only of the call."""
-    try:
-        model, end = json.JSONDecoder().raw_decode(llm_string)
-    except ValueError:
-        model, end = None, 0
+    model, end = dumped_model(llm_string)
     if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
-        settings = _lasting(model["kwargs"]).items()
+        settings = lasting(model["kwargs"]).items()
         model = {**model, "kwargs": {name: value for name, value in settings if not _is_secret(value)}}
         if "name" in model and isinstance(id_ := model.get("id"), list) and id_:
             model["name"] = id_[-1]  # of its class, as where it was given none
@@ -195,12 +188,21 @@ def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
     return None, _parameters(llm_string)
 
 
+def dumped_model(llm_string: str) -> tuple[Any, int]:
+    """What LangChain has dumped before the parameters, and where that ends; None and 0, where it dumped nothing."""
+    try:
+        return json.JSONDecoder().raw_decode(llm_string)
+    except ValueError:
+        return None, 0
+
+
 def _is_secret(value: Any) -> bool:
     """Whether LangChain dumps no more than that there is one: of a session with AWS there may be two, three or none."""
     return isinstance(value, dict) and value.get("lc") == 1 and value.get("type") == "secret"
 
 
-def _lasting(parameters: dict[Any, Any]) -> dict[Any, Any]:
+def lasting(parameters: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Parameters, without those of how a call is made or watched."""
     return {name: value for name, value in parameters.items() if name not in OF_THE_CALL}
 
 
@@ -216,6 +218,6 @@ def _parameters(text: str) -> Any:
         text = _CLASS.sub(r"'class \1'", text)
     try:
         pairs = ast.literal_eval(text)
-        return _lasting(dict(pairs))
+        return lasting(dict(pairs))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
