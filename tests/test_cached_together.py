@@ -27,6 +27,7 @@ from langmem_adapters.erasure import adelete_user
 from langmem_adapters.experience import refresh
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.shelf import under_way
+from langmem_adapters.experience.single_flight import flights as module_of_flights
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import arun, run
@@ -80,9 +81,9 @@ def waiters(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
         seen.add(threading.get_ident())
         block(self, seconds)
 
-    async def awaits(self: Flight, seconds: float) -> None:
+    async def awaits(self: Flight, seconds: float, told: list[asyncio.Future[Any]]) -> None:
         seen.add(asyncio.current_task())
-        await later(self, seconds)
+        await later(self, seconds, told)
 
     monkeypatch.setattr(Flight, "_block", blocks)
     monkeypatch.setattr(Flight, "_await", awaits)
@@ -439,6 +440,19 @@ async def test_c8_a_lease_that_is_still_to_be_given_back_lets_nobody_go(monkeypa
     await entered.wait()
     release.set()
     assert await asyncio.wait_for(asyncio.gather(*followers), 30) == [2, 2, 2]
+
+
+async def test_who_waits_long_for_a_call_is_told_of_its_end_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often he has looked meanwhile whether its reader is still there: hundreds wait for a slow model."""
+    monkeypatch.setattr(module_of_flights, "_MOMENT", 0.001)
+    flight, _ = Flights().join("key")
+    assert flight is not None
+    assert not await arun(flight.wait(0.02))
+    assert len(flight.landed._done_callbacks) == 1  # type: ignore[attr-defined]
+    waiting = asyncio.create_task(arun(flight.wait(60)))
+    await asyncio.sleep(0)
+    flight.land(None)
+    assert await waiting
 
 
 async def test_a_task_that_is_cancelled_as_it_gets_its_turn_leaves_nobody_waiting() -> None:

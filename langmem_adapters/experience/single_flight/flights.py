@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
 from functools import partial
+from typing import Any
 
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.errors import LangmemError
@@ -99,10 +100,10 @@ class Flight:
         That may be at once, where nobody may wait, and soon, where it is a stream that nobody reads on: its reader may
         be the one who waits here, or a server's whose client has left.
         """
-        waited = True
+        waited, told = True, list[asyncio.Future[Any]]()
         while waited and seconds > 0 and not self.landed.done() and not self.is_left:
             moment = min(seconds, _MOMENT)
-            waited = yield from waiting(partial(self._block, moment), partial(self._await, moment))
+            waited = yield from waiting(partial(self._block, moment), partial(self._await, moment, told))
             waited = waited and time.monotonic() < self.read_on_by
             seconds -= moment
         return self.landed.done()
@@ -110,8 +111,10 @@ class Flight:
     def _block(self, seconds: float) -> None:
         wait([self.landed], seconds)
 
-    async def _await(self, seconds: float) -> None:
-        await asyncio.wait([asyncio.wrap_future(self.landed)], timeout=seconds)
+    async def _await(self, seconds: float, told: list[asyncio.Future[Any]]) -> None:
+        if not told:
+            told.append(asyncio.wrap_future(self.landed))  # once: hundreds may look at it four times a second
+        await asyncio.wait(told, timeout=seconds)
 
 
 class Flights:
