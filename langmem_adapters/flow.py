@@ -132,6 +132,8 @@ def run(flow: Flow[T]) -> T:
             except StopIteration as stop:
                 value: T = stop.value
                 return value
+            finally:
+                failure = None  # its traceback has this frame: together they would stay until garbage is collected
             answer, failure = ask(question)
     finally:
         flow.close()  # interrupted: what it holds is released now, even if somebody keeps the traceback
@@ -148,6 +150,7 @@ async def arun(flow: Flow[T]) -> T:
     context = contextvars.copy_context()
     while True:
         job = start(flow, answer, context)
+        del answer  # a failure: it, and soon that of the job, has this frame in its traceback
         try:
             question = await job.future
             if question is None:

@@ -509,13 +509,43 @@ async def test_a_task_that_is_cancelled_before_its_result_is_kept_leaves_nobody_
     await asyncio.gather(*held)
 
 
+async def test_a_lease_is_given_back_at_once_though_models_are_at_work_in_the_background(
+    any_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for lane in ("work", "leases"):
+        monkeypatch.setitem(background._lanes, lane, background._Background())
+    release, entered = threading.Event(), asyncio.Event()
+    summaries = [background.submit(lambda: release.wait(120)) for _ in range(background._THREADS)]
+
+    def in_a_process() -> Callable[[int], Any]:
+        @cached(store=any_store, tag="f", wait=25)
+        async def f(n: int) -> int:
+            if not entered.is_set():
+                entered.set()
+                await asyncio.sleep(120)
+            return n
+
+        return f
+
+    task = asyncio.create_task(in_a_process()(1))
+    await entered.wait()
+    task.cancel()
+    try:
+        before = time.monotonic()
+        assert await in_a_process()(1) == 1
+        assert time.monotonic() - before < 10
+    finally:
+        release.set()
+    assert all(summary.result() for summary in summaries)
+
+
 @pytest.mark.parametrize("where", ["flights", "background"])
 def test_garbage_that_is_collected_in_the_middle_of_a_call_holds_up_nobody(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that nobody has is given up by whoever collects it, which may be the one who begins another."""
     store = MemoryStore()
-    monkeypatch.setitem(background._lanes, "work", background._Background())
+    monkeypatch.setitem(background._lanes, "leases", background._Background())
 
     @cached(store=store, tag="f")
     def f(n: int) -> int:
@@ -523,7 +553,7 @@ def test_garbage_that_is_collected_in_the_middle_of_a_call_holds_up_nobody(
 
     turn: Any = run(f.cache.begin(Invocation((1,), {})))
     assert turn.flight.lease is not None
-    lock = f.cache.flights._lock if where == "flights" else background._lanes["work"]._lock
+    lock = f.cache.flights._lock if where == "flights" else background._lanes["leases"]._lock
 
     def collect() -> None:
         nonlocal turn

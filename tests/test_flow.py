@@ -13,8 +13,10 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from langmem_adapters.model import Message
 from langmem_adapters.stores.memory import MemoryStore
 from tests.faults import Slow
 from tests.loops import ticking
+from tests.waiting import auntil
 
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
@@ -85,6 +88,40 @@ async def test_an_exception_that_the_flow_leaves_comes_out() -> None:
     for call in (_fail, _fail_later):
         with pytest.raises(KeyError, match="lost"):
             await arun(_failing(call))
+
+
+class _FailureError(Exception):
+    """To which a weak reference leads."""
+
+
+@pytest.mark.parametrize("recovers", [True, False], ids=["dealt with", "raised"])
+@pytest.mark.parametrize("face", ["run", "arun", "awaited"])
+async def test_a_failure_is_let_go_of_at_once_with_all_that_its_frames_hold(face: str, *, recovers: bool) -> None:
+    """Who is cancelled as a call becomes his leaves it to nobody until it is let go of: others wait for it."""
+    failures: list[weakref.ref[_FailureError]] = []
+
+    def fail() -> None:
+        failure = _FailureError()
+        failures.append(weakref.ref(failure))
+        try:
+            raise failure
+        finally:
+            del failure
+
+    async def fail_later() -> None:
+        fail()
+
+    def flow() -> Flow[None]:
+        with suppress(*[_FailureError] * recovers):
+            yield from step(fail_later if face == "awaited" else fail)
+
+    gc.disable()
+    try:
+        with suppress(_FailureError):
+            run(flow()) if face == "run" else await arun(flow())
+        await asyncio.wait_for(auntil(lambda: failures[0]() is None), timeout=3)  # the worker's frames end soon
+    finally:
+        gc.enable()
 
 
 async def test_coroutine_functions_are_awaited_on_the_callers_loop() -> None:

@@ -98,7 +98,7 @@ def call(key: str, *, seconds: float = 0.0, fails: bool = False) -> Part:
 def test_one_call_for_many_processes(parts: list[Part], deaths: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has an answer to its own question, once for all that wait; a dead or slow holder holds nobody for long."""
 
-    monkeypatch.setattr(calls, "submit", lambda give_back: give_back())
+    monkeypatch.setattr(calls, "submit", lambda give_back, **_: give_back())
 
     def check(outcome: Outcome) -> None:
         world: Any = outcome.store

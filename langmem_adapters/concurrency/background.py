@@ -89,10 +89,11 @@ def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
         future.set_result(result)
 
 
-def submit(call: Callable[[], T], *, lane: Literal["work", "scores"] = "work") -> Future[T]:
+def submit(call: Callable[[], T], *, lane: Literal["work", "scores", "leases"] = "work") -> Future[T]:
     """Start a blocking call on a background thread, in the caller's context.
 
-    Scorers, which nobody waits for and which may hang, have threads of their own: all else goes on.
+    Scorers, which nobody waits for and which may hang, have threads of their own: all else goes on. So has what gives
+    leases back, for which others wait: it is soon done, and the work of a model is not.
 
     At the end of a script, up to ten seconds are left to what is under way; after that it is broken off. Raises
     RuntimeError, where the script has ended already.

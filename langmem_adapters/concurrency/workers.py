@@ -115,12 +115,14 @@ class _Completions:
         self._called = False  # first, so that whoever is too late for this time calls again
         while self._finished:
             job, question, error = self._finished.popleft()
-            if job.future.done():  # cancelled
+            future = job.future
+            del job.future  # as the frames in an error's traceback hold the job, so it would stay with them
+            if future.done():  # cancelled
                 continue
             if error is None:
-                job.future.set_result(question)
+                future.set_result(question)
             else:
-                job.future.set_exception(error)
+                future.set_exception(error)
 
     def watch(self, pool: _WorkerPool) -> None:
         """See to it that workers which are held up, outside of any question, do not hold up the others."""
@@ -241,6 +243,8 @@ class _WorkerPool:
             except StopIteration as stop:
                 job.result = stop.value
                 return None
+            finally:
+                failure = None  # its traceback has this frame: together they would stay until garbage is collected
             if question.acall is not None or question.pipeline is not None:
                 return question
             answer, failure = self._ask(question)

@@ -338,7 +338,7 @@ class Calls:
         flight.break_off()
         if flight.lease is not None:
             try:
-                submit(lambda: run(self._give_back(flight)))
+                submit(lambda: run(self._give_back(flight)), lane="leases")
             except RuntimeError:  # the interpreter is shutting down
                 flight.cut_off()
 
