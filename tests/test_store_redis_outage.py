@@ -409,7 +409,7 @@ def test_a_server_that_is_back_and_cannot_save_is_read(start_redis: Callable[...
         raw.config_set("save", "3600 1")
         shutil.rmtree(server.directory)
         raw.bgsave()
-        until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")  # type: ignore[index]
+        until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
     server.directory.mkdir()
     until(lambda: works(store), 5)
     with pytest.raises(StoreError, match="cannot save its data, and so takes no writes"):
