@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
@@ -369,15 +370,50 @@ def test_a_write_to_a_file_that_is_removed_meanwhile_is_not_acknowledged(on_disk
     assert rows(on_disk) == []
 
 
+@needs_unix
+def test_neither_is_one_whose_log_is_removed_meanwhile(on_disk: Database, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="or its -wal was removed or replaced in the middle of a write"):
+        write_and_remove(on_disk, tmp_path, "-wal", "-shm")
+
+
+def another_process_has_it(path: Path) -> list[str]:
+    """All rows, as a process sees them that then closes the file, and is the last one if SQLite knows of no other."""
+    look = "import sqlite3, sys; print(*(x for x, in sqlite3.connect(sys.argv[1]).execute('SELECT x FROM t')))"
+    done = subprocess.run([sys.executable, "-c", look, str(path)], capture_output=True, text=True, check=True)
+    return sorted(done.stdout.split())
+
+
+@needs_unix
+def test_what_is_written_is_there_though_another_took_itself_for_the_last_one(
+    on_disk: Database, tmp_path: Path
+) -> None:
+    """As it does where this process has read the file by itself, for a backup."""
+    path = tmp_path / "t.db"
+    index = Database(path, schema=_SCHEMA, name="t")
+    with closing(index), index.reading():
+        path.read_bytes()
+        assert another_process_has_it(path) == ["old"]
+        assert not Path(f"{path}-wal").exists()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=r"the -wal of .*t\.db was removed while it was open"):
+                add(on_disk, "refused")
+            mend(on_disk)
+    add(index, "new")
+    add(on_disk, "newer")
+    assert as_others_see_it(path) == rows(index) == ["new", "newer", "old"]
+    assert another_process_has_it(path) == ["new", "newer", "old"]
+    assert Path(f"{path}-wal").exists()  # now that other processes are told of these connections
+
+
 def mend(database: Database) -> None:
     if database._breaker is not None:  # it is in a hurry
         database._breaker._sentence = None
 
 
-def write_and_remove(database: Database, folder: Path) -> None:
+def write_and_remove(database: Database, folder: Path, *endings: str) -> None:
     with database.writing() as connection:
         connection.execute("INSERT INTO t VALUES ('lost')")
-        remove(folder / "t.db", "", "-wal", "-shm")
+        remove(folder / "t.db", *(endings or ("", "-wal", "-shm")))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there, nobody can remove the folder")

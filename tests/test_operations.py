@@ -1012,6 +1012,14 @@ def test_a_server_is_examined(start_redis: Callable[..., RedisServer]) -> None:
     store.close()
 
 
+def test_a_server_that_does_not_tell_of_snapshots_is_not_said_to_make_any(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    with contextlib.closing(RedisStore(start_redis("--rename-command", "CONFIG", "").url())) as store:
+        found = next(finding for finding in store.examine() if "append-only" in finding.said)
+    assert (found.level, "whether snapshots are is not told" in found.said) == ("note", True)
+
+
 @pytest.mark.parametrize(
     ("info", "found"),
     [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -97,6 +99,23 @@ def walk(store: RedisStore, raw: redis.Redis) -> None:
     assert dates.updated_at == 5.0
     assert store.discard(NS, 6.0)
     store.clear(("lasting",))
+
+
+def test_the_kinds_that_the_error_names_let_nobody_remove_what_is_of_others(
+    any_redis_server: RedisServer, key_prefix: str
+) -> None:
+    def login(*commands: str) -> str:
+        return any_redis_server.url().replace("//", f"//{grant(any_redis_server, key_prefix, commands)}@")
+
+    with closing(RedisStore(login("ping"), prefix=key_prefix)) as nobody, pytest.raises(StoreError) as refused:
+        nobody.get(NS)
+    named = [kind.removeprefix("+") for kind in re.findall(r"[+-]@\w+", str(refused.value))]
+    url = login(*named)
+    with closing(RedisStore(url, prefix=key_prefix)) as store, redis.Redis.from_url(url) as raw:
+        assert store.append(NS, [("a", b"1")]).total == 1
+        for command in ("FLUSHALL", "FLUSHDB"):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                raw.execute_command(command)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 import threading
@@ -395,6 +396,27 @@ def test_a_server_that_stopped_costs_little_and_is_back_at_once(start_redis: Cal
     assert store.append(NS, [("b", b"2")]).total == 2
     assert ids(store) == ["a", "b"]
     store.close()
+
+
+def test_a_server_that_is_back_and_cannot_save_is_read(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    store = RedisStore(server.url(), retry_for=0.1)
+    assert works(store)
+    server.kill()
+    assert not works(store)
+    server.start()
+    with redis.Redis.from_url(server.url()) as raw:
+        raw.config_set("save", "3600 1")
+        shutil.rmtree(server.directory)
+        raw.bgsave()
+        until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
+    server.directory.mkdir()
+    until(lambda: works(store), 5)
+    with pytest.raises(StoreError, match="cannot save its data, and so takes no writes"):
+        store.append(NS, [("a", b"")])
+    assert works(store)
+    store.close()
+    server.kill()  # as it does not end by itself without having saved
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel"])

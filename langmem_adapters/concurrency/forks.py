@@ -13,10 +13,11 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["anew_in_child", "begin", "end", "in_child", "no_fork"]
+__all__ = ["anew_in_child", "before", "begin", "end", "in_child", "no_fork"]
 
 _LONGEST = 2.0  # seconds that a fork, or what begins meanwhile, waits at the most
 _under_way: dict[int, int] = {}  # by thread: how many transactions it is in
+_before: list[Callable[[], object]] = []
 _may_begin = threading.Event()
 _may_begin.set()
 
@@ -25,6 +26,11 @@ def in_child(call: Callable[[], object]) -> None:
     """Have a forked child begin with this call: threads do not come along, and one may have held a lock."""
     if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
         os.register_at_fork(after_in_child=call)
+
+
+def before(call: Callable[[], object]) -> None:
+    """Have this called before each fork, once nothing is under way, or what is takes too long."""
+    _before.append(call)
 
 
 def begin() -> None:
@@ -68,6 +74,8 @@ def _before_fork() -> None:
     me, deadline = threading.get_ident(), time.monotonic() + _LONGEST
     while any(thread != me for thread in list(_under_way)) and time.monotonic() < deadline:
         time.sleep(0.0005)
+    for call in _before:
+        call()
 
 
 def _after_fork_in_parent() -> None:

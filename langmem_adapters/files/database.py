@@ -17,7 +17,7 @@ from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock, let_go
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.places import Connection, Place, check_version, clearing
+from langmem_adapters.files.places import Connection, Place, check_version, clearing, close_all
 
 __all__ = ["Database"]
 
@@ -30,7 +30,7 @@ class Database:
     """One SQLite file in WAL mode, shared by threads and processes.
 
     Connections are pooled rather than tied to threads, because worker threads come and go: there are as many as
-    were ever busy at once. A forked child makes its own. Nothing is opened before the first transaction.
+    were ever busy at once. Before a fork they are closed; a child makes its own. Nothing is opened before it is used.
 
     ``with database.writing() as connection, connection:`` ends the transaction in any case: an interrupt, as of a
     notebook's cell, may keep an end that is written in Python from its first line, but not the connection's own.
@@ -67,6 +67,8 @@ class Database:
         self.place: Place = Place(self.path)
         self._breaker = self._breaker_of_the_file() if fails_fast else None
         self._start()
+        with _breaking.held():
+            _databases.add(self)
 
     def _breaker_of_the_file(self) -> Breaker:
         """One for all who are in a hurry: a call that needs a store and an index in one file waits for it once."""
@@ -79,7 +81,7 @@ class Database:
         self._alone = threading.RLock()  # held by whoever uses the only connection of an in-memory database
         self._idle: list[Connection] = []
         self._ready = False
-        weakref.finalize(self, _close_all, self._idle, self._pid)
+        weakref.finalize(self, close_all, self._idle, self._pid)
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """Look at one consistent state."""
@@ -131,7 +133,8 @@ class Database:
         there = begin == _DEFERRED or self.place.is_of(connection)
         self._give_back(connection)
         if not there:
-            raise StoreUnavailable(f"{self.path} was removed or replaced in the middle of a write, which is not in it")
+            said = "was removed or replaced in the middle of a write, which is lost"
+            raise StoreUnavailable(f"{self.path} or its -wal {said}")
 
     def _undo(self, connection: Connection, error: BaseException) -> None:
         """Roll back, and raise the error if it is SQLite's, in plain words."""
@@ -194,7 +197,7 @@ class Database:
                 return connection
             # The file was removed or replaced: what is written to the old one, nobody would ever see.
             self.place.leave(connection)
-            self._ready = False
+            _close_idle(self.place.path)
 
     def _another(self) -> Connection:
         try:
@@ -276,7 +279,7 @@ class Database:
         """Close the idle connections. The next transaction opens a new one."""
         if self._pid == os.getpid():
             with self._alone:
-                _close_all(self._idle, self._pid)
+                close_all(self._idle, self._pid)
             self._ready = False  # until then the file may be another one, or in memory a new one
 
 
@@ -322,13 +325,20 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
 
 _breaking = ForkSafeLock()
 _breakers: weakref.WeakValueDictionary[str, Breaker] = weakref.WeakValueDictionary()
-_inherited: list[list[Connection]] = []  # a parent's connections, kept from being closed by a child
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
-def _close_all(connections: list[Connection], pid: int) -> None:
-    if pid != os.getpid():  # SQLite forbids to use, or even to close, a connection on the other side of a fork
-        _inherited.append(connections)
-        return
-    with contextlib.suppress(IndexError):  # whoever borrows one meanwhile may have the last
-        while connections:
-            connections.pop().close()
+def _close_idle(path: str = "") -> None:
+    """Close the connections to a file that nobody uses, or before a fork those to all: SQLite has them share its locks.
+
+    A forked child would have a copy of them, while the system gives it none: who closes the file last beside it would
+    take itself for the last one, and remove the -wal into which the child writes.
+    """
+    with _breaking.held():
+        found = list(_databases)
+    for each in found:
+        if not each.place.in_memory and path in {"", each.place.path}:
+            each.close()
+
+
+forks.before(_close_idle)

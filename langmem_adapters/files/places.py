@@ -1,6 +1,8 @@
 """Where an SQLite file lies, and whether a connection is still one to the file that lies there.
 
-A file that is removed or replaced stays what it was for those who have it open: they would write into nowhere.
+A file that is removed or replaced stays what it was for those who have it open: they would write into nowhere. So it
+is with its -wal. SQLite itself removes that under a process which has read or copied the file by other means, as this
+takes away the locks that tell others of it: the next of these to close the file takes itself for the last one.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ __all__ = [
     "at_home",
     "check_version",
     "clearing",
+    "close_all",
     "is_missing",
     "write_anew",
 ]
@@ -48,7 +51,7 @@ _SENTENCES = (
     ("locking protocol", " cannot be locked, as on some network file systems: put it on a disk of this machine"),
 )
 
-_removing = ForkSafeLock()
+_removing, _listing = ForkSafeLock(), ForkSafeLock()
 _Identity: TypeAlias = "tuple[int, int] | None"
 
 
@@ -57,10 +60,17 @@ class Connection(sqlite3.Connection):
 
     file: _Identity = None
     wal: _Identity = None
+    wal_path: str = ""
+    is_open: bool = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.remembered: dict[str, Any] = {}  # what its users know of this file, without any promise that it is so yet
+
+    def close(self) -> None:
+        """As ever; a traceback may keep it for long."""
+        super().close()
+        self.is_open = False
 
 
 def absolute(path: Path) -> str:
@@ -90,6 +100,10 @@ def check_version() -> None:
         raise ConfigurationError(f"SQLite {needed} or newer is needed, and this Python has {has}: use another Python")
 
 
+_open: weakref.WeakSet[Connection] = weakref.WeakSet()
+_inherited: list[list[Connection]] = []  # a parent's connections, kept from being closed by a child
+
+
 class Place:
     """A path, which stays the same wherever the process goes; or that of no file."""
 
@@ -110,6 +124,11 @@ class Place:
         latest = self._latest()
         if latest is not None:
             self.is_of(latest)
+        if not self.in_memory and self._log_was_removed():
+            raise StoreUnavailable(
+                f"the -wal of {self.path} was removed while it was open, and others of this process still use it: try"
+                " again when they are done, or end the process"
+            )
         if self._old_wal is not None and _identity(self.path) and _identity(f"{self.file}-wal") == self._old_wal:
             raise StoreUnavailable(
                 f"{self.path} was replaced while it was open, and {self.file}-wal holds changes of the old file, which"
@@ -128,20 +147,31 @@ class Place:
             )
             connection.file = _identity(self.path)
             if before in {None, connection.file}:
+                with _listing.held():
+                    _open.add(connection)
                 return connection
             connection.close()  # replaced in this very moment: who knows which one was opened
 
     def note(self, connection: Connection) -> None:
         """Remember what lies beside the file, once it was read."""
-        connection.wal = _identity(f"{self.file}-wal")
+        connection.wal_path = f"{self.file}-wal"  # to resolve a link takes longer than all else that is_of does
+        connection.wal = _identity(connection.wal_path)
         self._latest = weakref.ref(connection)
 
     def is_of(self, connection: Connection) -> bool:
-        """Whether it is one to the file that lies here."""
-        if self.in_memory or (connection.file is not None and connection.file == _identity(self.path)):
+        """Whether it is one to the file that lies here, and to the -wal beside it."""
+        if self.in_memory:
             return True
-        self._old_wal = connection.wal
-        return False
+        if connection.file is None or connection.file != _identity(self.path):
+            self._old_wal = connection.wal
+            return False
+        return connection.wal is None or connection.wal == _identity(connection.wal_path)
+
+    def _log_was_removed(self) -> bool:
+        """Whether this process has the file open with another -wal: a new connection would have part in its locks."""
+        here = _identity(self.path), _identity(f"{self.file}-wal")
+        with _listing.held():
+            return any(each.is_open and each.file == here[0] and each.wal not in {None, here[1]} for each in _open)
 
     def explained(self, error: sqlite3.Error, seconds: float) -> StoreError:
         """What SQLite says, in plain words; others were waited for so long."""
@@ -160,6 +190,16 @@ class Place:
             with suppress(sqlite3.Error):
                 connection.execute("PRAGMA wal_checkpoint")
         connection.close()
+
+
+def close_all(connections: list[Connection], pid: int) -> None:
+    """Close connections that nobody uses, of the process of this id."""
+    if pid != os.getpid():  # SQLite forbids to use, or even to close, a connection on the other side of a fork
+        _inherited.append(connections)
+        return
+    with suppress(IndexError):  # whoever borrows one meanwhile may have the last
+        while connections:
+            connections.pop().close()
 
 
 @contextmanager

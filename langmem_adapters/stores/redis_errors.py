@@ -71,7 +71,7 @@ _DISK = "cannot save its data, and so takes no writes: look at its log and its d
 _ALONE = "has too few replicas to take writes: see whether they run, or lower its min-replicas-to-write"
 _MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"
 _RIGHTS = (
-    "forbids this to the user: grant +@read +@write +@connection +@transaction on the keys of the prefix,"
+    "forbids this to the user: grant +@read +@write +@connection +@transaction -@dangerous on the keys of the prefix,"
     " and in a cluster +cluster|slots +command"
 )
 _FOREIGN = "holds foreign data under a key of the store: give the store a prefix of its own"

@@ -126,16 +126,19 @@ def _persistence(name: str, info: dict[str, str], wire: Wire) -> Iterator[Findin
     remedy = "set appendonly yes, with appendfsync everysec (or always, to lose nothing that was acknowledged)"
     if saved == "":
         yield Finding("problem", name, "nothing is kept on disk: a restart loses everything", remedy)
+    elif saved is None:
+        said = "no append-only file is kept, and whether snapshots are is not told: if not, a restart loses everything"
+        yield Finding("note", name, said, remedy)
     else:
         yield Finding("note", name, "only snapshots are kept: a crash loses what was written since the last", remedy)
 
 
 def _snapshots(wire: Wire) -> str | None:
-    """When snapshots are made; None, where the user may not know."""
+    """When snapshots are made; None, where that is not told, as by many services."""
     with suppress(StoreError):
         reply = next(iter(wire.everywhere(pack("CONFIG", "GET", "save"))))
         pairs: Any = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
-        return str(pairs.get(b"save", b"unknown").decode())
+        return str(pairs[b"save"].decode()) if b"save" in pairs else None
     return None
 
 

@@ -144,7 +144,8 @@ class Cluster:
 
         def probe() -> None:
             self._look_again()  # another node may have taken over
-            self._on(self._pool(key))(partial(_is_served, key=key))
+            look = pack("EXISTS", key)  # as the nodes of a cluster that is down answer a PING
+            self._on(self._pool(key))(partial(_answers, command=look))
 
         return self._breakers.get(name) or self._breakers.setdefault(
             name, self._breaker(probe, _is_node_down if is_node else is_down)
@@ -198,9 +199,9 @@ def _is_node_down(error: Exception) -> bool:
     return is_down(error) and not isinstance(error, SlotNotCoveredError)  # which keeps nobody from its other slots
 
 
-def _is_served(connection: Any, key: bytes) -> None:
-    """Ask for the key, as the nodes of a cluster that is down answer a PING; who refuses is not down."""
-    connection.send_packed_command((pack("EXISTS", key),))
+def _answers(connection: Any, command: bytes) -> None:
+    """See whether it answers; who refuses is not down, as a server that cannot save its data refuses a PING."""
+    connection.send_packed_command((command,))
     try:
         connection.read_response()
     except ResponseError as error:
@@ -208,6 +209,4 @@ def _is_served(connection: Any, key: bytes) -> None:
             raise
 
 
-def _ping(connection: Any) -> None:
-    connection.send_command("PING")
-    connection.read_response()
+_ping = partial(_answers, command=pack("PING"))
