@@ -92,6 +92,17 @@ def test_who_looked_earlier_takes_nothing_from_who_looked_later() -> None:
     assert indexed(search, "bike") == 2
 
 
+def test_what_leaves_while_it_is_looked_for_is_not_taken_for_what_follows(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "monday")
+    brain.add_talk("I like my bike.", id="1")
+    brain.add_talk("I like my car.", id="2")
+    store: Any = Overtaken(
+        any_store, lambda: brain.delete(["1"]), at="scan", where=lambda _, **bounds: bounds.get("limit") == 1
+    )
+    assert found(SessionSearch(BrainMemory(store, "monday"), LexicalIndex(":memory:")), "bike") == []
+    assert not store.first
+
+
 class HeldIndex(LexicalIndex):
     """Stops whoever changes it first, once, outside or inside of the transaction."""
 
