@@ -14,7 +14,9 @@ from typing import Any, cast
 import pytest
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.codec import decode
 from langmem_adapters.conversation.log import brain_namespace
+from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.longterm import LongTermMemory
@@ -647,6 +649,21 @@ def session_line(**values: Any) -> dict[str, Any]:
 
 def message_line(**fields: Any) -> dict[str, Any]:
     return {"v": 1, "type": "message", "session": "s", "message": {"v": 1, "id": "1", "role": "user", **fields}}
+
+
+def test_what_left_there_while_it_was_exported_is_imported_though_something_leaves_here_meanwhile(
+    any_store: Store,
+) -> None:
+    def meanwhile() -> None:
+        memory = LongTermMemory(any_store, open_index("memory:"), session="s")
+        brain = BrainMemory(any_store, "s", memory_k=1, long_term=memory)
+        brain.add_messages([Message(role="user", content=text) for text in ("Good morning.", "Good evening.")])
+        assert (memory.count(), brain.count()) == (1, 1)
+
+    line = message_line(content="Hello")
+    marks = decode(with_departed({}, [Message.from_bytes(json.dumps(line["message"]).encode())])[DEPARTED])
+    store = cast("Store", Overtaken(any_store, meanwhile, as_is_put=DEPARTED, after=True))
+    assert Sessions(store).import_([json.dumps(session_line(departed=marks)), json.dumps(line)]) == 1
 
 
 @pytest.mark.parametrize(
