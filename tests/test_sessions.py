@@ -240,11 +240,20 @@ def test_a_damaged_value_takes_neither_list_nor_export_along(
     there = Sessions(MemoryStore())
     assert there.import_(sessions.export()) == 2
     assert held(BrainMemory(there.store, "s"))[3] == "Title"
+    assert ("newer" in there.store.get(brain_namespace(brain.scope))) == (stored in {b'"yesterday"', b"true"})
     for name in ("created", "departed", "knowledge", "summary"):
         assert f"the value {name!r} of a session is left out" in caplog.text
 
 
 # --- export and import
+
+
+def test_all_sessions_are_exported_however_many_there_are() -> None:
+    store, other = MemoryStore(), MemoryStore()
+    for n in range(25):
+        BrainMemory(store, f"session {n}").add_talk("Hello")
+    assert Sessions(other).import_(Sessions(store).export()) == 25
+    assert Sessions(other).count() == 25
 
 
 def test_what_is_exported_can_be_imported_in_the_middle_of_many_calls() -> None:

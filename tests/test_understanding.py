@@ -340,6 +340,8 @@ def test_b5_a_session_stays_without_a_title_where_the_model_fails(caplog: pytest
     brain = talked()
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
         assert brain.get_title(failing) == ""
+        assert brain.is_related("And it?", "A bike.", failing, default=True)
+    assert (brain.stats()["unparsed"], brain.stats()["failures"]) == (0, 2)
     assert "a session stays without a title" in caplog.text
     assert brain.get_title(Assistant()) == "Ada's lost bike"
 
