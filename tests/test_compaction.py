@@ -993,6 +993,17 @@ def test_b2_who_comes_second_with_a_summary_changes_nothing(any_store: Store, ki
     assert kept(brain) == (window if kind == "deleted" else list(range(10)))
 
 
+def test_a_summary_tells_when_it_was_made(any_store: Store) -> None:
+    clock = FakeClock()
+    brain = memory(any_store, "behind", Accountant(), clock=clock)
+    brain.add_messages(turn(0))
+    clock.advance(60)
+    brain.summarize()
+    summary = brain.get_summary()
+    assert summary is not None
+    assert summary.updated_at == clock()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_b2_who_is_overtaken_in_the_last_moment_changes_nothing(any_store: Store, kind: str) -> None:
     other = memory(any_store, kind, Accountant())

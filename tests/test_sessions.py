@@ -660,6 +660,15 @@ def message_line(**fields: Any) -> dict[str, Any]:
     return {"v": 1, "type": "message", "session": "s", "message": {"v": 1, "id": "1", "role": "user", **fields}}
 
 
+def test_a_summary_is_not_imported_where_it_would_hide_another_message_of_the_same_id(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_talk("Something else", id="1")
+    summary = {"v": 1, "text": "They said hello.", "covers": "1"}
+    lines = [session_line(summary=summary), message_line(content="Hello")]
+    assert Sessions(any_store).import_(map(json.dumps, lines)) == 1
+    assert (brain.get_summary(), [message.text for message in brain.window()]) == (None, ["Something else", "Hello"])
+
+
 def test_what_left_there_while_it_was_exported_is_imported_though_something_leaves_here_meanwhile(
     any_store: Store,
 ) -> None:
