@@ -187,6 +187,36 @@ def test_what_threads_count_together_is_in_counts() -> None:
     assert [module for module, source in SOURCES.items() if added.search(source)] == []
 
 
+class Blocking(ast.NodeTransformer):
+    """What an async face would be, if it blocked."""
+
+    def visit_Await(self, node: ast.Await) -> ast.AST:
+        self.generic_visit(node)
+        return node.value
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name("run") if node.id == "arun" else node
+
+
+def faces(source: str) -> Iterator[tuple[str, str, str]]:
+    """Of each method that only runs a flow, and has an async twin: its name, and what the two do."""
+    for place in ast.walk(ast.parse(source)):
+        if isinstance(place, ast.ClassDef):
+            functions = [node for node in place.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+            does = {node.name: "\n".join(map(ast.unparse, map(Blocking().visit, node.body[1:]))) for node in functions}
+            for name, ours in does.items():
+                twin = does.get(f"a{name.rstrip('_')}", "")
+                if all(re.search(r"\brun\(", each) for each in (ours, twin)) and "\n" not in ours:
+                    yield f"{place.name}.{name}", ours, twin
+
+
+def test_both_faces_of_a_method_ask_the_same() -> None:
+    found = [face for source in SOURCES.values() for face in faces(source)]
+    assert len(found) > 70
+    # Where an embedder is awaited, only who does not block has it embed what is asked beforehand.
+    assert [name for name, ours, twin in found if ours != twin] == ["LongTermStore.batch"]
+
+
 def test_no_folder_for_a_single_file() -> None:
     folders = {path.parent for path in ROOT.rglob("*.py")}
     assert [folder.name for folder in folders if len(list(folder.glob("*.py"))) < 2] == []

@@ -114,6 +114,11 @@ def test_c10_a_cached_model_has_the_answers_of_who_is_served(any_store: Store, s
     assert (model.stats()["hits"], model.stats()["stored"], cache.stats()["hits"]) == (2, 2, 2)
 
 
+def test_c10_a_cached_model_is_as_strict_as_its_cache(any_store: Store) -> None:
+    model = CachedChatModel(numbered(), ExperienceCache(store=any_store, tenant=served, strict=False))
+    assert [asked(model, person) for person in ("x", None, "", "x")] == ["0", "1", "1", "0"]
+
+
 async def test_c10_a_model_of_llamaindex_has_the_answers_of_who_is_served(any_store: Store) -> None:
     llm = CachedLLM(Scripted(script=[str(n) for n in range(9)]), store=any_store, tenant=served)
     question = [ChatMessage("Hi")]

@@ -512,6 +512,19 @@ def test_what_is_deleted_between_two_passes_is_in_no_summary(any_store: Store) -
     assert sorted({*told, *window}) == [n for n in range(1502) if n != 1200]
 
 
+def test_a_session_that_is_forgotten_between_two_passes_does_not_come_back(any_store: Store) -> None:
+    def is_between(namespace: Namespace, **bounds: Any) -> bool:
+        return bounds.get("limit") == 0 and SUMMARY in any_store.get(namespace)
+
+    other = memory(any_store)
+    other.add_messages([message(n, words=40) for n in range(1500)])
+    store = Overtaken(any_store, other.clear, at="scan", where=is_between)
+    brain = memory(cast("Store", store), "behind", Accountant(), summarize_at=2000, memory_k=2000)
+    brain.add_messages([message(1500, words=40)])
+    assert (store.first, brain.stats()["failed_summaries"]) == ([], 0)
+    assert (brain.get_summary(), brain.messages()) == (None, [])
+
+
 # --- nothing on the hot path, one at a time
 
 
@@ -981,6 +994,17 @@ def test_b2_who_comes_second_with_a_summary_changes_nothing(any_store: Store, ki
     told, window = shown(brain)
     assert told + window == list(range(10))
     assert kept(brain) == (window if kind == "deleted" else list(range(10)))
+
+
+def test_a_summary_tells_when_it_was_made(any_store: Store) -> None:
+    clock = FakeClock()
+    brain = memory(any_store, "behind", Accountant(), clock=clock)
+    brain.add_messages(turn(0))
+    clock.advance(60)
+    brain.summarize()
+    summary = brain.get_summary()
+    assert summary is not None
+    assert summary.updated_at == clock()
 
 
 @pytest.mark.parametrize("kind", KINDS)

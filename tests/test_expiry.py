@@ -402,6 +402,20 @@ def test_never_memories_of_a_user_outlast_the_session_of_which_one_is_deleted(ke
     assert [memory.message.text for memory in long_term.all()] == ["shed"]
 
 
+@pytest.mark.parametrize("person", ["", "ada"])
+def test_a_session_that_is_renamed_takes_its_own_memories_along_and_no_user_s(kept: Kept, person: str) -> None:
+    scope = SCOPE.model_copy(update={"user": person})
+    long_term = LongTermMemory(kept.store, open_index("memory:"), user=person, session="" if person else scope.session)
+    brain_of(kept.store, "write", kept.clock, user=person, memory_k=1, long_term=long_term).add_messages(
+        [user("a"), user("b")]
+    )
+    kept.clock.advance(600)
+    assert Sessions(kept.store, user=person, ttl=TTL, clock=kept.clock).rename_session(scope.session, "title")
+    memories = longterm_namespace(long_term.scope)
+    deadline = kept.clock() + TTL
+    assert kept.deadlines() == {brain_namespace(scope): deadline, memories: None if person else deadline}
+
+
 def test_a_deadline_of_elsewhere_is_not_imported(kept: Kept) -> None:
     line = {"v": 1, "type": "session", "session": SCOPE.session, "values": {TITLE: "Bikes", EXPIRES: 5.0}}
     Sessions(kept.store, clock=kept.clock).import_([json.dumps(line)])

@@ -70,6 +70,47 @@ def test_g1_a_child_forked_beside_a_writer_writes(tmp_path: Path) -> None:
     database.close()
 
 
+def test_g1_who_is_within_something_is_so_until_the_end_of_all_of_it() -> None:
+    with forks.no_fork:
+        with forks.no_fork:
+            pass
+        assert forks._under_way == {threading.get_ident(): 1}
+    assert forks._under_way == {}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_g1_what_begins_anew_does_so_in_each_child() -> None:
+    class Begun:
+        times = 0
+
+        def begin_anew(self) -> None:
+            self.times += 1
+
+    def look() -> None:
+        assert begun.times == 2
+
+    begun = Begun()
+    forks.anew_in_child(begun)
+    assert (begun.times, forked(look), begun.times) == (1, 0, 1)
+
+
+def test_g1_nobody_begins_to_write_while_a_fork_is_under_way(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.db", schema=SCHEMA, name="notes")
+    write(database)
+    thread = threading.Thread(target=write, args=(database,))
+    forks._before_fork()
+    try:
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()
+    finally:
+        forks._after_fork_in_parent()
+    thread.join()
+    assert database.look("SELECT count(*) FROM notes", ()) == [(2,)]
+    database.close()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # threads of other tests
 def test_g1_who_forks_within_a_transaction_waits_for_nobody(tmp_path: Path) -> None:

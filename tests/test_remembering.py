@@ -67,6 +67,16 @@ async def test_a_question_brings_back_what_fits_it_in_the_order_of_its_saying(an
     assert none.text == "Nice."
 
 
+def test_what_the_window_shows_is_not_brought_to_mind_again(any_store: Store) -> None:
+    brain = remembering(any_store)
+    brain.add_messages(said(*BIKES))
+    assert brain.long_term is not None
+    brain.long_term.add(said("Where is the bike?"), session="earlier")
+    recalled, *shown = brain.remembering_window()
+    assert "Where is the bike?" in texts(shown)
+    assert "Where is the bike?" not in recalled.text
+
+
 def test_a_name_with_a_line_break_does_not_begin_a_line_of_its_own(any_store: Store) -> None:
     brain = remembering(any_store, k=1)
     assert brain.long_term is not None
@@ -306,6 +316,20 @@ def test_a_deleted_session_takes_its_own_long_term_memory_along(any_store: Store
         assert Sessions(any_store, user=user).delete_session("s")
     assert not any_store.scan(longterm_namespace(Scope(session="s"))).total
     assert any_store.scan(longterm_namespace(Scope(user="ada"))).total
+
+
+def test_a_session_is_there_until_its_own_long_term_memory_is_forgotten(any_store: Store) -> None:
+    def fails() -> None:
+        raise StoreUnavailable("nobody answers")
+
+    store: Any = Overtaken(any_store, fails, at="clear", where=lambda namespace: namespace[0] == "longterm")
+    brain = remembering(store, user="")
+    brain.add_messages(said(*BIKES))
+    with pytest.raises(StoreUnavailable):
+        brain.clear()
+    assert Sessions(any_store).count() == 1
+    brain.clear()
+    assert list(any_store.namespaces()) == []
 
 
 @pytest.mark.parametrize("before", [[], ["third"]])

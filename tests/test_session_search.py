@@ -11,6 +11,7 @@ import pytest
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.log import brain_namespace
+from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_namespaces import begin
@@ -90,6 +91,27 @@ def test_who_looked_earlier_takes_nothing_from_who_looked_later() -> None:
     store.first = [meanwhile]
     found(search, "bike")
     assert indexed(search, "bike") == 2
+
+
+def test_what_is_damaged_does_not_take_the_search_along(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "monday")
+    brain.add_talk("I like my bike.")
+    brain.add_knowledge(["The bike is red."])
+    namespace = brain_namespace(brain.scope)
+    any_store.write(namespace, put={f"{KNOWLEDGE}00000009": b"{bike"}, append=[("damaged", b"{bike")])
+    search = SessionSearch(brain, LexicalIndex(":memory:"))
+    assert found(search, "bike") == ["I like my bike.", "The bike is red."]
+
+
+def test_what_leaves_while_it_is_looked_for_is_not_taken_for_what_follows(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "monday")
+    brain.add_talk("I like my bike.", id="1")
+    brain.add_talk("I like my car.", id="2")
+    store: Any = Overtaken(
+        any_store, lambda: brain.delete(["1"]), at="scan", where=lambda _, **bounds: bounds.get("limit") == 1
+    )
+    assert found(SessionSearch(BrainMemory(store, "monday"), LexicalIndex(":memory:")), "bike") == []
+    assert not store.first
 
 
 class HeldIndex(LexicalIndex):

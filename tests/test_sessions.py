@@ -14,7 +14,9 @@ from typing import Any, cast
 import pytest
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.codec import decode
 from langmem_adapters.conversation.log import brain_namespace
+from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.longterm import LongTermMemory
@@ -238,11 +240,20 @@ def test_a_damaged_value_takes_neither_list_nor_export_along(
     there = Sessions(MemoryStore())
     assert there.import_(sessions.export()) == 2
     assert held(BrainMemory(there.store, "s"))[3] == "Title"
+    assert ("newer" in there.store.get(brain_namespace(brain.scope))) == (stored in {b'"yesterday"', b"true"})
     for name in ("created", "departed", "knowledge", "summary"):
         assert f"the value {name!r} of a session is left out" in caplog.text
 
 
 # --- export and import
+
+
+def test_all_sessions_are_exported_however_many_there_are() -> None:
+    store, other = MemoryStore(), MemoryStore()
+    for n in range(25):
+        BrainMemory(store, f"session {n}").add_talk("Hello")
+    assert Sessions(other).import_(Sessions(store).export()) == 25
+    assert Sessions(other).count() == 25
 
 
 def test_what_is_exported_can_be_imported_in_the_middle_of_many_calls() -> None:
@@ -647,6 +658,30 @@ def session_line(**values: Any) -> dict[str, Any]:
 
 def message_line(**fields: Any) -> dict[str, Any]:
     return {"v": 1, "type": "message", "session": "s", "message": {"v": 1, "id": "1", "role": "user", **fields}}
+
+
+def test_a_summary_is_not_imported_where_it_would_hide_another_message_of_the_same_id(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_talk("Something else", id="1")
+    summary = {"v": 1, "text": "They said hello.", "covers": "1"}
+    lines = [session_line(summary=summary), message_line(content="Hello")]
+    assert Sessions(any_store).import_(map(json.dumps, lines)) == 1
+    assert (brain.get_summary(), [message.text for message in brain.window()]) == (None, ["Something else", "Hello"])
+
+
+def test_what_left_there_while_it_was_exported_is_imported_though_something_leaves_here_meanwhile(
+    any_store: Store,
+) -> None:
+    def meanwhile() -> None:
+        memory = LongTermMemory(any_store, open_index("memory:"), session="s")
+        brain = BrainMemory(any_store, "s", memory_k=1, long_term=memory)
+        brain.add_messages([Message(role="user", content=text) for text in ("Good morning.", "Good evening.")])
+        assert (memory.count(), brain.count()) == (1, 1)
+
+    line = message_line(content="Hello")
+    marks = decode(with_departed({}, [Message.from_bytes(json.dumps(line["message"]).encode())])[DEPARTED])
+    store = cast("Store", Overtaken(any_store, meanwhile, as_is_put=DEPARTED, after=True))
+    assert Sessions(store).import_([json.dumps(session_line(departed=marks)), json.dumps(line)]) == 1
 
 
 @pytest.mark.parametrize(

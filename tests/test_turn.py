@@ -388,9 +388,10 @@ def test_b1_calls_without_a_result_are_dropped(brain: BrainMemory) -> None:
 
 def test_b1_an_answer_that_is_nothing_but_an_open_call_or_a_thought_is_dropped(brain: BrainMemory) -> None:
     thought = Message(role="assistant", content=[{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": ""}])
-    for piece in (calls("c1"), thought):
+    with_text = Message(role="assistant", content=[{"type": "reasoning", "text": "hm"}])
+    for piece in (calls("c1"), thought, with_text):
         interrupt(brain, [piece])
-    assert told(brain) == [("user", "Look.", True)] * 2
+    assert told(brain) == [("user", "Look.", True)] * 3
 
 
 def test_b1_of_an_interrupted_answer_an_empty_result_stays_and_an_open_call_without_an_id_goes(

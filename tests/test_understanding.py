@@ -277,6 +277,15 @@ def test_b5_a_title_is_made_of_the_newest_of_a_long_history() -> None:
     assert approximate_tokens(prompt) < 2100
 
 
+def test_b5_what_a_model_is_shown_is_measured_by_the_memorys_own_counter() -> None:
+    model = Assistant()
+    brain = memory(model, counter=len)
+    for n in range(3):
+        brain.add_talk(f"story {n}: {'it was seen again ' * 50}")
+    brain.get_title()
+    assert [f"story {n}" in model.asked[-1][1] for n in range(3)] == [False, True, True]
+
+
 def test_b5_a_title_that_is_there_costs_nothing() -> None:
     model = Assistant()
     brain = talked(model)
@@ -331,6 +340,8 @@ def test_b5_a_session_stays_without_a_title_where_the_model_fails(caplog: pytest
     brain = talked()
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
         assert brain.get_title(failing) == ""
+        assert brain.is_related("And it?", "A bike.", failing, default=True)
+    assert (brain.stats()["unparsed"], brain.stats()["failures"]) == (0, 2)
     assert "a session stays without a title" in caplog.text
     assert brain.get_title(Assistant()) == "Ada's lost bike"
 

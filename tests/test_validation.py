@@ -32,6 +32,7 @@ from langmem_adapters import (
     llamaindex,
     open_index,
 )
+from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.evaluation import Question, evaluate, fit, read_questions
@@ -223,6 +224,10 @@ def _brain(**settings: Any) -> Any:
     return BrainMemory(MemoryStore(), "s", **settings)
 
 
+def _found(query: Any) -> object:
+    return SessionSearch(_brain(), open_index("memory:")).search(query, 1)
+
+
 def _any(value: object) -> Any:
     return value
 
@@ -295,6 +300,7 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: _memory(ttl=-1), "ttl is a number of seconds above 0, or None, not -1"),
         (lambda: _memory(similarity_top_k="5"), "similarity_top_k is a whole number of at least 0, not '5'"),
         (lambda: _memory().search(None), "a query is a text, not NoneType"),
+        (lambda: _found(None), "a query is a text, not NoneType"),
         (lambda: _memory().search("bike", "3"), "k is a whole number, not '3'"),
         (lambda: _memory().search("bike", 2.5), "k is a whole number, not 2.5"),
         (lambda: _memory().search("bike", where="x"), "where is a function, .*, not 'x'"),

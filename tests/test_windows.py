@@ -117,6 +117,12 @@ def test_b4_reading_page_by_page_shows_what_reading_all_shows(
     assert shown == (summary, window(newest, k, max_tokens=budget))
 
 
+def test_b4_what_the_budget_holds_is_measured_by_the_memorys_own_counter() -> None:
+    brain = BrainMemory(MemoryStore(), "s", counter=lambda _: 6)  # and four for each message
+    brain.add_messages([Message(role="user", content="word " * 100) for _ in range(600)])
+    assert len(brain.window(1000, max_tokens=4000)) == 400
+
+
 @given(said=conversations(), before=conversations(), k=st.integers(1, 12), budget=st.integers(1, 120))
 def test_b4_what_was_said_before_does_not_change_a_settled_window(
     said: list[Message], before: list[Message], k: int, budget: int

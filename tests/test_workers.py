@@ -493,3 +493,18 @@ def test_a_call_that_garbage_collection_ends_holds_up_no_worker() -> None:
     finally:
         gc.enable()
         free.set()
+
+
+async def test_who_is_cancelled_when_the_answer_is_there_holds_up_nobody_else() -> None:
+    def answer(number: int) -> Flow[int]:
+        return (yield from step(lambda: number))
+
+    first, second = (asyncio.create_task(arun(answer(number))) for number in (1, 2))
+    await asyncio.sleep(0)
+    until = time.monotonic() + 30
+    while len(workers._here.completions._finished) < 2:  # the loop is busy, so nobody is told
+        assert time.monotonic() < until
+        time.sleep(0.001)  # noqa: ASYNC251 - same
+    first.cancel()
+    assert await asyncio.wait_for(second, 30) == 2
+    assert first.cancelled()

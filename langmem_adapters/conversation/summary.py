@@ -145,5 +145,5 @@ def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
 def _ending(text: str, tokens: int, counter: TokenCounter) -> str:
     """The last words of a text, at most so many tokens; behind a margin, where they do not begin a line."""
     ending = truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1]
-    goes_on = ending and text[: -len(ending)][-1:] not in {"", "\n"}
+    goes_on = text[: -len(ending)][-1:] not in {"", "\n"}
     return MARGIN + ending if goes_on else ending

@@ -172,9 +172,9 @@ def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
     closed = []
     for message in messages:
         unanswered = {call.id for call in tool_calls_of(message)} - answered
-        closed.append(_without_served(without_calls(message, unanswered) if unanswered else message))
-    kept = [message for message in closed if message.role != "assistant" or _says_something(message)]
-    return [_without_last_thoughts(message) for message in kept]
+        kept = _without_served(without_calls(message, unanswered) if unanswered else message)
+        closed.append(_without_last_thoughts(kept))
+    return [message for message in closed if message.role != "assistant" or _says_something(message)]
 
 
 def _without_served(message: Message) -> Message:

@@ -73,7 +73,7 @@ class Records:
         self._new_id = new_id
         self._form = form
         self._beside = beside
-        self._following = {id(each): ForkSafeLock() for each in (index, vectors) if each is not None}
+        self._following = {id(each): ForkSafeLock() for each in (index, vectors)}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Read records; those that do not exist are left out, and what lies beside them, under a key with a NUL."""
