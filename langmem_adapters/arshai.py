@@ -173,11 +173,10 @@ class RedisWorkingMemoryManager(_Manager):
     Args:
         storage_url: "redis://…" or any other URL of :func:`~langmem_adapters.open_store`; default
             ``LANGMEM_STORE_URL``, ``REDIS_URL``, then arshai's own "redis://localhost:6379/1".
-        ttl: Seconds; default 12 hours.
-        keep: How many of the newest texts of a conversation and memory type are kept, as arshai's code stores one with
-            each turn, and each starts the time anew.
+        keep: How many of the newest texts of a conversation and memory type are kept: arshai's code stores one with
+            each turn, and each restarts the ttl.
         clock: Gives Unix seconds.
-        ignored: arshai takes any further setting, and none has an effect there either.
+        ignored: arshai accepts any further setting, without effect there either.
 
     >>> from types import SimpleNamespace
     >>> manager = RedisWorkingMemoryManager("memory:", ttl=60)

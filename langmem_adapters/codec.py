@@ -40,11 +40,11 @@ __all__ = [
 ]
 
 FORMAT = 1
-"""The version under which every object is stored, as its first field, "v". It rises where older readers would take
-something for damaged, or for what it is not: what has a higher one, they refuse and leave where it is."""
+"""The version that every stored object has as its first field, "v". It rises when older readers would take the new
+form for damaged, or misread it: they refuse a higher version, and leave it where it is."""
 
 UNORDERED = ("dict", "frozenset", "set")
-"""The ``$type`` names under which a list is written that is in no order."""
+"""The ``$type`` names of unordered values, which are written as a list."""
 
 _FORM = re.compile(rb'\{"v":(\d{1,9})\b')
 _TYPE, _VALUE = "$type", "$value"
@@ -75,9 +75,9 @@ def decode(data: bytes) -> Any:
 
 
 def parsed(data: bytes | str, *, bounded: bool = False) -> Any:
-    """What ``json.loads`` makes of it, in a third of the time. Raises ValueError or RecursionError, as that does.
+    """Parse JSON as ``json.loads`` does, in a third of the time. Raises ValueError or RecursionError, as that does.
 
-    If ``bounded``, more levels than are written are a ValueError: whoever walks through them might come to no end.
+    If ``bounded``, more levels than are ever written raise ValueError: walking through them might never end.
     """
     try:
         return from_json(data)
@@ -89,7 +89,7 @@ def parsed(data: bytes | str, *, bounded: bool = False) -> Any:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether this is what the library's encryption wrote, in this version or in a later one: no JSON begins so."""
+    """Whether the library's encryption wrote this, in this version or a later one: no JSON begins like that."""
     return b"\x01" <= data[:1] < b"\t"
 
 
@@ -100,12 +100,12 @@ def is_newer(data: bytes) -> bool:
 
 
 def is_for_others(data: bytes) -> bool:
-    """Whether this only cannot be read here, being encrypted or of a later version: nothing must take its place."""
+    """Whether this is intact but unreadable here, being encrypted or of a later version: nothing must replace it."""
     return is_sealed(data) or is_newer(data)
 
 
 def refuse_undamaged(data: bytes, what: str) -> None:
-    """Raise SerializationError for what :func:`is_for_others`."""
+    """Raise SerializationError if :func:`is_for_others`."""
     if is_sealed(data):
         raise SerializationError(
             f"{what} is encrypted, and there is no codec: use Settings(codec=…); commands have none"
@@ -115,7 +115,7 @@ def refuse_undamaged(data: bytes, what: str) -> None:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a stored value can be reckoned with as a time is: neither true nor NaN, nor larger than any float."""
+    """Whether a stored value can be used as a time: neither a boolean nor NaN, and not larger than any float."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     except OverflowError:
@@ -123,14 +123,14 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def is_tagged(data: bytes) -> bool:
-    """Whether what :func:`encode` wrote may hold more than JSON's own types, and is for :func:`decode` alone."""
+    """Whether encoded bytes may hold more than JSON's own types, so that only :func:`decode` can read them."""
     return b"$" in data and _TYPE_MARK in data  # one character is found far sooner than a word
 
 
 def plain(value: Any) -> Any:
-    """Turn a value into JSON's own types; the same object where it has no others already.
+    """Convert a value to JSON's own types; returns the same object if it has no others.
 
-    Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them, and classes of lists lists.
+    Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them; subclasses of list become lists.
     """
     try:
         return value if _is_plain(value, _MAX_DEPTH) else _plain(value, "value", _MAX_DEPTH)

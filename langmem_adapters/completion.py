@@ -1,4 +1,4 @@
-"""Asking a model for text: any LangChain or LlamaIndex model, or a plain function, sync or async."""
+"""Ask a model for text: any LangChain or LlamaIndex model, or a plain function, sync or async."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _ERROR = re.compile(
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an answer begins as refusals, apologies and errors' texts do, in one of the larger languages."""
+    """Whether an answer begins like a refusal, an apology or an error message, in one of the larger languages."""
     return is_apology(text) or _ERROR.match(text) is not None
 
 
 def is_apology(text: str) -> bool:
-    """Whether an answer begins as refusals and apologies do, or is a mere "none"."""
+    """Whether an answer begins like a refusal or an apology, or is a mere "none"."""
     return _APOLOGY.match(text.replace("’", "'")) is not None  # noqa: RUF001 - the apostrophe that models write
 
 
@@ -66,7 +66,7 @@ class Completer:
         self._counter = counter
         self.stats: Counts = Counts() if stats is None else stats
         self._call, self._acall = _ways(model)
-        # What a plain function returns is its owner's own word, and not a model's.
+        # What a plain function returns comes from its owner, not from a model.
         self.is_function: bool = not (hasattr(model, "invoke") or hasattr(model, "complete"))
 
     @property
@@ -107,7 +107,7 @@ class Completer:
 
 
 _APART: dict[str, Any] = {"callbacks": []}  # else a chain that streams to its user would stream this too
-_BLOCKING = ("CustomLLM", "LangChainLLM")  # of LlamaIndex: these, and models made of them, complete in acomplete
+_BLOCKING = ("CustomLLM", "LangChainLLM")  # LlamaIndex classes whose acomplete blocks, as do models made of them
 _Call = Callable[[str, str], Any]
 _ACall = Callable[[str, str], Awaitable[Any]]
 
@@ -137,7 +137,7 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
 
 
 def _has(model: Any, name: str) -> bool:
-    """Whether a model has a method. Of one with fallbacks, LangChain reads the types of what it has, and may fail."""
+    """Whether a model has a method. For one with fallbacks, LangChain evaluates type hints here, and may fail."""
     try:
         return hasattr(model, name)
     except (NameError, TypeError):
@@ -145,18 +145,18 @@ def _has(model: Any, name: str) -> bool:
 
 
 def _blocks(model: Any) -> bool:
-    """Whether a model of LlamaIndex, or that of a CachedLLM, blocks the event loop in what is to be awaited."""
+    """Whether ``acomplete`` of a LlamaIndex model, or of the model in a CachedLLM, blocks the event loop."""
     asked = type(getattr(model, "_wrapped", model))
     return next((cls.__name__ for cls in asked.__mro__ if "acomplete" in vars(cls)), "") in _BLOCKING
 
 
 def _text(response: Any) -> str:
-    """The text of a LangChain message, a LlamaIndex response, or of a text itself, without spoken-out thoughts."""
+    """The text of a LangChain message, a LlamaIndex response or a plain text, without thoughts in tags."""
     said = str(response if isinstance(response, str) else getattr(response, "text", None) or "")
     thought, end, rest = said.partition("</think>\n")
-    if end and "<think>" not in thought:  # some servers begin the thought themselves, in what the model is asked
+    if end and "<think>" not in thought:  # some servers open the thought in the prompt
         said = rest
-    before, last, behind = said.rpartition("</think>")  # where a thought has no end, none is looked for
+    before, last, behind = said.rpartition("</think>")  # a thought without an end is not looked for
     answer = (_THOUGHTS.sub("", before + last) + behind).strip()
     return "" if answer.startswith("<think>") else answer  # cut off before it came to an answer
 
@@ -168,7 +168,7 @@ def _is_hit(response: Any) -> bool:
 
 
 def _is_spoiled(response: Any) -> bool:
-    """Whether a LangChain message, or what the provider sent in a LlamaIndex response, says so."""
+    """Whether a LangChain message, or the provider's data in a LlamaIndex response, says that it was cut or refused."""
     if isinstance(response, str):
         return False
     told = field(response, "response_metadata")

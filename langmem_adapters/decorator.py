@@ -1,4 +1,4 @@
-"""``cached``, also ``exp_cache``: the decorator that keeps what functions return, and where it keeps it."""
+"""``cached``, also ``exp_cache``: the decorator that caches what functions return in a store."""
 
 from __future__ import annotations
 
@@ -76,40 +76,40 @@ def cached(
 def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the overload has their names
     """Keep what a function returns, and serve it when the function is called again with equal arguments.
 
-    For functions, coroutine functions, generators, async generators and methods. What is served has the value and
-    the type that was returned, also if it is None or empty; what cannot come back equal is returned and not kept.
-    Exceptions are not kept, nor are streams that were broken off. Of several that make the same call at the same
-    time, in this process or in others on the same store, one makes it. ``with bypass():`` and ``with refresh():``
-    switch it off, or ask anew. The decorated function has an attribute ``cache``, a
-    :class:`~langmem_adapters.experience.FunctionCache`, with ``lookup``, ``invalidate``, ``stats`` and ``pool``.
+    For functions, coroutine functions, generators, async generators and methods. A cache hit has the value and the
+    type that was returned, even if it is None or empty; a result that cannot come back equal is returned, but not kept.
+    Exceptions and interrupted streams are not kept. Of several equal calls at the same time, in this process or in
+    others on the same store, one is made. ``with bypass():`` and ``with refresh():`` switch the cache off, or ask anew.
+    The decorated function has an attribute ``cache``, a :class:`~langmem_adapters.experience.FunctionCache`, with
+    ``lookup``, ``invalidate``, ``stats`` and ``pool``.
 
     Args:
-        function: The function; or nothing, to give some of what follows.
+        function: The function; left out if options are given.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``. It is opened
             at the first call.
-        store, pool: A store, or a pool, of your own instead of a URL.
+        store, pool: Your own store or pool, instead of a URL.
         index: Finds similar experiences; default: the lexical index of the URL, where one is needed.
-        tag: Where in the store the results are, each function's for itself; default: the function's module and name.
+        tag: Names the function's results in the store; default: the function's module and name.
         user, tenant, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
-        key: What counts of an argument, as ``{"user": lambda user: user.id}``; or a function with the same
-            arguments that gives all that counts.
-        ignore: Names of arguments that do not count. The ``self`` of a method does not, unless ``key`` names it, but
-            its class does: ``cache.lookup`` means the class in which the method stands.
-        returns: The type of what is returned (of a generator's items); default: what the annotation says. Needed
-            for models, dataclasses and enums that no annotation tells of.
+        key: What identifies a call, by argument, as ``{"user": lambda user: user.id}``; or a function of the same
+            arguments that returns all that identifies it.
+        ignore: Names of arguments that do not identify a call. The ``self`` of a method does not, unless ``key`` names
+            it, but its class does: ``cache.lookup`` means the class that defines the method.
+        returns: The type of what is returned (of a generator's items); default: the annotation. Needed for models,
+            dataclasses and enums without an annotation.
         should_store: Says whether a result is worth keeping.
         metric: Gives what a result cost besides time: money, or tokens and the model that made them.
         scorer: Scores each new result, in the background.
-        judge: Says whether an experience may be served; default: each of an equal call may.
+        judge: Decides whether an experience may be served; default: every one of an equal call may.
         context_builder: On a miss, puts similar experiences into the request that the function gets.
-        serializer: Says what of a call is its request, and how a response is kept.
-        query_type: "semantic" asks the judge about similar experiences too, where there is none of an equal call.
+        serializer: Defines which part of a call is its request, and how a response is stored.
+        query_type: "semantic" asks the judge about similar experiences too, if there is none of an equal call.
         k: How many similar experiences are looked at.
         request: The argument that a context builder replaces; default: ``req``, or the only one.
         keep_requests: Whether arguments are kept beside their hash; default: only with a judge or context builder.
-        wait: Seconds to wait at the most for another who makes the same call; 0: everybody makes their own.
+        wait: Most seconds to wait for another caller's equal call; 0: every caller makes its own.
         on_error: What an outage of the store does: "degrade" calls the function, and counts; "raise" raises.
-        clock: Gives Unix seconds. ``timer`` gives seconds that pass, ``sleep`` waits for some, ``new_id`` gives ids.
+        clock: Gives Unix seconds. ``timer`` gives monotonic seconds, ``sleep`` waits for some, ``new_id`` gives ids.
 
     >>> @cached(url="memory:")
     ... def capital(country: str) -> str:

@@ -1,4 +1,4 @@
-"""Asking a model for vectors: any LangChain or LlamaIndex embedding model, or a plain function, sync or async."""
+"""Ask a model for vectors: any LangChain or LlamaIndex embedding model, or a plain function, sync or async."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Vector: TypeAlias = "array[float]"
 
 
 class Embedding(NamedTuple):
-    """What a text was turned into: its vector, and what its word pieces mean, where the model tells that.
+    """The embedding of a text: its vector, and the meaning of its word pieces, if the model returns that.
 
-    ``pieces`` holds the signs of the vector of each piece, a bit a number.
+    ``pieces`` holds the signs of the vector of each piece, one bit per number.
     """
 
     vector: Vector
@@ -42,30 +42,30 @@ _MODEL = (
     *("model_name", "model", "model_id", "deployment", "repo_id", "model_path"),
     *("model_uid", "endpoint_name", "folder_name"),  # of Xinference, SageMaker, Optimum
 )
-_UNNAMED = "unknown"  # LlamaIndex's model_name of embedders that keep their model by another name, as watsonx's do
-_UNSAID = "text-embedding-ada-002"  # what embedders of Azure say where they are told their deployment alone
+_UNNAMED = "unknown"  # LlamaIndex's model_name where an embedder stores its model under another name, as watsonx's do
+_UNSAID = "text-embedding-ada-002"  # what embedders of Azure report if they are given a deployment only
 _OF_THIS_PROCESS = frozenset(("_documents", "_queries", "_lock", "_known_texts", "_known_queries", "stats"))
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 
 
 class Embedder(Lasting):
-    """Asks one embedding model for vectors, remembers the last ones, and keeps count.
+    """Asks one embedding model for vectors, caches the latest ones, and keeps count.
 
-    A text that is blank has no vector and is not sent; neither has one that the model answers with zeros, as a bag
-    of words does for words it does not know. All other vectors come back with length 1.
+    A blank text has no vector and is not sent. A text that the model answers with zeros has none either, as a bag of
+    words does for words it does not know. All other vectors have length 1.
 
     Args:
         model: Something with ``embed_documents`` and ``embed_query`` (LangChain), with ``get_text_embedding_batch``
             and ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to
-            as many vectors, which may be async. A SentenceTransformer also tells what the pieces of words mean,
-            by which a memory finds better.
+            as many vectors, which may be async. A SentenceTransformer also returns the meaning of word pieces, with
+            which a memory finds better.
         name: Says which model it is: vectors are compared only with those of the same name and dimension. Default:
             the name of the class and of its model, or of its deployment on Azure. Needed with a function and a
             SentenceTransformer. What else changes the vectors (an instruction, a revision) belongs into a name of your
             own.
         batch: How many texts are sent at a time.
-        remembered: How many vectors of queries, and how many of texts, are kept in memory.
-        longest: Of a longer text, so many characters at its beginning are embedded: a provider that refuses a long
+        remembered: How many vectors of queries, and how many of texts, are cached.
+        longest: How many characters of a text are embedded, from its beginning: a provider that refuses a long
             text would otherwise refuse it for ever.
 
     ``stats`` counts calls, texts, remembered (texts that needed no call) and failures.
@@ -116,8 +116,8 @@ class Embedder(Lasting):
     def texts(self, texts: Sequence[str]) -> list[Vector]:
         """The vectors of texts, in their order.
 
-        Raises ModelError if the model fails, or if what it gives is not one finite vector of the dimension that it
-        always had for each text; and ConfigurationError if it can be asked by :meth:`atexts` alone.
+        Raises ModelError if the model fails, or does not return one finite vector for each text, always of the same
+        dimension; and ConfigurationError if only :meth:`atexts` can ask it.
         """
         return run(self.texts_flow(texts))
 
@@ -126,15 +126,15 @@ class Embedder(Lasting):
         return await arun(self.texts_flow(texts))
 
     def read(self, texts: Sequence[str]) -> list[Embedding]:
-        """:meth:`texts`, with what the pieces of their words mean."""
+        """:meth:`texts`, with the meaning of their word pieces."""
         return run(self._read(texts))
 
     def read_query(self, text: str) -> Embedding:
-        """:meth:`query`, with what the pieces of its words mean."""
+        """:meth:`query`, with the meaning of its word pieces."""
         return run(self._read_query(text))
 
     def query(self, text: str) -> Vector:
-        """The vector of a query. Errors as of :meth:`texts`."""
+        """The vector of a query. Raises the same errors as :meth:`texts`."""
         return run(self.query_flow(text))
 
     async def aquery(self, text: str) -> Vector:
@@ -151,15 +151,15 @@ class Embedder(Lasting):
 
     @property
     def awaits(self) -> bool:
-        """Whether :meth:`ahead_flow` is of any use: a query can be awaited, and its vector is remembered."""
+        """Whether :meth:`ahead_flow` is of use: queries can be awaited, and their vectors are cached."""
         return self._queries.acall is not None and self._known_queries.most > 0
 
     def ahead_flow(self, text: str) -> Flow[None]:
-        """Ask for a query's vector where it can be awaited: the index, which blocks, then finds it remembered.
+        """Await a query's vector before the search: the index, which blocks, then finds it in the cache.
 
-        So a search on an event loop holds no thread while the model thinks. A coroutine that is none (LangChain's
-        ``NotImplementedError``) or none for this loop (a ``RuntimeError``) leaves it to the index. Other errors as of
-        :meth:`texts`.
+        So a search on an event loop occupies no thread while the model works. If the coroutine is not implemented
+        (LangChain's ``NotImplementedError``) or not for this loop (a ``RuntimeError``), the index asks instead. Other
+        errors are those of :meth:`texts`.
         """
         try:
             yield from self.query_flow(text)
@@ -239,7 +239,7 @@ class Embedder(Lasting):
             self.stats.update(more)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what it remembers and counts, which another process does by itself."""
+        """Leave out caches and counts, which another process has of its own."""
         state = {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
         return state | {"remembered": self._known_texts.most}
 
@@ -261,7 +261,7 @@ class _Calls(NamedTuple):
 
 
 def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
-    """How to ask a model for the vectors of texts, and for that of a list of one query."""
+    """How to ask a model for the vectors of texts, and for the vector of a query (a list of one)."""
     if isinstance(model, type):
         raise ConfigurationError(f"an embedder is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
@@ -276,7 +276,7 @@ def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
         return _Calls(model.get_text_embedding_batch), _Calls(lambda texts: [model.get_query_embedding(texts[0])])
     if is_sentence_transformer(model):
         return _Calls(reader(model, model.encode_document)), _Calls(reader(model, model.encode_query))
-    if not callable(model) or hasattr(model, "forward"):  # by which torch calls a model of another kind, or age
+    if not callable(model) or hasattr(model, "forward"):  # torch models of another kind, or of older versions, have it
         raise ConfigurationError(
             "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer of sentence-transformers 5"
             f" or later, or a function from texts to vectors, not {type(model).__name__}"
@@ -313,18 +313,18 @@ def _name(model: Any) -> str:
 
 
 def cosine_of(one: Vector, other: Vector) -> float | None:
-    """The cosine of two vectors; None, where one of the texts has none."""
+    """The cosine of two vectors; None if one of the texts has none."""
     return sum(a * b for a, b in zip(one, other, strict=True)) if one and other else None
 
 
 def _sendable(text: str, longest: int) -> str:
-    """The text as it is sent: without lone surrogates, which no client can send; nothing of one that is blank."""
+    """The text as it is sent: without lone surrogates, which no client can send; empty if it is blank."""
     text = encodable(text[:longest])
     return "" if text.isspace() else text
 
 
 def _listed(values: Any) -> Iterable[Any]:
-    """NumPy's and torch's numbers as Python's, which are read ten times as fast."""
+    """Convert NumPy's and torch's numbers to Python's, which are read ten times as fast."""
     listed = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(listed, str | bytes):
         raise TypeError
@@ -336,7 +336,7 @@ def _normalised(row: Any) -> Vector:
     length = math.hypot(*values)
     if not math.isfinite(length):
         raise ValueError
-    if 0 < length < sys.float_info.min:  # too small to be told exactly
+    if 0 < length < sys.float_info.min:  # too small to be exact
         largest = max(map(abs, values))
         values = [value / largest for value in values]
         length = math.hypot(*values)

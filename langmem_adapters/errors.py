@@ -65,11 +65,11 @@ class SerializationError(LangmemError):
 
 
 class Damaged(SerializationError):  # noqa: N818 - it says what the value is
-    """What a codec raises for bytes that no key would read: the others beside them are served."""
+    """Raised by a codec for bytes that no key would decrypt; the values beside them are still served."""
 
 
 class NotSealed(Damaged):
-    """What a codec raises for bytes that it never wrote: perhaps whole, from before it, so nothing replaces them."""
+    """Raised by a codec for bytes that it never wrote: they may be whole, from before it, so nothing replaces them."""
 
 
 class ConfigurationError(LangmemError, ValueError):
@@ -83,7 +83,7 @@ class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names wha
     extra: str
 
     def __init__(self, package: str, extra: str = "", *, asked_for_by: str = "") -> None:
-        if not extra:  # it is the sentence itself, of which pools and queues make an error of another process anew
+        if not extra:  # a whole sentence: this is how pools and queues recreate an error of another process
             super().__init__(package)
             self.package = self.extra = ""
             return
@@ -98,21 +98,21 @@ class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names wha
 
 
 def _misfit() -> ImportError | None:
-    """What is being handled, if it is not that a whole package is missing: then a part of one is, which is too old."""
+    """The ImportError being handled, unless a whole package is missing: then a part is, of one that is too old."""
     error: object = sys.exc_info()[1]
-    if isinstance(error, MissingDependency):  # told once more, with who asks for it
+    if isinstance(error, MissingDependency):  # raised again, with who asks for it
         error = error.__cause__
     if not isinstance(error, ImportError):
         return None
     if not isinstance(error, ModuleNotFoundError):
         return error
     around = sys.modules.get((error.name or "").rpartition(".")[0])
-    return error if getattr(around, "__file__", None) else None  # in a namespace, whole packages are missing
+    return error if getattr(around, "__file__", None) else None  # in a namespace package, a whole package is missing
 
 
 @contextmanager
 def search_errors(index: str) -> Iterator[None]:
-    """Turn the errors of an index's database into those of a search."""
+    """Turn the store errors of an index's database into SearchErrors."""
     try:
         yield
     except Conflict:

@@ -28,7 +28,7 @@ CUTS = (5, 10, 20)
 class Question(NamedTuple):
     """A question and what answers it: the id of a message or of a memory, or the text of one, for each answer.
 
-    ``user`` says whose memory is asked; "": the one that there is.
+    ``user`` says whose memory is asked; "": the only one.
 
     >>> Question("Where is the bike?", frozenset({"m1"})).evidence
     frozenset({'m1'})
@@ -40,7 +40,7 @@ class Question(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What a memory found.
+    """How well a memory found the answers.
 
     ``recall`` holds, by k, the mean share of a question's answers among the first k; ``mrr`` is the mean of 1 / rank
     of the first answer, 0 beyond the twentieth; ``unknown`` counts answers that no memory holds, and that count as
@@ -179,7 +179,7 @@ def _known(
 
 
 def checked_questions(questions: Iterable[Question]) -> list[Question]:
-    """The questions. Raises ConfigurationError for what is none, and for evidence that is no set of texts, or empty."""
+    """Return the questions. Raises ConfigurationError for anything else, and for empty evidence or no set of texts."""
     asked = checked_list(questions, 'questions are a list of Question("…", frozenset({"m1"}))', Question)
     for question in asked:
         check_text("the text of a question", question.text)
@@ -200,7 +200,7 @@ def _by_user(questions: Sequence[Question]) -> dict[str, list[Question]]:
 
 
 def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[str, frozenset[str]]:
-    """What each memory answers of all that is asked for, by its id."""
+    """Which of the wanted answers each memory holds, by the memory's id."""
     wanted = frozenset().union(*(question.evidence for question in questions))
     texts: dict[str, set[str]] = {}
     for one in wanted:
@@ -218,9 +218,9 @@ def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[
 def read_questions(path: str | os.PathLike[str]) -> list[Question]:
     """Read questions from a JSON list, from JSON Lines, or from a LoCoMo file, plain or gzipped.
 
-    A question is ``{"question": "Where is the bike?", "evidence": ["m1"], "user": "ada"}``, the user where there are
-    several. ``evidence`` names messages by id, or says what they say. Each conversation of a LoCoMo file is a user,
-    as ``langmem-adapters import`` makes it; its questions without evidence are left out.
+    A question is ``{"question": "Where is the bike?", "evidence": ["m1"], "user": "ada"}``; the user is needed if there
+    are several. ``evidence`` holds ids or texts of messages. Each conversation of a LoCoMo file is a user, as
+    ``langmem-adapters import`` makes it; its questions without evidence are left out.
 
     Raises SerializationError, naming the first wrong place, and OSError where the file cannot be read.
     """

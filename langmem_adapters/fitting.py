@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Other weights, and what they do to questions that took no part in the fit.
+    """The fitted weights, and what they do for questions left out of the fit.
 
     ``before`` and ``after`` are means of recall@5, recall@10 and the reciprocal rank of the first answer.
     ``weights`` holds those that changed; it fits ``LongTermMemory(weights=...)``.
@@ -128,7 +128,7 @@ class _Ranking:
         return list(map(operator.add, self._totals, [by * value for value in self._columns[name]]))
 
     def value(self, name: str = "", by: float = 0.0) -> float:
-        """How well the answers rank, from 0 to 1: as it is, or as it were after a change."""
+        """How well the answers rank, from 0 to 1: as it is, or as it would be after a change."""
         if by and name in self._columns:
             return self._measure(self._changed(name, by))
         if self._value is None:

@@ -61,15 +61,15 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
 
 
 def answered(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str) -> Flow[Any]:
-    """Ask in whichever way there is, blocking or async; a coroutine that a plain function hands on is awaited too.
+    """Ask in whichever way exists, blocking or async; a coroutine that a plain function returns is awaited too.
 
-    Raises ConfigurationError with the ``refusal``, where what can only be awaited is asked for by blocking.
+    Raises ConfigurationError with the ``refusal`` if the answer can only be awaited and the caller blocks.
     """
     return (yield from settled((yield Step(call or _refusing(refusal), acall)), refusal))
 
 
 def settled(answer: Any, refusal: str) -> Flow[Any]:
-    """An answer, awaited if it is one to be awaited. Raises ConfigurationError, where nothing can be."""
+    """Return an answer, awaited if it is awaitable. Raises ConfigurationError if the caller cannot await."""
     if not inspect.isawaitable(answer):
         return answer
 
@@ -82,7 +82,7 @@ def settled(answer: Any, refusal: str) -> Flow[Any]:
 
 
 def _is_plain(call: Callable[..., Any]) -> bool:
-    """Whether it is sure to be no flow and not async, as nothing marks it as one; most are, and this is soon said."""
+    """Whether a function is certainly neither a flow nor async; true of most, and quick to tell."""
     function = call.__func__ if type(call) is types.MethodType else call
     return type(function) is types.FunctionType and not (
         function.__dict__ or function.__code__.co_flags & inspect.CO_COROUTINE
@@ -111,7 +111,7 @@ def _refusing(refusal: str) -> Callable[[], Any]:
 
 
 def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], T]:
-    """Make a method that blocks of one that is a flow. Where :func:`step` asks for it, it is a part of that flow."""
+    """Make a blocking method of a method that is a flow. :func:`step` runs it as a part of the asking flow."""
 
     @functools.wraps(flow)
     def method(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -133,31 +133,31 @@ def run(flow: Flow[T]) -> T:
                 value: T = stop.value
                 return value
             finally:
-                failure = None  # its traceback has this frame: together they would stay until garbage is collected
+                failure = None  # its traceback holds this frame: the cycle would stay until garbage is collected
             answer, failure = ask(question)
     finally:
-        flow.close()  # interrupted: what it holds is released now, even if somebody keeps the traceback
+        flow.close()  # after an interrupt, what it holds is released now, even if a traceback is kept
 
 
 async def arun(flow: Flow[T]) -> T:
     """Drive a flow without blocking the event loop.
 
-    Blocking questions are answered on worker threads, as many in one job as follow each other; coroutine
-    functions are awaited on the caller's own loop, which is one of asyncio's: else ConfigurationError is raised.
-    Context variables are carried along.
+    Blocking questions are answered on worker threads, consecutive ones in one job; coroutine functions are awaited on
+    the caller's event loop. If that is not one of asyncio's, ConfigurationError is raised. Context variables are
+    carried along.
     """
     answer: Answer = (None, None)
     context = contextvars.copy_context()
     while True:
         job = start(flow, answer, context)
-        del answer  # a failure: it, and soon that of the job, has this frame in its traceback
+        del answer  # a failure: its traceback, and soon that of the job, holds this frame
         try:
             question = await job.future
             if question is None:
                 result: T = job.result
                 return result
             answer = await _aask(question)
-        except BaseException:  # cancelled: as in run, once the thread has let go of the flow
+        except BaseException:  # cancelled: the flow is closed, as in run, once its thread has let go of it
             abandon(job)
             raise
 

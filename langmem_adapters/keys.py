@@ -1,4 +1,4 @@
-"""Names and fingerprints: the one function that encodes a namespace, and the one that hashes a request."""
+"""Encode namespaces and hash requests: one function for each."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Namespace = tuple[str, ...]
 """A path such as ``("brain", tenant, user, session)``; any characters, of any length, in any part."""
 
 SUBAGENT: Final = "|tools"
-"""How the name of a session ends in which an agent speaks that another's tool calls; it begins with the other's."""
+"""The suffix of the session of an agent that another agent's tool calls, after the name of the caller's session."""
 
 
 def to_bytes(text: str) -> bytes:
-    """Any string has these bytes, lone surrogates too; SQLite's own text has no place for them."""
+    """Encode any string, even one with lone surrogates, which SQLite's own text cannot hold."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def to_text(data: bytes) -> str:
-    """What :func:`to_bytes` was given."""
+    """Decode what :func:`to_bytes` gave."""
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -42,7 +42,7 @@ def encode_namespace(namespace: Sequence[str]) -> str:
         raise ConfigurationError(f"a namespace is a tuple of strings, not {namespace!r:.200}") from error
 
 
-@functools.lru_cache(maxsize=256)  # a process speaks of few at a time, and of each often
+@functools.lru_cache(maxsize=256)  # a process uses few at a time, and each of them often
 def _encoded(namespace: str | Namespace) -> str:
     if isinstance(namespace, str) or not all(isinstance(part, str) for part in namespace):
         raise TypeError
@@ -59,7 +59,7 @@ def fingerprint(*parts: Any) -> str:
 
     The order of keys in a dictionary, or of a set, does not change it; every value, type and boundary between
     parts does.
-    The text itself cannot be read back from it, so a key never carries a prompt or a secret.
+    The text cannot be read back from it, so a key never reveals a prompt or a secret.
     """
     data = plain(list(parts))
     canonical = _canonical(data)
@@ -72,7 +72,7 @@ _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(","
 
 
 def _sorted(value: Any) -> Any:
-    """Bring what the codec writes as a list, but is in no order, into one."""
+    """Sort the lists in which the codec writes unordered values."""
     if isinstance(value, list):
         return [_sorted(item) for item in value]
     if not isinstance(value, dict):

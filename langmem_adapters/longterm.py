@@ -32,7 +32,7 @@ _LONGEST_QUERY = 10_000  # characters
 
 
 def longterm_namespace(scope: Scope) -> Namespace:
-    """Where a scope's memories are kept: a user's together; without a user, a session's own."""
+    """The namespace of a scope's memories: one for each user; without a user, one for each session."""
     if scope.user:
         return ("longterm", scope.tenant, scope.user)
     if scope.session:
@@ -43,23 +43,23 @@ def longterm_namespace(scope: Scope) -> Namespace:
 class LongTermMemory(Shared):
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
-    Messages are kept as they are; what is said again, if only with other commas, capitals or white space, is kept once,
-    with the first time and the latest hundred: a message from between these, added again, counts as said once more.
-    What users and assistants said can be found; tool results, system prompts and what has no text are kept, not
-    searched; what was recalled is not kept again. Every method has an async twin. Constructing one reads nothing.
+    Messages are kept as they are. A repeated one, even with other commas, capitals or white space, is kept once, with
+    its first and its latest hundred times; one from between these, added again, counts as said once more. Messages of
+    users and assistants can be found; tool results, system prompts and messages without text are kept, but not
+    searched; recalled messages are not kept again. Every method has an async twin. Constructing one reads nothing.
 
     Args:
         store: Where the memories are kept. It is the truth.
-        index: What finds them, :func:`~langmem_adapters.open_index` for one. It can be dropped at any time.
+        index: Finds them by words, such as :func:`~langmem_adapters.open_index` gives. It can be dropped at any time.
         vectors: A second index, which finds them by meaning. Adding does not wait for it, and where it fails,
             the search goes on without it.
         strict: Raise where ``vectors`` or ``ranker`` fails in a search, and where a stored memory is damaged.
-        weights: Other weights of signals by name; see :data:`langmem_adapters.signals.SIGNALS`.
-        ranker: A model that puts what a search found into order: any LangChain or LlamaIndex model, or a function
-            from prompt to text. Where it fails, the order stays as it was. Scores are then given by place.
+        weights: Weights of signals by name, instead of the defaults in :data:`langmem_adapters.signals.SIGNALS`.
+        ranker: A model that reorders what a search found: any LangChain or LlamaIndex model, or a function from
+            prompt to text. If it fails, the order stays as it was. Scores are then given by position.
         user, tenant: Whose memories these are; those of others are never searched.
         session: Keeps the memories to one session, where there is no user.
-        similarity_top_k: How many :meth:`search` returns if it is not told.
+        similarity_top_k: How many memories :meth:`search` returns by default.
         ttl: Seconds after the last write at which all memories of the scope expire; None: never. The memories of
             one session expire with it, when they are the ``long_term`` of a BrainMemory that has a ttl.
         clock, new_id: Give Unix seconds, and ids to entries of the log.
@@ -123,19 +123,19 @@ class LongTermMemory(Shared):
         scope: Scope | None = None,
         explain: bool = False,
     ) -> list[Recalled]:
-        """The ``k`` memories that fit the query best, best first; none that shares nothing with it.
+        """Find the ``k`` memories that fit the query best, best first; those that share nothing with it are left out.
 
         Who said it, when, and what was said beside it in the same session count too, so that an answer is found by
         the words of its question. See :mod:`langmem_adapters.signals`.
 
         Args:
             query: What to look for. An empty one finds nothing.
-            k: How many at the most; 0 or less finds nothing.
-            shown: Messages that the reader sees anyway: what says the same is left out.
-            where: Says whether a memory is wanted; the ``k`` best of those are found.
-            scope: Narrows a user's memories to those of one session. One of another user or tenant is a
+            k: How many at most; 0 or less finds nothing.
+            shown: Messages that the reader sees anyway: memories that say the same are left out.
+            where: Says whether a memory is wanted; the ``k`` best of the wanted ones are found.
+            scope: Narrows a user's memories to those of one session. A scope of another user or tenant raises
                 ConfigurationError.
-            explain: Fill ``signals`` of what is found: what each signal added to its score.
+            explain: Fill ``signals`` of the results: what each signal added to the score.
         """
         return run(self.search_flow(query, k, shown=shown, where=where, scope=scope, explain=explain))
 
@@ -161,9 +161,9 @@ class LongTermMemory(Shared):
         return await arun(self._get(memory_id))
 
     def update(self, memory_id: str, text: str) -> bool:
-        """Correct what a memory says; False, if there is none of this id. Pictures beside its text stay.
+        """Correct what a memory says; returns False if there is none of this id. Images beside its text stay.
 
-        The old words, said again later, are a memory of their own; the same message (its session and id) again is not.
+        If the old words are said again later, they are a new memory; a repeated delivery (same session and id) is not.
         """
         return run(self._update(memory_id, text))
 
@@ -204,9 +204,9 @@ class LongTermMemory(Shared):
         await arun(self.clear_flow())
 
     def flush(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
-        """Index what was added since the last search, which would do it otherwise, and embed it.
+        """Index what was added since the last search, which the next one would do otherwise, and embed it.
 
-        ``report`` is told after each page how many changes the index took; ``progress`` shows both.
+        ``report`` is called after each page with the number of changes that the index took; ``progress`` shows both.
         """
         run(self._flush(report, progress))
 
@@ -215,7 +215,7 @@ class LongTermMemory(Shared):
         await arun(self._flush(report, progress))
 
     def rebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
-        """Drop the index of this scope and make it anew from the store, also where a server's index file is damaged."""
+        """Drop the index of this scope and rebuild it from the store, even if a server's index file is damaged."""
         run(self._rebuild(report, progress))
 
     async def arebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
@@ -225,8 +225,8 @@ class LongTermMemory(Shared):
     def stats(self) -> dict[str, int]:
         """Counts since construction.
 
-        ``searches``; those ``degraded`` to words; times that the vectors were ``behind`` and that a ``damaged`` memory
-        was passed over; texts that the embedder ``refused``; what a ``ranker`` was asked.
+        ``searches``; those ``degraded`` to words only; how often the vectors were ``behind`` and a ``damaged`` memory
+        was skipped; texts that the embedder ``refused``; the calls of a ``ranker``.
         """
         return views.Figures(self._counts, title="Searches")
 
@@ -236,7 +236,7 @@ class LongTermMemory(Shared):
     # --- flows
 
     def add_flow(self, messages: Sequence[Message], *, session: str) -> Flow[None]:
-        """:meth:`add`, as a part of a larger flow, of messages that are known to be some."""
+        """:meth:`add`, as a part of a larger flow; the messages are checked already."""
         validation.check_text("session", session)
         kept = [message for message in messages if not message.metadata.get(RECALLED)]
         if kept:
@@ -283,7 +283,7 @@ class LongTermMemory(Shared):
         return views.Listing(recalled[:k], views.memories, query=query, matching=matching, meaning_of=meaning_of)
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
-        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
+        """The candidates of a search for ``k``, by id, with their signals before weighting, each from 0 to 1."""
         search = yield from self._begun(query[:_LONGEST_QUERY])
         return (yield from step(search.candidates, k))
 
@@ -293,15 +293,15 @@ class LongTermMemory(Shared):
         return search
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
-        """Of each of these messages, whether the same is remembered, whatever its index says."""
+        """For each of these messages, whether the same is remembered; the index is not asked."""
         return (yield from are_known(self._records, messages))
 
     def forget_flow(
         self, session: str, ids: Collection[str] | None, said: Sequence[Message] | None = None, ttl: float | None = None
     ) -> Flow[int]:
-        """Take back what a session said, or these messages of it; gives how many memories that touched.
+        """Remove what a session said, or only these messages of it; returns how many memories changed.
 
-        ``said``: the messages themselves, where nothing else can be meant, so that not all memories are gone through;
+        ``said``: the messages themselves, if nothing else can be meant, which saves reading all memories;
         ``ttl``: the seconds of a session with which all memories expire.
         """
         among = None if said is None else (yield from ids_of(self._records, said))

@@ -25,13 +25,13 @@ from langmem_adapters.langchain.caching.prompt import asked_in
 
 __all__ = ["Notebook", "Report", "load", "unload"]
 
-_REMEMBERED = 1_000  # answers that can be told of, of all cells together
+_REMEMBERED = 1_000  # answers remembered for reports, of all cells together
 _SHOWN = 20  # of one cell
 _NAME = "langmem"
 
 
 class _Answer(NamedTuple):
-    """What became of a request of a model."""
+    """The outcome of a model request."""
 
     kind: Literal["served", "cached", "not kept"]
     request: str
@@ -41,7 +41,7 @@ class _Answer(NamedTuple):
 
 
 class Report:
-    """What a command says: a sentence, or a few lines, and for a notebook a view."""
+    """The output of a command: a sentence or a few lines, and for a notebook a view."""
 
     def __init__(self, text: str, view: Callable[[], str] | None = None) -> None:
         self._text = text
@@ -55,7 +55,7 @@ class Report:
 
 
 class _TellingCache(ExperienceCache):
-    """An ExperienceCache that tells what it serves and keeps."""
+    """An ExperienceCache that reports what it serves and keeps."""
 
     def __init__(self, url: str | None, tell: Callable[[_Answer], None]) -> None:
         super().__init__(url)
@@ -178,7 +178,7 @@ class Notebook:
         return self._cache
 
     def _answers(self) -> list[_Answer]:
-        """What became of the requests of the last cell in which a model was asked."""
+        """The answers of the last cell in which a model was asked."""
         told = list(self._told)
         return [answer for run, answer in told if run == told[-1][0]]
 
@@ -199,7 +199,7 @@ class Notebook:
     def end(self, result: Any) -> None:
         """A cell has run."""
         if not self._told or self._told[-1][0] != self._run or self._numbered[0] == self._run:
-            return  # nothing was asked, or the cell that ran inside of this one has told
+            return  # nothing was asked, or a cell that ran inside this one has reported
         self._numbered = (self._run, result.execution_count)
         if self._watches:
             data, metadata = self._shell.display_formatter.format(self._report())

@@ -1,4 +1,4 @@
-"""MetaGPT's BrainMemory as the JSON in which it is stored: read, and written. MetaGPT itself is not needed."""
+"""Read and write MetaGPT's BrainMemory as the JSON in which it is stored. MetaGPT itself is not needed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Session(Protocol):
 
 
 class _Identified(NamedTuple):
-    """A message, and by what it is recognised when it is imported again."""
+    """A message, and an identity that recognises it when it is imported again."""
 
     identity: str
     message: Message
@@ -70,7 +70,7 @@ class _Imported(BaseModel):
     last_history_id: str = ""
 
     def without(self, lost: AbstractSet[str]) -> _Imported:
-        """The same, but for messages that have not got into the log."""
+        """The same, without messages that did not get into the log."""
         return self.model_copy(update={"history": {key: id_ for key, id_ in self.history.items() if key not in lost}})
 
     def with_(self, memory: _Memory, new: Mapping[str, str], *, summarized: bool) -> _Imported:
@@ -196,7 +196,7 @@ def _imported(values: Mapping[str, bytes]) -> _Imported:
 def _new_messages(
     memory: _Memory, before: _Imported, log: Sequence[Item]
 ) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
-    """The ids in the store's log of what was not imported yet, by identity; and the entries that the log has not."""
+    """The log ids of messages not imported yet, by identity; and the entries that the log lacks."""
     stored = {item.id: item.data for item in log}
     given: set[str] = set()
     ids, entries = {}, []
@@ -216,7 +216,7 @@ def _new_messages(
 
 
 def _displaced(written: Mapping[str, bytes], came: Sequence[Item]) -> set[str]:
-    """The ids of what was written in whose place another message has come, by somebody else, a moment before."""
+    """The written ids under which another writer has just put a different message."""
     others = [item for item in came if written.get(item.id, item.data) != item.data]
     return {item.id for item in others if not _says_the_same(item.data, Message.from_bytes(written[item.id]))}
 
@@ -235,7 +235,7 @@ def _new_knowledge(memory: _Memory, before: _Imported, values: Mapping[str, byte
 def _new_summary(
     memory: _Memory, before: _Imported, values: Mapping[str, bytes], log: Sequence[Item]
 ) -> dict[str, bytes]:
-    """MetaGPT's summary, where it is newer than the session's. It stands for what left MetaGPT's history since."""
+    """MetaGPT's summary, if it is newer than the session's. It covers what has left MetaGPT's history since."""
     old = read_summary(values.get(SUMMARY))
     if not memory.summary or memory.summary == before.summary:
         return {}
@@ -255,7 +255,7 @@ def _new_summary(
 def to_metagpt(session: _Session) -> str:
     """Write a session (a :class:`~langmem_adapters.brain.BrainMemory`) as JSON that MetaGPT's ``parse_raw`` reads.
 
-    The history holds what the summary does not stand for, as text: MetaGPT has no place for tool calls and images.
+    The history holds what the summary does not cover, as text: MetaGPT has no place for tool calls and images.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> brain = BrainMemory(open_store("memory:"), "session-1")
@@ -274,7 +274,7 @@ async def ato_metagpt(session: _Session) -> str:
 def _export(session: _Session) -> Flow[str]:
     namespace = brain_namespace(session.scope)
     log = (yield from step(session.store.scan, namespace)).items
-    values = yield from step(session.store.get, namespace)  # behind the log: they tell of what leaves it meanwhile
+    values = yield from step(session.store.get, namespace)  # after the log, so that they hold what leaves it meanwhile
     summary = read_summary(values.get(SUMMARY))
     ids = [item.id for item in log]
     if (end := ends_at(summary)) in ids:

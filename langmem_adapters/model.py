@@ -49,7 +49,7 @@ class _Data(BaseModel):
     )
 
     def to_bytes(self, **instead: Any) -> bytes:
-        """Write the fields that differ from their defaults, those of ``instead`` in their place, and a version."""
+        """Encode the fields that differ from their defaults, with a version; ``instead`` replaces fields."""
         fields = self.to_data()
         if "v" in fields:
             raise SerializationError(f'{type(self).__name__} cannot have a field "v": that is the format\'s version')
@@ -68,7 +68,7 @@ class _Data(BaseModel):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what :meth:`to_bytes` wrote. Raises SerializationError where that cannot be."""
+        """Read what :meth:`to_bytes` wrote. Raises SerializationError if it cannot be read."""
         if not is_tagged(data):
             try:
                 made = cls.__pydantic_validator__.validate_json(data)  # parsed and validated in one go
@@ -92,7 +92,7 @@ class _Data(BaseModel):
         """Read what :meth:`to_data` gave. Raises SerializationError, naming the fields that are wrong."""
         try:
             return cls.model_validate(fields)
-        except ValidationError as error:  # which quotes what was said, and a traceback would show it
+        except ValidationError as error:  # it quotes what was said, which a traceback would show
             flaws = error.errors(include_input=False)
             names = dict.fromkeys(str(part) for flaw in flaws for part in flaw["loc"][:1]) or ["a field's name"]
             raise SerializationError(f"a stored {cls.__name__} has wrong values in {', '.join(names)}") from None
@@ -166,7 +166,7 @@ class Message(_Data):
 
 
 class MessageData:
-    """What :meth:`Message.to_data` gives, for whoever knows that it is right: nothing is checked, which takes time.
+    """What :meth:`Message.to_data` gives, for callers that know it is valid: it is not checked, which saves time.
 
     >>> MessageData({"role": "user", "content": "Where is my bike?"}).message().text
     'Where is my bike?'
@@ -179,17 +179,17 @@ class MessageData:
 
     @property
     def id(self) -> str:
-        """As the message's."""
+        """The message's id."""
         return cast("str", self.fields.get("id", ""))
 
     @property
     def created_at(self) -> float | None:
-        """As the message's."""
+        """The message's time."""
         return cast("float | None", self.fields.get("created_at"))
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """As the message's."""
+        """The message's metadata."""
         return cast("dict[str, Any]", self.fields.get("metadata", {}))
 
     def to_bytes(self, **instead: Any) -> bytes:
@@ -206,9 +206,9 @@ class MessageData:
 
 
 def salvage(data: bytes, place: str) -> Message | None:
-    """Read a stored message as far as it can be read; a damaged row must not take its session along.
+    """Read a stored message as far as it can be read; a damaged row must not make its session unreadable.
 
-    What is damaged is left out and a warning names the place. None, where nothing of a message is left.
+    Damaged parts are left out, and a warning names the place. None if nothing of the message is left.
     """
     try:
         return Message.from_bytes(data)
@@ -229,7 +229,7 @@ def salvage(data: bytes, place: str) -> Message | None:
 
 
 class Summary(_Data):
-    """What a conversation said before its window. ``covers`` is the store's id of the last message it stands for."""
+    """What a conversation said before its window. ``covers`` is the store's id of the last message it covers."""
 
     text: str
     covers: str = ""
@@ -250,7 +250,7 @@ class SessionInfo(_Data):
 
 
 class Hit(NamedTuple):
-    """What a search found. ``score`` lies in [0, 1]; higher is better."""
+    """A search result. ``score`` lies in [0, 1]; higher is better."""
 
     id: str
     score: float

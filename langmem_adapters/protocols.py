@@ -1,4 +1,4 @@
-"""What the floors ask of each other. Every protocol here can be answered by a class of your own."""
+"""The protocols between the floors of the library. You can implement each of them with a class of your own."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Store(Protocol):
     A namespace holds a *log* (entries with an id, in the order of their writing) and *values* (bytes by key).
     It comes into being with its first write and expires as a whole: each write states its ``ttl`` in seconds,
     or None for no expiry. Constructing a store touches neither disk nor network. A store that was closed may
-    be used again and then connects anew. Failures are raised as :class:`~langmem_adapters.errors.StoreError`.
+    be used again and then connects again. Failures are raised as :class:`~langmem_adapters.errors.StoreError`.
     """
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
@@ -81,7 +81,7 @@ class Store(Protocol):
         reverse: bool = False,
         keys: Sequence[str] = (),
     ) -> Page:
-        """Read log entries with ``after < seq < before`` in one consistent look, and values beside them.
+        """Read log entries with ``after < seq < before``, and values with them, in one consistent read.
 
         ``reverse`` reads from the newest down. The cost is that of the entries returned, not of the log.
         """
@@ -97,8 +97,8 @@ class Store(Protocol):
     ) -> Appended:
         """Add ``(id, data)`` entries at the end, all or none; an id that the log holds already is left as it is.
 
-        One round trip at any length, and no conflict between writers. Values may be ``put`` with them, whatever was
-        there. The values of ``keys`` are those of the same moment, from before.
+        One round trip at any length, and no conflict between writers. ``put`` writes values with them, whatever was
+        there. The values of ``keys`` are read in the same moment, before the change.
         """
 
     def write(
@@ -114,8 +114,8 @@ class Store(Protocol):
     ) -> None:
         """Change values and log entries of one namespace, all or nothing.
 
-        An entry that was removed and written again since has another ``seq``: it is not the one to ``remove``.
-        With ``guard``, only if those values are exactly these (None: absent); otherwise
+        An entry that was removed and written again has another ``seq``, so ``remove`` does not touch it.
+        With ``guard``, only if these values are exactly as given (None: absent); otherwise
         :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
         """
 
@@ -125,7 +125,7 @@ class Store(Protocol):
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         """List the direct children of ``parent`` by last write, newest first.
 
-        ``before`` is the last row of the page before. The cost is that of the page, not of all children.
+        ``before`` is the last row of the previous page. The cost is that of the page, not of all children.
         """
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
@@ -136,10 +136,10 @@ class Store(Protocol):
 
 
 class Document(NamedTuple):
-    """What an index is given: an id of its own namespace and the text to be found by.
+    """What an index is given: an id within its namespace, and the text by which it is found.
 
-    Of a message it may also be told who said it, in which thread, and when (Unix time), in which other threads it was
-    said ``again``, and in which role. Documents of one thread stand in the order in which they were first added.
+    A message may also have its speaker, its thread, its time (Unix), the other threads in which it was said ``again``,
+    and its role. Documents of one thread are ordered as they were first added.
     """
 
     id: str
@@ -152,10 +152,10 @@ class Document(NamedTuple):
 
 
 Position: TypeAlias = tuple[int, str]
-"""How far an index follows a store: the ``(seq, id)`` of a log entry, or of a beginning, whose seq is 0."""
+"""How far an index follows a store: the ``(seq, id)`` of a log entry, or of the mark at its start, whose seq is 0."""
 
 START: Position = (0, "")
-"""Where an index stands that was not begun."""
+"""The position of an index that has not begun."""
 
 
 @runtime_checkable
@@ -178,7 +178,7 @@ class Index(Protocol):
         """Add, replace and remove documents and remember how far the store was followed, all or nothing.
 
         ``position`` is the ``(seq, id)`` of the store's last log entry that this change reflects. With ``since``,
-        only if the namespace stands there (``START``: not begun); otherwise
+        only if the namespace is at that position (``START``: not begun); otherwise
         :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
         """
 
@@ -209,7 +209,7 @@ class PiecewiseIndex(SemanticIndex, Protocol):
 
     @property
     def piecewise(self) -> bool:
-        """Whether it does: not every embedder tells what the pieces of words mean."""
+        """Whether it does: not every embedder returns the meaning of word pieces."""
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near these documents, or what was said just before each, come to the pieces of the query's words.
@@ -220,10 +220,10 @@ class PiecewiseIndex(SemanticIndex, Protocol):
 
 @runtime_checkable
 class SelectiveIndex(Index, Protocol):
-    """An index that goes on without documents which what it asks refuses."""
+    """An index that skips documents that its embedder refuses."""
 
     def refused(self, namespace: Namespace) -> list[str]:
-        """The ids of these documents, as long as they are worth another try."""
+        """The ids of the refused documents, as long as they are worth another try."""
 
 
 class Turn(NamedTuple):
@@ -255,13 +255,13 @@ class Evidence(NamedTuple):
     named: frozenset[str]
     """The speakers whom it names."""
     idf: list[float]
-    """How much each term of the query tells."""
+    """The inverse document frequency of each term of the query."""
     stretch_idf: list[float]
-    """How much it tells of a stretch."""
+    """The same, with stretches for documents."""
     found: float
     """The share of the query, by weight, that the namespace has at all."""
     candidates: list[int]
-    """Places of the documents that may be meant."""
+    """Places of the candidate documents."""
     turns: dict[int, Turn]
     """By place: the candidates and their neighbours."""
     postings: Sequence[Mapping[int, tuple[Sequence[int], Sequence[int], Sequence[int]]]]
@@ -293,7 +293,7 @@ class ConversationIndex(Index, Protocol):
         """
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
-        """What is known of the ``k`` best documents, of those ``also`` named by their ids, and of what stands beside.
+        """The evidence of the ``k`` best documents, of those ``also`` named by their ids, and of their neighbours.
 
-        None, where nothing is.
+        None if there is none.
         """

@@ -1,4 +1,4 @@
-"""Sessions of a user: listed, titled, deleted, carried from one store to another."""
+"""List, rename, delete, export and import the sessions of a user."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from langmem_adapters.validation import check_sources, check_store, check_text, 
 __all__ = ["Line", "Sessions", "parse_lines"]
 
 _PAGE = 500
-_DEEPEST = 3  # agents below one another, each called by a tool of the one above
+_DEEPEST = 3  # levels of agents, each called by a tool of the one above
 _log = logging.getLogger("langmem_adapters")
 
 
 class Imported(NamedTuple):
-    """How many messages were new, and the ids of those that were left out, as they had been deleted since."""
+    """How many messages were new, and the ids of those that were left out because they had been deleted since."""
 
     new: int
     deleted: set[str]
@@ -48,7 +48,7 @@ class Sessions(Shared):
         store: Where they are kept.
         user, tenant: Whose sessions; those of others are never seen.
         ttl: Seconds after which a session that is imported or renamed expires; None: never.
-        refresh: What starts that time anew, as in :class:`~langmem_adapters.brain.BrainMemory`.
+        refresh: What restarts that time, as in :class:`~langmem_adapters.brain.BrainMemory`.
         clock: Gives Unix seconds.
 
     >>> from langmem_adapters import BrainMemory, Sessions, open_store
@@ -79,7 +79,7 @@ class Sessions(Shared):
         self._parent = brain_namespace(self.scope)[:-1]
 
     def list_sessions(self, limit: int | None = 20, *, cursor: str | None = None) -> list[SessionInfo]:
-        """The sessions with the latest activity first; ``cursor`` is that of the last one of the page before.
+        """List the sessions, the latest activity first; ``cursor`` is that of the previous page's last session.
 
         Costs reads for the page, however many sessions there are.
         """
@@ -98,7 +98,7 @@ class Sessions(Shared):
         return len(await arun(step(self.store.recent, self._parent)))
 
     def rename_session(self, session: str, title: str) -> bool:
-        """Give a session a title; False, if there is no such session."""
+        """Give a session a title; returns False if there is no such session."""
         return run(self._rename(session, title))
 
     async def arename_session(self, session: str, title: str) -> bool:
@@ -108,8 +108,8 @@ class Sessions(Shared):
     def delete_session(self, session: str) -> bool:
         """Remove a session: history, knowledge, summary, and without a user its own long-term memory.
 
-        So with those of agents that its tools called, and theirs (see BrainMemoryMiddleware). False, if there was none.
-        A user's long-term memory outlasts the session: ``brain.clear(long_term=True)`` has it forget what that said.
+        The sessions of agents that its tools called, and of theirs (see BrainMemoryMiddleware), go too. False, if there
+        was none. A user's long-term memory stays: ``brain.clear(long_term=True)`` has it forget what the session said.
         """
         return run(self._delete(session))
 
@@ -144,12 +144,12 @@ class Sessions(Shared):
         """Add exported sessions to this user's; returns how many messages were new.
 
         All lines are read before the first is written, so a malformed line changes nothing. Importing the same
-        lines again adds nothing, nor does it bring back what a session has archived or deleted since. What it has
-        already stays: its title, its facts, and its summary. A message of the same id that says something else is added
-        under another id. A summary is not taken, where it would hide messages of which it does not tell. ``progress``
-        shows the lines that are written.
+        lines again adds nothing, and does not bring back what a session has archived or deleted since. A session keeps
+        its own title, facts and summary. A message with a known id and other content is added under another id. A
+        summary is left out if it would hide messages that it does not cover. ``progress`` shows the lines that are
+        written.
 
-        Lines of strangers may hold system messages, and name files of this machine, which LlamaIndex shows its model.
+        Lines from strangers may hold system messages, or name files of this machine: LlamaIndex shows these to models.
         """
         return run(self.import_flow(lines, progress)).new
 
@@ -164,7 +164,7 @@ class Sessions(Shared):
         return views.attempt(self, self._view)
 
     def _view(self) -> str:
-        """The latest sessions by name, as titles and counts would be a look at each."""
+        """Show the latest sessions by id only: titles and counts would cost a read for each."""
         cells = [(row.namespace[-1], views.when(row.updated_at)) for row in self.store.recent(self._parent, limit=20)]
         user = f"user {self.scope.user}" if self.scope.user else ""
         return views.rows("The latest sessions", ("session", "last activity"), cells, details=[user])
@@ -195,7 +195,7 @@ class Sessions(Shared):
         return views.Listing(found, views.sessions)
 
     def _row(self, cursor: str) -> Listed:
-        """What a cursor stands for."""
+        """Parse a cursor."""
         try:
             at, session = cursor.split(" ", 1)
             updated_at = float(at)
@@ -208,7 +208,7 @@ class Sessions(Shared):
     def _info(self, row: Listed) -> Flow[SessionInfo]:
         try:
             page = yield from step(self.store.scan, row.namespace, limit=1, keys=[TITLE, CREATED])
-        except NotSealed as damage:  # one session must not take the list along
+        except NotSealed as damage:  # one session must not make the list fail
             _log.warning("a stored title, or when a session began, is left out: %s", damage)
             page = yield from step(self.store.scan, row.namespace, limit=1)
         try:
@@ -264,7 +264,7 @@ class Sessions(Shared):
     def _values(self, session: str) -> dict[str, bytes]:
         try:
             values = self.store.get(self._namespace(session))
-        except NotSealed as damage:  # one session must not take the others along
+        except NotSealed as damage:  # one session must not make the others fail
             _log.warning("title, summary and knowledge of a session are left out: %s", damage)
             return {}
         return {key: data for key, data in sorted(values.items()) if key not in {BEGUN, EXPIRES}}
@@ -286,7 +286,7 @@ class Sessions(Shared):
 
 
 def _began(page: Page) -> float | None:
-    """When a session began: at its first message, if that has not left it."""
+    """When a session began: the stored time, or that of its first message, if that is still there."""
     created = page.values.get(CREATED)
     if created is not None and sound(CREATED, created):
         return cast("float | None", decode(created))

@@ -51,23 +51,23 @@ _VARIABLES = {"url": URL_VARIABLES, **{name: (f"LANGMEM_{name.upper()}",) for na
 
 
 class Settings(BaseModel):
-    """Where memory is kept and how much of it is shown; makes the services that go with that.
+    """Where memory is kept and how much of it is shown; makes the services accordingly.
 
-    What is not given is read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each other
-    setting that is a value a variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which
-    names the setting that is wrong and quotes no value. ``repr`` shows no URL, and ``model_dump_json`` has *** for the
-    password of one, which no store takes; ``model_dump``, of which they are made again, has the password itself.
+    Missing values are read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each other plain
+    setting a variable of its name, such as ``LANGMEM_MEMORY_K``. A wrong setting raises ConfigurationError, which names
+    it and quotes no value. ``repr`` shows no URL. ``model_dump_json`` has *** for a URL's password, which no store
+    takes; ``model_dump``, from which settings can be made again, has the password itself.
 
     Args:
-        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and whose all of it is.
+        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and the tenant of everything.
         memory_k, similarity_top_k: How many messages a window shows (200), and how many memories a search gives (5).
         ttl: Seconds after which sessions, experiences and working memory expire; a user's long-term memory does not.
-        refresh: What starts a session's time anew: each "write", each "read" too, or "never".
-        enable_longterm_memory: Whether sessions have a long-term memory, unless :meth:`brain` is told.
+        refresh: What restarts a session's time: each "write", each "read" too, or "never".
+        enable_longterm_memory: Whether sessions have a long-term memory by default.
         enable_experience_read, enable_experience_write: Whether experiences are looked up, and kept.
-        vectors_url: Where vectors are, if not beside the index of words; see :func:`~langmem_adapters.open_vectors`.
-        embedder, ranker: A model by which memories are found by meaning, and one that puts them into order.
-        codec, redactor: Encrypt what is stored, and take out of texts what is not kept; see SealedStore.
+        vectors_url: Where vectors are, if not beside the lexical index; see :func:`~langmem_adapters.open_vectors`.
+        embedder, ranker: A model that finds memories by meaning, and one that reorders what was found.
+        codec, redactor: Encrypts what is stored, and removes from texts what must not be kept; see SealedStore.
 
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")
     >>> brain.add_talk("Where is my bike?")
@@ -107,13 +107,13 @@ class Settings(BaseModel):
     def from_yaml(cls, path: str | os.PathLike[str], **given: Any) -> Self:
         """Read the section ``langmem`` of a file, and MetaGPT's own sections ``redis``, ``role_zero`` and ``exp_pool``.
 
-        What is ``given`` counts first, then the environment, then ``langmem``, which has the names of this class,
-        then MetaGPT's. Other sections are ignored, so that the file may be MetaGPT's ``config2.yaml``. Needs PyYAML.
+        ``given`` takes precedence, then the environment, then ``langmem``, which has the names of this class, then
+        MetaGPT's sections. Others are ignored, so that the file may be MetaGPT's ``config2.yaml``. Needs PyYAML.
 
         Raises ConfigurationError, naming the setting that is wrong, and MissingDependency.
         """
         document = read_document(at_home(path))
-        cls(**given)  # so that what is wrong from here on is wrong in the file
+        cls(**given)  # so that any later error is one of the file
         try:
             theirs = Config2.model_validate(document).settings()
             ours = own_section(document, _VARIABLES)
@@ -166,7 +166,7 @@ class Settings(BaseModel):
 
     @property
     def index(self) -> Index:
-        """The lexical index of this process for the URL; with a ``codec``, one without words at rest."""
+        """The lexical index of this process for the URL; with a ``codec``, one that stores no readable words."""
         return protected_index(self.url, self.codec)
 
     def brain(self, session: str, *, user: str = "", long_term: bool | None = None) -> BrainMemory:
@@ -250,7 +250,7 @@ class Settings(BaseModel):
 
 
 def _environment() -> dict[str, str]:
-    """The settings that the environment has: of each, the first of its variables that is not empty."""
+    """The settings in the environment: of each, the first of its variables that is not empty."""
     found = ((name, os.environ.get(known)) for name, variables in _VARIABLES.items() for known in reversed(variables))
     return {name: value for name, value in found if value}
 

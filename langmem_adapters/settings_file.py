@@ -1,4 +1,4 @@
-"""A file of settings: its own section, and those of MetaGPT's ``config2.yaml``."""
+"""Read a file of settings: its own section, and those of MetaGPT's ``config2.yaml``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_COUNTERPART = {
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """All that a YAML file says. Raises ConfigurationError, and MissingDependency."""
+    """Read a YAML file. Raises ConfigurationError, and MissingDependency."""
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
@@ -43,7 +43,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def own_section(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """The section ``langmem``."""
+    """The section ``langmem``. Raises ConfigurationError for names that are unknown or outside of it."""
     if outside := [name for name in document if name in names]:
         raise ConfigurationError(f"the setting {outside[0]} belongs in the section langmem")
     section = document.get("langmem")
@@ -56,7 +56,7 @@ def own_section(document: Mapping[str, Any], names: Collection[str]) -> dict[str
 
 
 class _Section(BaseModel):
-    """Unknown keys are ignored, and one without a value is as good as absent."""
+    """Unknown keys are ignored, and a key without a value counts as absent."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
@@ -96,7 +96,7 @@ class _RoleZero(_Section):
 
 
 class _ExpPool(_Section):
-    enabled: bool = True  # a version that does not have it yet has the other two
+    enabled: bool = True  # versions of MetaGPT that lack it have the other two
     enable_read: bool = False
     enable_write: bool = False
 
@@ -120,7 +120,7 @@ class Config2(_Section):
 
 
 def without_counterpart(document: Mapping[str, Any]) -> list[str]:
-    """The names of what is switched on, or set, in MetaGPT's sections and has no effect here."""
+    """The settings that MetaGPT's sections switch on or set, and that have no effect here."""
     return [
         f"{section}.{name}"
         for section, names in _NO_COUNTERPART.items()

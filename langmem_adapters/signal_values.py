@@ -1,4 +1,4 @@
-"""The signals of what a query may mean, measured on an index's evidence, before they are scaled and weighed."""
+"""Measure the signals of candidates for a query on an index's evidence, before they are scaled and weighted."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from langmem_adapters.protocols import Evidence, Turn
 __all__ = ["MaxSim", "SignalValues"]
 
 MaxSim: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, float]]
-"""Tells of documents how near they come to each word of the query, by id, given what was said just before each."""
+"""Tells by id how near documents come to each word of the query, given what was said just before each."""
 
 _K1, _B = 1.2, 0.4
 _FAR = 2  # turns on each side that count as beside one
-_ONE, _TWO = 0.5, 0.25  # what a word counts that was said one turn before, and two
-_FEW = 10  # cosines
-_SHORT = 60  # words; a longer text counts as so many beside others, and says little by naming a number or a time
+_ONE, _TWO = 0.5, 0.25  # the weight of a word that was said one turn before, and two turns before
+_FEW = 10  # cosines; fewer tell little about a model
+_SHORT = 60  # words; a longer text counts as this long beside others, and a number or time in it means little
 
 
 class SignalValues:
@@ -117,7 +117,7 @@ class SignalValues:
         return there, columns, {name: max(column) for name, column in columns.items()}
 
     def max_sim(self, places: Sequence[int], max_sim: MaxSim) -> list[float]:
-        """How near these come to each word of the query; where that is not known, as near as the others in the mean."""
+        """How near these come to each word of the query; the mean of the others where that is not known."""
         ids, cells = self._ids, [self._cell_of[place] for place in places]
         near = max_sim({ids[cell]: ids[cell - 1] for cell in cells})
         unknown = sum(near.values()) / len(near) if near else 0.0
@@ -212,7 +212,7 @@ class SignalValues:
 
 
 def _cells(evidence: Evidence) -> list[int | None]:
-    """The places of the turns in a row: between two that do not stand beside each other, so many empty cells."""
+    """The places of the turns in a row, with empty cells between turns that are not neighbours."""
     apart: list[int | None] = [None] * _FAR
     cells = [*apart]
     last, before = 0, -1
@@ -226,13 +226,13 @@ def _cells(evidence: Evidence) -> list[int | None]:
 
 
 def _said_before(turns: Sequence[Turn]) -> list[float]:
-    """The share of all that were said before each."""
+    """For each turn, the share of turns that were said before it."""
     known = sorted(turn.at for turn in turns if turn.at is not None)
     return [0.0 if turn.at is None else bisect_left(known, turn.at) / len(turns) for turn in turns]
 
 
 def _floor(cosines: Collection[float]) -> float:
-    """The cosine that texts of this model have whatever they say: nine in ten have more. From few, little is learnt."""
+    """The cosine that nine in ten texts exceed, whatever they say. With few cosines, it is drawn to 0."""
     count = len(cosines)
     return max(0.0, sorted(cosines)[count // 10]) * count / (count + _FEW) if cosines else 0.0
 

@@ -59,8 +59,8 @@ SIGNALS: dict[str, Signal] = {
 }
 """All signals with their weights. A search takes others by name: ``LongTermMemory(..., weights={"speaker": 0.0})``."""
 
-_CLOSER = 32  # the best by all other signals, which are looked at word by word
-_BESIDE = 0.5  # of the best score: what only stands beside the words of the query must reach as much
+_CLOSER = 32  # how many candidates, best by all other signals, are compared word by word
+_BESIDE = 0.5  # share of the best score that a turn must reach if only its neighbours have words of the query
 
 
 def meaning_of(name: str) -> str:
@@ -103,7 +103,7 @@ def ranked(
 ) -> list[Ranked]:
     """Rank what an index gathered, the ``k`` best first.
 
-    What shares nothing with the query is left out, and so is what only stands beside such a turn, unless it comes to
+    Turns that share nothing with the query are left out. So are turns of which only neighbours do, unless they reach
     half of the best score.
 
     Args:
@@ -111,8 +111,8 @@ def ranked(
         meaning: By id: how near a document is to the query, as ``(1 + cosine) / 2``; empty, where nothing is known.
         signals: Their weights.
         k: How many at the most.
-        max_sim: Tells of the best by all other signals how near they come to each word of the query.
-        explain: Fill ``signals`` of what is found.
+        max_sim: Tells how near the best, by all other signals, come to each word of the query.
+        explain: Fill ``signals`` of the results.
     """
     values = SignalValues(evidence, meaning)
     places, columns, greatest = values.measured()
@@ -143,12 +143,12 @@ def ranked(
 
 
 def _scales(greatest: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
-    """What a signal's values are worth; those that nobody has, or that weigh nothing, are left out."""
+    """The factor of each signal's values; signals that no candidate has, or of weight 0, are left out."""
     return {name: weights[name] / most for name, most in greatest.items() if most > 0 and weights[name]}
 
 
 def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float]) -> list[float]:
-    """What the signals of each candidate come to."""
+    """The weighted sum of each candidate's signals."""
     totals = [0.0] * len(columns["words"])
     for name, scale in scales.items():
         totals = [total + value * scale for total, value in zip(totals, columns[name], strict=True)]
@@ -156,7 +156,7 @@ def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float])
 
 
 def _word_by_word(values: SignalValues, places: Sequence[int], totals: Sequence[float], max_sim: MaxSim) -> list[float]:
-    """How near the best come to each word of the query; 0 for the others, which so stay behind them."""
+    """How near the best candidates come to each word of the query; 0 for the others, which thus rank behind them."""
     near = [0.0] * len(places)
     best = sorted(range(len(places)), key=totals.__getitem__, reverse=True)[:_CLOSER]
     for n, value in zip(best, values.max_sim([places[n] for n in best], max_sim), strict=True):
@@ -167,9 +167,9 @@ def _word_by_word(values: SignalValues, places: Sequence[int], totals: Sequence[
 def candidates(
     evidence: Evidence, meaning: Mapping[str, float], max_sim: MaxSim | None = None
 ) -> dict[str, dict[str, float]]:
-    """All that :func:`ranked` weighs, by id: the signals that are not 0, divided by the greatest of their kind.
+    """What :func:`ranked` weighs, by id: the signals that are not 0, divided by the greatest of their kind.
 
-    Which are looked at word by word, the weights of :data:`SIGNALS` tell.
+    The weights of :data:`SIGNALS` decide which candidates are compared word by word.
     """
     values = SignalValues(evidence, meaning)
     places, columns, greatest = values.measured()

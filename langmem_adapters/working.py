@@ -28,9 +28,9 @@ TWELVE_HOURS: Final = 12 * 60 * 60.0
 """Seconds that a working memory lives after its last write, unless it is told otherwise."""
 
 _REVISION = "revision"  # the value that every write changes, so that an update notices any other writer
-_OWN = "revision/"  # the value of one item that every write of it changes, so that others need not be noticed
-_ATTEMPTS = 40  # of a change, while other writers are quicker
-_SHORTEST, _LONGEST = 0.001, 0.2  # seconds of a pause between two of them, at the most
+_OWN = "revision/"  # the value that every write of one item changes, so that writes of other items do not conflict
+_ATTEMPTS = 40  # attempts at a change, while other writers are faster
+_SHORTEST, _LONGEST = 0.001, 0.2  # seconds: bounds of a pause between two attempts
 _PAGE = 100  # entries read at once while one is looked for
 
 
@@ -51,12 +51,12 @@ class WorkingMemory(Shared):
         ttl: Seconds; None: it never expires.
         clock: Gives Unix seconds.
         new_id: Gives ids to items, and to each of their versions.
-        sleep: Waits for seconds; async callers wait on their event loop unless it is another than the default.
+        sleep: Waits for seconds; with the default, async callers wait on their event loop instead.
 
     Raises:
         ConfigurationError: From every method, for an argument that is wrong.
-        Conflict: When other writers were quicker each of 40 times that a change was tried.
-        SerializationError: When data is kept that is not plain.
+        Conflict: When other writers were faster at each of 40 attempts.
+        SerializationError: When data is not plain.
 
     >>> from langmem_adapters import WorkingMemory, open_store
     >>> memory = WorkingMemory(open_store("memory:"))
@@ -96,7 +96,7 @@ class WorkingMemory(Shared):
         memory_type: MemoryType = "SHORT_TERM",
         metadata: Mapping[str, Any] | None = None,
     ) -> list[WorkingItem]:
-        """Keep one item for each ``data``, behind those that are there; returns them. One round trip."""
+        """Append one item for each ``data``; returns them. One round trip."""
         return run(self.store_flow(conversation_id, data, memory_type, metadata))
 
     async def astore(
@@ -112,9 +112,9 @@ class WorkingMemory(Shared):
     def retrieve(
         self, conversation_id: str, *, memory_type: MemoryType = "SHORT_TERM", limit: int | None = None
     ) -> list[WorkingItem]:
-        """The items, or the newest ``limit`` of them, in the order of their last writing.
+        """The items, or the newest ``limit`` of them, in the order of their last write.
 
-        One that is damaged is left out, and a warning names the conversation's memory type.
+        Damaged items are left out, with a warning that names the conversation's memory type.
         """
         return run(self.retrieve_flow(conversation_id, memory_type, limit))
 
@@ -186,7 +186,7 @@ class WorkingMemory(Shared):
         *,
         keep: int | None = None,
     ) -> Flow[list[WorkingItem]]:
-        """:meth:`store`, as a part of a larger flow; of more than ``keep`` items, the oldest go with the same write."""
+        """:meth:`store`, as a part of a larger flow; the same write removes the oldest of more than ``keep`` items."""
         place = self._place(conversation_id, memory_type)
         if not data:
             raise ConfigurationError("there is no data to store")
@@ -203,7 +203,7 @@ class WorkingMemory(Shared):
         return [_OWN + item.id for entry in entries if (item := read_item(entry, place[-1]))]
 
     def _surplus(self, place: Namespace, room: int, count: int) -> Flow[list[Item]]:
-        """The oldest entries, where there is no room for all: a few more than ``count``, so that many become fewer."""
+        """The oldest entries beyond the ``room``, at most twice ``count``, so that an old surplus shrinks."""
         page = yield from step(self._store.scan, place, limit=2 * count)
         return page.items[: max(page.total - max(room, 0), 0)]
 
@@ -228,7 +228,7 @@ class WorkingMemory(Shared):
         behind: Sequence[Any] = (),
         keep: int | None = None,
     ) -> Flow[WorkingItem | None]:
-        """:meth:`update`, as a part of a larger flow; what is to stand ``behind`` the item comes with the same write.
+        """:meth:`update`, as a part of a larger flow; the same write adds ``behind`` after the item.
 
         ``keep`` as in :meth:`store_flow`.
         """
@@ -278,7 +278,7 @@ class WorkingMemory(Shared):
     def _look_again(
         self, attempt: int, place: Namespace, item_id: str | None
     ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
-        """The newest item, or the one of this id; before another attempt, after a pause that is never the same."""
+        """Read the newest item, or the one of this id; a repeated attempt first pauses for a random time."""
         if attempt:
             share = zlib.crc32(to_bytes(self._new_id())) / 2**32
             seconds = share * min(_SHORTEST * 2**attempt, _LONGEST)
@@ -294,7 +294,7 @@ class WorkingMemory(Shared):
         revisions: dict[str, bytes],
         surplus: Sequence[Item] = (),
     ) -> Flow[bool]:
-        """Put new items in the place of the one that was found; False, if that was written since the look."""
+        """Replace the item that was found by new ones; False if it was written since it was read."""
         entries = [(self._new_id(), write_item(item)) for item in items]
         put = {_OWN + item.id: version.encode() for item, (version, _) in zip(items, entries, strict=True)}
         own = _OWN + (found[0].item if found else items[0]).id
@@ -318,7 +318,7 @@ class WorkingMemory(Shared):
     def _newest(
         self, place: Namespace, wanted: int | None, item_id: str | None = None
     ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
-        """The newest items that can be read, newest first, and the revisions that they are of."""
+        """The newest readable items, newest first, and the revisions that were read with them."""
         check_text("item_id", "" if item_id is None else item_id)
         found: list[_Found] = []
         limit = wanted if item_id is None else _PAGE

@@ -19,7 +19,7 @@ _log = logging.getLogger("langmem_adapters")
 
 @dataclass(frozen=True)
 class WorkingItem:
-    """One thing that is remembered. ``data`` is text or any plain data; times are Unix times in seconds."""
+    """One item of a working memory. ``data`` is text or any plain data; times are Unix times in seconds."""
 
     id: str
     data: Any = field(repr=False)
@@ -32,12 +32,12 @@ class WorkingItem:
 
 
 def write_item(item: WorkingItem) -> bytes:
-    """An item as it is stored."""
+    """Encode an item."""
     return encode({"v": FORMAT, **item.__dict__})
 
 
 def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
-    """A stored item; None, with a warning, where it is damaged: one must not take the others along."""
+    """Decode an item; None, with a warning, if it is damaged: one must not make the others unreadable."""
     with suppress(SerializationError, AttributeError, KeyError, TypeError):
         fields = decode(entry.data)
         version = fields.pop("v")
