@@ -88,7 +88,7 @@ def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the 
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``. It is opened
             at the first call.
         store, pool: Your own store or pool, instead of a URL.
-        index: Finds similar experiences; default: the lexical index of the URL, where one is needed.
+        index: Finds similar experiences; default: the lexical index of the URL, if one is needed.
         tag: Names the function's results in the store; default: the function's module and name.
         user, tenant, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
         key: What identifies a call, by argument, as ``{"user": lambda user: user.id}``; or a function of the same

@@ -85,7 +85,7 @@ class Maintained(Protocol):
     def discard(self, namespace: Namespace, before: float) -> bool:
         """Remove a namespace, unless it was written at or after ``before`` (Unix time) or is not there.
 
-        What another writer adds in the same moment is never lost.
+        What another writer adds in the same moment is not lost, except in a Redis Cluster or on a full server.
         """
 
 

@@ -58,7 +58,7 @@ class LongTermMemory(Shared):
         ranker: A model that reorders what a search found: any LangChain or LlamaIndex model, or a function from
             prompt to text. If it fails, the order stays as it was. Scores are then given by position.
         user, tenant: Whose memories these are; those of others are never searched.
-        session: Keeps the memories to one session, where there is no user.
+        session: The session whose memories these are, if there is no user.
         similarity_top_k: How many memories :meth:`search` returns by default.
         ttl: Seconds after the last write at which all memories of the scope expire; None: never. The memories of
             one session expire with it, when they are the ``long_term`` of a BrainMemory that has a ttl.

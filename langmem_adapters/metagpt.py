@@ -85,7 +85,7 @@ class _Imported(BaseModel):
 
 
 def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]:
-    """Add what MetaGPT's ``BrainMemory.dumps`` (or ``Assistant.get_memory``) wrote; gives how many messages are new.
+    """Add what MetaGPT's ``BrainMemory.dumps`` (or ``Assistant.get_memory``) wrote; returns how many messages are new.
 
     All is written at once, or nothing. Importing the same again adds nothing; importing a later state of the same
     memory adds what is new in it. Messages keep their ids, unless the session has another message of that id. A
@@ -297,7 +297,7 @@ def _export(session: _Session) -> Flow[str]:
 
 
 def _record(data: bytes, place: str) -> dict[str, Any] | None:
-    """A stored message with MetaGPT's fields; None, with a warning, where it is damaged."""
+    """A stored message with MetaGPT's fields; None, with a warning, if it is damaged."""
     message = salvage(data, place)
     if message is None:
         return None

@@ -29,8 +29,8 @@ def protected_store(url: str, codec: Codec | BindingCodec | None, redactor: Reda
 def protected_index(url: str, codec: Codec | BindingCodec | None) -> Index:
     """The lexical index of this process for a URL; with a codec, it stores no readable words.
 
-    With a codec that has an ``index_key``, the index is keyed and lies where it would lie otherwise; with another
-    codec, it is in memory.
+    With a codec that has an ``index_key``, the index is keyed and in its usual place; with another codec, it is in
+    memory.
     """
     if codec is None:
         return shared_index(url)

@@ -173,7 +173,7 @@ class Settings(BaseModel):
         """The short-term memory of a session.
 
         With ``long_term`` (default: ``enable_longterm_memory``), what leaves its window goes to the user's long-term
-        memory (to the session's own, where there is no user) instead of staying in the history.
+        memory (to the session's own, if there is no user) instead of staying in the history.
         """
         remembers = self.enable_longterm_memory if long_term is None else long_term
         return BrainMemory(

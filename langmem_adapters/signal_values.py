@@ -26,7 +26,7 @@ _SHORT = 60  # words; a longer text counts as this long beside others, and a num
 class SignalValues:
     """The signals of the candidates, before they are scaled, in the order of ``_ORDER``.
 
-    The turns stand in a row of cells, as they were said; empty cells keep apart what was not said together.
+    The turns are in a row of cells, in the order in which they were said; empty cells separate those not said together.
     """
 
     def __init__(self, evidence: Evidence, meaning: Mapping[str, float]) -> None:

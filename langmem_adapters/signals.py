@@ -108,9 +108,9 @@ def ranked(
 
     Args:
         evidence: What the index knows.
-        meaning: By id: how near a document is to the query, as ``(1 + cosine) / 2``; empty, where nothing is known.
+        meaning: By id: how near a document is to the query, as ``(1 + cosine) / 2``; empty if nothing is known.
         signals: Their weights.
-        k: How many at the most.
+        k: How many at most.
         max_sim: Tells how near the best, by all other signals, come to each word of the query.
         explain: Fill ``signals`` of the results.
     """

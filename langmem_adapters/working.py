@@ -137,7 +137,7 @@ class WorkingMemory(Shared):
 
         Args:
             conversation_id: Whose memory.
-            change: The new data, or a function from the data (None, where there is no item) to the new data.
+            change: The new data, or a function from the data (None if there is no item) to the new data.
                 It is called again when another writer of the item was faster (without ``item_id``, of any item), so
                 it should do nothing but compute. :meth:`aupdate` also takes a coroutine function.
             memory_type: Which memory of the conversation.

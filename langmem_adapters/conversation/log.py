@@ -186,7 +186,7 @@ class SessionLog:
     def _sort_out(self, messages: Sequence[Message], entries: Sequence[_Entry], appended: Appended) -> Flow[int]:
         """Remove again what had left before, and add messages with a known id but new content under another id.
 
-        Messages appended after such a one are moved behind it in the same write, to keep their order. Returns at most
+        Messages appended after such a one are moved after it in the same write, to keep their order. Returns at most
         how many are added.
         """
         gone = have_departed(appended.values, messages)

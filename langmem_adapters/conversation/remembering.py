@@ -70,7 +70,7 @@ class Remembering:
     def delete(self, message_ids: Sequence[str]) -> int:
         """Delete messages from the history, LlamaIndex's archive and the long-term memory; returns how many there were.
 
-        The long-term memory keeps what was also said elsewhere, as said there. The summary is not made anew.
+        The long-term memory keeps what was also said elsewhere, as said there. The summary is not updated.
         """
         return run(self._delete(message_ids))
 

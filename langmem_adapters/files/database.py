@@ -332,7 +332,7 @@ def _close_idle(path: str = "") -> None:
     """Close unused connections to a file, or to all files before a fork: SQLite lets them share their locks.
 
     A forked child would have copies of them, while the system copies no locks. Then the last one beside it to close the
-    file would believe to be the last of all, and remove the -wal into which the child writes.
+    file would believe it was the last of all, and remove the -wal into which the child writes.
     """
     with _breaking.held():
         found = list(_databases)

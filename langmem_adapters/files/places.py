@@ -2,7 +2,7 @@
 
 Whoever has a removed or replaced file open keeps the old file, and would write into it for nobody. The same goes for
 its -wal. SQLite itself removes that from under a process which has read or copied the file by other means: closing it
-drops the process's locks, so the next other process to close the file believes to be the last one.
+drops the process's locks, so the next other process to close the file believes it is the last one.
 """
 
 from __future__ import annotations

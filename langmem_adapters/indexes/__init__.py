@@ -35,8 +35,8 @@ __all__ = [
 def open_index(url: str | None = None) -> Index:
     """Make the lexical index that goes with a store's URL. Nothing is opened before the first use.
 
-    The index of a file is in that file, that of a memory in memory. A server's index is in a file in this machine's
-    working directory, named after the server and its database; it catches up with the server by itself.
+    A file's index is in that file, and the index of a store in memory is in memory. A server's index is a file in the
+    working directory of this machine, named after the server and its database; it catches up by itself.
 
     >>> open_index("memory:")
     LexicalIndex(':memory:')

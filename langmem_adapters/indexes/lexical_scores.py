@@ -26,7 +26,7 @@ _ROUNDING = 1 + 1e-9  # the order of a sum changes its last digits, and must not
 
 
 def idf(frequency: float, documents: float) -> float:
-    """The inverse document frequency of a term that is in ``frequency`` of so many documents."""
+    """The inverse document frequency of a term that is in ``frequency`` of the ``documents``."""
     return math.log1p((documents - frequency + 0.5) / (frequency + 0.5))
 
 

@@ -228,7 +228,7 @@ class VectorIndex(Shared):
         Args:
             namespace: That of the documents.
             query: What is looked for.
-            before: By the ids of the documents, the id of what was said just before; "", where nothing was.
+            before: By the ids of the documents, the id of what was said just before; "" if nothing was.
         """
         if self._pieces is None or not before:
             return {}

@@ -22,7 +22,7 @@ _EXACT = 5_000  # the most vectors that are read to compare them all
 def nearest(collection: Any, vector: Vector, k: int, most: int) -> list[tuple[str, float]]:
     """The ``k`` ids with the greatest cosine, as the collection has them. Exact among up to 1,000 vectors.
 
-    No request asks for more than ``most``; if that is less than 1,000, the result is exact among so many.
+    No request asks for more than ``most``; if that is less than 1,000, the result is exact up to that number.
     """
     asked = min(max(k, _ASKED), most)
     found = collection.query(query_embeddings=[list(vector)], n_results=asked, include=["distances"])

@@ -241,7 +241,7 @@ _EMPTY = _Digest().of({})
 def _content(
     store: Store, namespace: Namespace, limit: int | None = None, values: dict[str, bytes] | None = None
 ) -> _Content:
-    """What a namespace holds, or would hold with only so many entries and these values."""
+    """What a namespace holds, or would hold with ``limit`` entries and these values."""
     digest = _Digest()
     for page in pages(store, namespace, size=_PAGE):
         digest.add(page if limit is None else page[: limit - digest.total])

@@ -44,7 +44,7 @@ def tidied(values: Mapping[str, bytes]) -> int:
 
 
 def mark(seq: int, records: int, stamp: str) -> bytes:
-    """The value of a log that was tidied up to an entry, when there were so many records.
+    """The value of a log that was tidied up to the entry ``seq``, when there were that many ``records``.
 
     The ``stamp`` is unique to this tidying, also among earlier logs of the same namespace.
     """
