@@ -65,11 +65,11 @@ class SerializationError(LangmemError):
 
 
 class Damaged(SerializationError):  # noqa: N818 - it says what the value is
-    """What a codec raises for bytes that no key would read: the others beside them are served."""
+    """A codec raises it for bytes that no key can read; values beside them are still read."""
 
 
 class NotSealed(Damaged):
-    """What a codec raises for bytes that it never wrote: perhaps whole, from before it, so nothing replaces them."""
+    """A codec raises it for bytes that it never wrote: they may be whole, so nothing replaces them."""
 
 
 class ConfigurationError(LangmemError, ValueError):

@@ -43,14 +43,14 @@ def longterm_namespace(scope: Scope) -> Namespace:
 class LongTermMemory(Shared):
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
-    Messages are kept as they are; what is said again, if only with other commas, capitals or white space, is kept once,
-    with the first time and the latest hundred: a message from between these, added again, counts as said once more.
-    What users and assistants said can be found; tool results, system prompts and what has no text are kept, not
+    Messages are kept as they are; what is said again, even with other commas, capitals or white space, is kept once,
+    with the first time and the latest hundred. A message from between these that is added again counts as said once
+    more. What users and assistants said can be found; tool results, system prompts and what has no text are kept, not
     searched; what was recalled is not kept again. Every method has an async twin. Constructing one reads nothing.
 
     Args:
         store: Where the memories are kept. It is the truth.
-        index: What finds them, :func:`~langmem_adapters.open_index` for one. It can be dropped at any time.
+        index: Finds them by words; :func:`~langmem_adapters.open_index` makes one. It can be dropped at any time.
         vectors: A second index, which finds them by meaning. Adding does not wait for it, and where it fails,
             the search goes on without it.
         strict: Raise where ``vectors`` or ``ranker`` fails in a search, and where a stored memory is damaged.
@@ -59,7 +59,7 @@ class LongTermMemory(Shared):
             from prompt to text. Where it fails, the order stays as it was. Scores are then given by place.
         user, tenant: Whose memories these are; those of others are never searched.
         session: Keeps the memories to one session, where there is no user.
-        similarity_top_k: How many :meth:`search` returns if it is not told.
+        similarity_top_k: How many :meth:`search` returns by default.
         ttl: Seconds after the last write at which all memories of the scope expire; None: never. The memories of
             one session expire with it, when they are the ``long_term`` of a BrainMemory that has a ttl.
         clock, new_id: Give Unix seconds, and ids to entries of the log.

@@ -55,7 +55,7 @@ class WorkingMemory(Shared):
 
     Raises:
         ConfigurationError: From every method, for an argument that is wrong.
-        Conflict: When other writers were quicker each of 40 times that a change was tried.
+        Conflict: When other writers were quicker in all of 40 attempts.
         SerializationError: When data is kept that is not plain.
 
     >>> from langmem_adapters import WorkingMemory, open_store
