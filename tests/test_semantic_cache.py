@@ -27,11 +27,13 @@ from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.compared import Compared
 
 ASKED, ALIKE = "How do I learn to speak Hindi?", "How can I learn to speak Hindi?"
 TOPICS = ("hindi", "chess", "weather", "paris", "london", "rome")
@@ -798,3 +800,13 @@ def test_d3_calls_that_could_not_be_read_are_calls(index: VectorIndex) -> None:
     cache.update(prompt(ASKED), "m", answer(invalid_tool_calls=invalid))
     assert cache.lookup(prompt(ASKED), "m")
     assert cache.lookup(prompt(ALIKE), "m") is None
+
+
+def test_which_tools_gave_many_results_that_do_not_name_them_is_told_in_no_time() -> None:
+    calls = [{"id": Compared(f"t{n}"), "name": "add"} for n in range(500)]
+    asked = {"id": ["AIMessage"], "kwargs": {"tool_calls": calls}}
+    results = [{"id": ["ToolMessage"], "kwargs": {"tool_call_id": f"t{n}"}} for n in range(500)]
+    before = Compared.times
+    assert Tools(["add"]).made([asked, *results])
+    assert Compared.times - before < 10 * len(calls)
+    assert not Tools(["add"]).made([asked, {"id": ["ToolMessage"], "kwargs": {"tool_call_id": "another"}}])
