@@ -179,8 +179,10 @@ def test_guards_under_a_redactor_know_what_was_meant(any_store: Store) -> None:
     assert store.get(NS) == {"before": encode(SECRET), "a": encode("[card]")}
     store.write(NS, put={"a": encode(f"{SECRET} again")}, guard={"a": encode(SECRET), "before": encode(SECRET)})
     store.write(NS, put={"a": encode("x")}, guard={"a": encode("[card] again")})
-    with pytest.raises(Conflict):
-        store.write(NS, put={"a": encode("y")}, guard={"a": encode(SECRET)})
+    for wrong in ({"a": encode(SECRET)}, {"a": encode("x"), "before": None}):
+        with pytest.raises(Conflict):
+            store.write(NS, put={"a": encode("y")}, guard=wrong)
+    assert store.get(NS, ["a"]) == {"a": encode("x")}
 
 
 def test_the_services_work_on_an_encrypted_store(at: Backend) -> None:
@@ -982,10 +984,11 @@ def test_data_keys_are_read_once_a_minute_and_not_with_each_value() -> None:
 
 def test_a_keyed_index_ranks_as_the_open_one() -> None:
     texts = ["the bike is in the shed", "a red bike", "shed shed shed", "nothing of that", "bikes and sheds, red"]
+    texts += ["a house", "a horse"]
     keyed, plain = KeyedLexicalIndex(":memory:", key=OLD), LexicalIndex(":memory:")
     for index in (keyed, plain):
         index.apply(NS, upsert=[Document(str(n), text, thread="t", at=1e9) for n, text in enumerate(texts)])
-    for query in ("bike", "the red bike", "Where are the sheds?", "the", "nothing", ""):
+    for query in ("bike", "the red bike", "Where are the sheds?", "the", "nothing", "house bicylce", ""):
         assert keyed.search(NS, query, 5) == plain.search(NS, query, 5)
     assert isinstance(keyed, ConversationIndex)
     evidence, other = keyed.gather(NS, "red bike", 3), plain.gather(NS, "red bike", 3)
