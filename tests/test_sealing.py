@@ -982,12 +982,13 @@ def test_data_keys_are_read_once_a_minute_and_not_with_each_value() -> None:
 # --- the keyed index ----------------------------------------------------------------------------------------
 
 
-def test_a_keyed_index_ranks_as_the_open_one() -> None:
+@pytest.mark.parametrize("thread", ["t", ""])
+def test_a_keyed_index_ranks_as_the_open_one(thread: str) -> None:
     texts = ["the bike is in the shed", "a red bike", "shed shed shed", "nothing of that", "bikes and sheds, red"]
     texts += ["a house", "a horse"]
     keyed, plain = KeyedLexicalIndex(":memory:", key=OLD), LexicalIndex(":memory:")
     for index in (keyed, plain):
-        index.apply(NS, upsert=[Document(str(n), text, thread="t", at=1e9) for n, text in enumerate(texts)])
+        index.apply(NS, upsert=[Document(str(n), text, thread=thread, at=1e9) for n, text in enumerate(texts)])
     for query in ("bike", "the red bike", "Where are the sheds?", "the", "nothing", "house bicylce", ""):
         assert keyed.search(NS, query, 5) == plain.search(NS, query, 5)
     assert isinstance(keyed, ConversationIndex)
