@@ -65,6 +65,7 @@ from tests.faults import Down, Overtaken
 from tests.servers import RedisServer
 from tests.test_store_redis import age
 from tests.test_stores import OnAClock
+from tests.waiting import until
 
 NS: Namespace = ("brain", "t", "u", "s")
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
@@ -170,6 +171,16 @@ def test_a_guard_sees_who_came_between_the_look_and_the_write() -> None:
     with pytest.raises(Conflict):
         store.write(NS, put={"a": b"4"}, guard={"a": b"3"})
     assert store.get(NS)["a"] == b"3"
+
+
+def test_closing_it_closes_its_store(redis_server: RedisServer, key_prefix: str) -> None:
+    name = f"sealed-{key_prefix.strip(':')}"
+    store = SealedStore(RedisStore(f"{redis_server.url()}?client_name={name}", prefix=key_prefix), redactor=redact)
+    with redis.Redis(port=redis_server.port) as raw:
+        store.write(NS, put={"a": encode("x")})
+        assert name in {each["name"] for each in raw.client_list()}
+        store.close()
+        until(lambda: name not in {each["name"] for each in raw.client_list()})
 
 
 def test_guards_under_a_redactor_know_what_was_meant(any_store: Store) -> None:
@@ -980,6 +991,18 @@ def test_data_keys_are_read_once_a_minute_and_not_with_each_value() -> None:
 
 
 # --- the keyed index ----------------------------------------------------------------------------------------
+
+
+def test_a_keyed_index_stays_with_the_file_of_the_one_it_is_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    index = LexicalIndex("i.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    with closing(KeyedLexicalIndex.beside(index, key=OLD)) as keyed:
+        keyed.apply(NS, upsert=[Document("1", "a red bike")])
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["i.db"]
 
 
 @pytest.mark.parametrize("thread", ["t", ""])
