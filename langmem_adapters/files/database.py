@@ -278,7 +278,7 @@ class Database:
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""
         if self._pid == os.getpid():
-            with self._alone:
+            with forks.no_fork, self._alone:
                 close_all(self._idle, self._pid)
             self._ready = False  # until then the file may be another one, or in memory a new one
 

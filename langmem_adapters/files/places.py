@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from langmem_adapters.concurrency import pauses
+from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 
@@ -209,7 +209,7 @@ def close_all(connections: list[Connection], pid: int) -> None:
     if pid != os.getpid():  # SQLite forbids to use, or even to close, a connection on the other side of a fork
         _inherited.append(connections)
         return
-    with suppress(IndexError):  # whoever borrows one meanwhile may have the last
+    with forks.no_fork, suppress(IndexError):  # whoever borrows one meanwhile may have the last
         while connections:
             connections.pop().close()
 
