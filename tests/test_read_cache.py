@@ -105,6 +105,15 @@ def test_threads_keep_it_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> N
     assert tier._lru.size == sum(map(len, held)) <= 200
 
 
+def test_what_was_read_a_moment_ago_and_is_no_answer_is_a_miss_and_is_healed(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store, keep=KEEP, on_error="raise")
+    cache.pool.create(Experience(resp="no generations"), key=KEY)
+    assert cache.pool.lookup(key=KEY) is not None
+    assert cache.lookup("p", "m") is None
+    assert cache.stats()["unreadable"] == 1
+    assert any_store.get(PLACE) == {}
+
+
 def _in_child(tier: ReadCache, out: Any) -> None:
     invalidate(PLACE, ["other"])
     before = tier.get("k")
