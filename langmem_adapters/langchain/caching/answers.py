@@ -176,10 +176,10 @@ class Answers(SingleFlightAnswers):
 
     def recent(self, key: str) -> list[Generation] | None:
         """An answer that was read a moment ago: neither waits nor works for long, as a loop may be running."""
-        experience = self.pool.recent(key)
         try:
+            experience = self.pool.recent(key)
             value = None if experience is None else self._calls.responses.of(experience)
-        except SerializationError:  # it is healed where it is read from the store
+        except SerializationError:  # it is healed, or left to who can read it, where it is read from the store
             return None
         if value is None:
             return None
