@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from langmem_adapters.codec import plain
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.errors import LangmemError, SerializationError, StoreError
+from langmem_adapters.errors import LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
@@ -144,7 +144,7 @@ class Answers(SingleFlightAnswers):
         try:
             for key in keys:
                 yield from self.pool._delete(None, key, None)  # noqa: SLF001 - a part of this flow
-        except StoreError as error:
+        except LangmemError as error:
             self._calls._degrade(error)  # noqa: SLF001 - by the rules of its calls
 
     # --- where LangChain itself asks the model between the two
