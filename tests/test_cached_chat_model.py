@@ -609,6 +609,33 @@ def test_c4_a_model_that_was_changed_after_its_first_call_is_another_one(server:
     )
 
 
+class Noting(AsyncScripted):
+    """Notes at which words it was to stop, and in which run that was."""
+
+    _noted: list[tuple[list[str] | None, str]] = PrivateAttr(default_factory=list)
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        self._noted.append((stop, str(run_manager and run_manager.run_id)))
+        return super()._generate(messages, stop, run_manager, **kwargs)
+
+    def _stream(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        self._noted.append((stop, str(run_manager and run_manager.run_id)))
+        yield from super()._stream(messages, stop, run_manager, **kwargs)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_is_told_where_to_stop_and_in_which_run_it_is_asked(way: str) -> None:
+    inner = Noting()
+    asked = WAYS[way](CachedChatModel(inner, _cache()).bind(stop=["x"]))
+    ((stop, run),) = inner._noted
+    assert stop == ["x"]
+    assert run == "None" if "stream" in way else run in asked.id  # LangChain tells no stream its run
+
+
 class Silent(Scripted):
     """Tells LangChain no more of itself than its class, as models of Ollama do."""
 
