@@ -732,6 +732,16 @@ def test_a_damaged_answer_can_be_deleted_and_what_was_asked_goes_with_it(
     assert not any(any_store.get(namespace) for namespace in any_store.namespaces())
 
 
+def test_d3_what_was_asked_of_an_answer_that_calls_a_tool_is_not_kept(
+    build: Callable[..., ExperienceCache], any_store: Store
+) -> None:
+    cache = build(deterministic_tools=["add"])
+    for n, name in enumerate(("weather", "add")):
+        call = {"name": name, "args": {}, "id": "c1"}
+        cache.update(prompt(ASKED), f"model {n}", answer("", tool_calls=[call]))
+        assert any("semantic" in namespace for namespace in any_store.namespaces()) is (name == "add")
+
+
 def test_what_a_stream_says_whose_end_is_read_in_a_bypass_is_not_kept_nor_what_was_asked(
     build: Callable[..., ExperienceCache], any_store: Store
 ) -> None:
