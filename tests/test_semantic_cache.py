@@ -233,10 +233,10 @@ def test_blocks_of_text_are_text_and_pictures_are_not(build: Callable[..., Exper
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     for asked in ([{"type": "text", "text": ASKED}], [{"type": "text", "text": "Chess?"}, picture]):
         cache.update(prompt(HumanMessage(asked)), "m", answer())  # type: ignore[arg-type]
-    for alike in ([{"type": "text", "text": ALIKE}], [ALIKE]):
-        assert content(cache.lookup(prompt(HumanMessage(alike)), "m")) == "Take a course."  # type: ignore[arg-type]
-    for unlike in ([{"type": "text", "text": "Chess??"}, picture], ["Chess??", picture]):
-        assert cache.lookup(prompt(HumanMessage(unlike)), "m") is None  # type: ignore[arg-type]
+    for alike in (HumanMessage([{"type": "text", "text": ALIKE}]), HumanMessage([ALIKE])):
+        assert content(cache.lookup(prompt(alike), "m")) == "Take a course."
+    for unlike in (HumanMessage([{"type": "text", "text": "Chess??"}, picture]), HumanMessage(["Chess??", picture])):
+        assert cache.lookup(prompt(unlike), "m") is None
 
 
 @pytest.mark.parametrize("text", ["How do I learn Hindi?", "[{broken", '[{"lc": 2}]', "[1]", "[{}]"])
