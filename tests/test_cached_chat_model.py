@@ -1532,7 +1532,7 @@ def test_no_hit_waits_for_a_rate_limiter_whose_ever_it_is(of: str) -> None:
     assert taken == [1]
 
 
-class Silent(Scripted):
+class Wordless(Scripted):
     """Ends its streams before it has said anything."""
 
     def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
@@ -1541,7 +1541,7 @@ class Silent(Scripted):
 
 
 async def test_a_stream_in_which_nothing_comes_ends_as_that_of_the_model_and_is_not_kept() -> None:
-    inner, cache = Silent(), _cache(on_error="raise")
+    inner, cache = Wordless(), _cache(on_error="raise")
     model = CachedChatModel(inner, cache)
     for _ in range(2):
         with pytest.raises(ValueError, match="No generation"):
