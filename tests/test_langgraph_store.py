@@ -373,7 +373,7 @@ def test_values_are_copies_and_keep_their_types(any_store: Store) -> None:
     assert item.value == {"list": [1, 2.0, None, True], "deep": {"bytes": b"\x00", "day": date(2026, 1, 2)}}
     item.value.clear()
     assert store.get(ADA, "k") == store.search(ADA)[0]
-    assert item.created_at.tzinfo is timezone.utc
+    assert item.created_at.tzinfo is item.updated_at.tzinfo is timezone.utc
 
 
 # --- finding ------------------------------------------------------------------------------------------------
