@@ -41,7 +41,7 @@ class BrainMemory(Shared, Remembering, Reflection):
     Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
 
     Args:
-        store, session: Where it is kept, and the session's id, which may be any text.
+        store, session: The store; and the session's id, any text.
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many of the newest messages :meth:`window` shows, and with ``long_term`` how many are kept.
         long_term: Takes the messages that leave the window. Without it nothing ever leaves the history.
@@ -50,17 +50,17 @@ class BrainMemory(Shared, Remembering, Reflection):
         summarize_at: With a model: tokens of messages beyond which the oldest become part of the summary, so that
             half as many stay. None: only when :meth:`summarize` is called.
         summarize_in: "background" (a worker thread, after the write has returned) or "inline" (before it returns).
-        max_summary_tokens: How many tokens the summary may have.
-        max_tokens: How many tokens the window may have; None: only ``memory_k`` limits it. ``summarize_at`` is
-            capped at this.
-        archive: Whether messages are kept once a summary covers them: in ``long_term`` if there is one, else in
-            the history behind the window. False: they are deleted.
+        max_summary_tokens: Tokens of the summary, at most.
+        max_tokens: Tokens of the window, at most; None: only ``memory_k`` limits it. ``summarize_at`` is no more than
+            this.
+        archive: Whether messages are kept once the summary covers them: in ``long_term`` if there is one, else in the
+            history behind the window. False: they are deleted.
         counter: Counts tokens; default: an estimate by characters.
         prompts: What the model is told, made as ``langmem_adapters.prompts.Prompts(title=…)``.
         ttl: Seconds after which the whole session expires; None: never.
-        refresh: What restarts that time: "write": each write; "read": each read too, which costs a write and counts
-            as activity once a tenth of the time has passed; "never": nothing, so it runs from the session's first
-            write. All writers of a session must be given the same.
+        refresh: What restarts that time: each "write"; each "read" too, and then a read costs a write, and counts as
+            activity, once a tenth of the time has passed; "never": it counts from the session's first write. All
+            writers of a session must use the same.
         clock, new_id: Give Unix seconds, and an id to a message that has none.
 
     >>> from langmem_adapters import BrainMemory, open_store
@@ -151,7 +151,7 @@ class BrainMemory(Shared, Remembering, Reflection):
 
     @classmethod
     def from_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> Self:
-        """Open a session with what MetaGPT's ``BrainMemory.dumps`` left in Redis; repeating it adds nothing."""
+        """A session with what MetaGPT's ``BrainMemory.dumps`` left in Redis; a second call adds nothing."""
         brain = cls(store, session, **arguments)
         run(import_flow(brain.store, brain._flows.session, blob))
         return brain

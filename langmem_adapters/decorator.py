@@ -76,27 +76,27 @@ def cached(
 def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the overload has their names
     """Keep what a function returns, and serve it when the function is called again with equal arguments.
 
-    For functions, coroutine functions, generators, async generators and methods. A cache hit has the value and the
-    type that was returned, even if it is None or empty; a result that cannot come back equal is returned, but not kept.
-    Exceptions and interrupted streams are not kept. Of several equal calls at the same time, in this process or in
-    others on the same store, one is made. ``with bypass():`` and ``with refresh():`` switch the cache off, or ask anew.
-    The decorated function has an attribute ``cache``, a :class:`~langmem_adapters.experience.FunctionCache`, with
-    ``lookup``, ``invalidate``, ``stats`` and ``pool``.
+    For functions, coroutine functions, generators, async generators and methods. A hit has the value and the type that
+    was returned, also if it is None or empty; a value that would not come back equal is returned and not kept.
+    Exceptions are not kept, nor are streams that were broken off. If several callers make the same call at the same
+    time, in this process or in others on the same store, one makes it. ``with bypass():`` and ``with refresh():``
+    switch it off, or ask anew. The decorated function has an attribute ``cache``, a
+    :class:`~langmem_adapters.experience.FunctionCache`, with ``lookup``, ``invalidate``, ``stats`` and ``pool``.
 
     Args:
-        function: The function; left out if options are given.
+        function: The function; or nothing, to give other arguments.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``. It is opened
             at the first call.
-        store, pool: Your own store or pool, instead of a URL.
-        index: Finds similar experiences; default: the lexical index of the URL, if one is needed.
-        tag: Names the function's results in the store; default: the function's module and name.
+        store, pool: A store, or a pool, of your own instead of a URL.
+        index: Finds similar experiences; default: the lexical index of the URL, where one is needed.
+        tag: The name under which the results are kept; default: the function's module and name.
         user, tenant, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
-        key: What identifies a call, by argument, as ``{"user": lambda user: user.id}``; or a function of the same
-            arguments that returns all that identifies it.
-        ignore: Names of arguments that do not identify a call. The ``self`` of a method does not, unless ``key`` names
-            it, but its class does: ``cache.lookup`` means the class that defines the method.
-        returns: The type of what is returned (of a generator's items); default: the annotation. Needed for models,
-            dataclasses and enums without an annotation.
+        key: What counts of an argument, as ``{"user": lambda user: user.id}``; or a function with the same
+            arguments that gives all that counts.
+        ignore: Names of arguments that do not count. The ``self`` of a method does not, unless ``key`` names it, but
+            its class does: ``cache.lookup`` means the class in which the method stands.
+        returns: The type of what is returned (of a generator's items); default: what the annotation says. Needed for
+            models, dataclasses and enums that no annotation names.
         should_store: Says whether a result is worth keeping.
         metric: Gives what a result cost besides time: money, or tokens and the model that made them.
         scorer: Scores each new result, in the background.

@@ -55,18 +55,18 @@ class Embedder(Lasting):
     words does for words it does not know. All other vectors have length 1.
 
     Args:
-        model: Something with ``embed_documents`` and ``embed_query`` (LangChain), with ``get_text_embedding_batch``
-            and ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to
-            as many vectors, which may be async. A SentenceTransformer also returns the meaning of word pieces, with
-            which a memory finds better.
+        model: Something with ``embed_documents`` and ``embed_query`` (LangChain), with ``get_text_embedding_batch`` and
+            ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to as
+            many vectors, which may be async. A SentenceTransformer also gives vectors of word pieces, which improve the
+            search of a memory.
         name: Says which model it is: vectors are compared only with those of the same name and dimension. Default:
             the name of the class and of its model, or of its deployment on Azure. Needed with a function and a
             SentenceTransformer. What else changes the vectors (an instruction, a revision) belongs into a name of your
             own.
         batch: How many texts are sent at a time.
-        remembered: How many vectors of queries, and how many of texts, are cached.
-        longest: How many characters of a text are embedded, from its beginning: a provider that refuses a long
-            text would otherwise refuse it for ever.
+        remembered: How many vectors of queries, and how many of texts, are kept in memory.
+        longest: How many characters of a text are embedded, from its beginning: a provider that refuses a longer text
+            would refuse it for ever.
 
     ``stats`` counts calls, texts, remembered (texts that needed no call) and failures.
 
@@ -105,7 +105,7 @@ class Embedder(Lasting):
 
     @classmethod
     def of(cls, model: Any) -> Embedder:
-        """Make an embedder of a model; one that is an embedder already stays itself."""
+        """Make an embedder from a model; an embedder is returned unchanged."""
         return model if isinstance(model, cls) else cls(model)
 
     @property
@@ -116,8 +116,8 @@ class Embedder(Lasting):
     def texts(self, texts: Sequence[str]) -> list[Vector]:
         """The vectors of texts, in their order.
 
-        Raises ModelError if the model fails, or does not return one finite vector for each text, always of the same
-        dimension; and ConfigurationError if only :meth:`atexts` can ask it.
+        Raises ModelError if the model fails, or if it does not give one finite vector of its usual dimension for each
+        text; and ConfigurationError if only :meth:`atexts` can ask it.
         """
         return run(self.texts_flow(texts))
 

@@ -65,11 +65,11 @@ class SerializationError(LangmemError):
 
 
 class Damaged(SerializationError):  # noqa: N818 - it says what the value is
-    """Raised by a codec for bytes that no key would decrypt; the values beside them are still served."""
+    """A codec raises it for bytes that no key can read; values beside them are still read."""
 
 
 class NotSealed(Damaged):
-    """Raised by a codec for bytes that it never wrote: they may be whole, from before it, so nothing replaces them."""
+    """A codec raises it for bytes that it never wrote: they may be whole, so nothing replaces them."""
 
 
 class ConfigurationError(LangmemError, ValueError):

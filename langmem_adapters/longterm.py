@@ -43,14 +43,14 @@ def longterm_namespace(scope: Scope) -> Namespace:
 class LongTermMemory(Shared):
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
-    Messages are kept as they are. A repeated one, even with other commas, capitals or white space, is kept once, with
-    its first and its latest hundred times; one from between these, added again, counts as said once more. Messages of
-    users and assistants can be found; tool results, system prompts and messages without text are kept, but not
-    searched; recalled messages are not kept again. Every method has an async twin. Constructing one reads nothing.
+    Messages are kept as they are; what is said again, even with other commas, capitals or white space, is kept once,
+    with the first time and the latest hundred. A message from between these that is added again counts as said once
+    more. What users and assistants said can be found; tool results, system prompts and what has no text are kept, not
+    searched; what was recalled is not kept again. Every method has an async twin. Constructing one reads nothing.
 
     Args:
         store: Where the memories are kept. It is the truth.
-        index: Finds them by words, such as :func:`~langmem_adapters.open_index` gives. It can be dropped at any time.
+        index: Finds them by words; :func:`~langmem_adapters.open_index` makes one. It can be dropped at any time.
         vectors: A second index, which finds them by meaning. Adding does not wait for it, and where it fails,
             the search goes on without it.
         strict: Raise where ``vectors`` or ``ranker`` fails in a search, and where a stored memory is damaged.
@@ -58,8 +58,8 @@ class LongTermMemory(Shared):
         ranker: A model that reorders what a search found: any LangChain or LlamaIndex model, or a function from
             prompt to text. If it fails, the order stays as it was. Scores are then given by position.
         user, tenant: Whose memories these are; those of others are never searched.
-        session: The session whose memories these are, if there is no user.
-        similarity_top_k: How many memories :meth:`search` returns by default.
+        session: Keeps the memories to one session, where there is no user.
+        similarity_top_k: How many :meth:`search` returns by default.
         ttl: Seconds after the last write at which all memories of the scope expire; None: never. The memories of
             one session expire with it, when they are the ``long_term`` of a BrainMemory that has a ttl.
         clock, new_id: Give Unix seconds, and ids to entries of the log.

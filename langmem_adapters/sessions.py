@@ -108,8 +108,9 @@ class Sessions(Shared):
     def delete_session(self, session: str) -> bool:
         """Remove a session: history, knowledge, summary, and without a user its own long-term memory.
 
-        The sessions of agents that its tools called, and of theirs (see BrainMemoryMiddleware), go too. False, if there
-        was none. A user's long-term memory stays: ``brain.clear(long_term=True)`` has it forget what the session said.
+        The sessions of agents that its tools called, and of theirs, go with it (see BrainMemoryMiddleware). False, if
+        there was none. A user's long-term memory stays: ``brain.clear(long_term=True)`` removes from it what the
+        session said.
         """
         return run(self._delete(session))
 
@@ -143,13 +144,13 @@ class Sessions(Shared):
     def import_(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """Add exported sessions to this user's; returns how many messages were new.
 
-        All lines are read before the first is written, so a malformed line changes nothing. Importing the same
-        lines again adds nothing, and does not bring back what a session has archived or deleted since. A session keeps
-        its own title, facts and summary. A message with a known id and other content is added under another id. A
-        summary is left out if it would hide messages that it does not cover. ``progress`` shows the lines that are
-        written.
+        All lines are read before the first is written, so a malformed line changes nothing. Importing the same lines
+        again adds nothing, nor does it bring back what a session has archived or deleted since. The title, facts and
+        summary that it has stay. A message of the same id that says something else is added under another id. A summary
+        is left out if it would hide messages that it does not cover. ``progress`` shows the lines that are written.
 
-        Lines from strangers may hold system messages, or name files of this machine: LlamaIndex shows these to models.
+        Import only lines that you trust: they may hold system messages, and name files of this machine, which
+        LlamaIndex shows its model.
         """
         return run(self.import_flow(lines, progress)).new
 

@@ -53,21 +53,23 @@ _VARIABLES = {"url": URL_VARIABLES, **{name: (f"LANGMEM_{name.upper()}",) for na
 class Settings(BaseModel):
     """Where memory is kept and how much of it is shown; makes the services accordingly.
 
-    Missing values are read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each other plain
-    setting a variable of its name, such as ``LANGMEM_MEMORY_K``. A wrong setting raises ConfigurationError, which names
-    it and quotes no value. ``repr`` shows no URL. ``model_dump_json`` has *** for a URL's password, which no store
-    takes; ``model_dump``, from which settings can be made again, has the password itself.
+    Defaults are read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each other setting that
+    is a plain value the variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which names the
+    setting that is wrong and quotes no value. ``repr`` shows no URL, and ``model_dump_json`` has *** for its password,
+    with which no store can be opened; ``model_dump``, from which the same settings can be made, has the password
+    itself.
 
     Args:
-        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and the tenant of everything.
+        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and the tenant to whom all of it
+            belongs.
         memory_k, similarity_top_k: How many messages a window shows (200), and how many memories a search gives (5).
         ttl: Seconds after which sessions, experiences and working memory expire; a user's long-term memory does not.
-        refresh: What restarts a session's time: each "write", each "read" too, or "never".
-        enable_longterm_memory: Whether sessions have a long-term memory by default.
+        refresh: What starts a session's time anew: each "write", each "read" too, or "never".
+        enable_longterm_memory: Whether sessions have a long-term memory, unless :meth:`brain` says otherwise.
         enable_experience_read, enable_experience_write: Whether experiences are looked up, and kept.
-        vectors_url: Where vectors are, if not beside the lexical index; see :func:`~langmem_adapters.open_vectors`.
-        embedder, ranker: A model that finds memories by meaning, and one that reorders what was found.
-        codec, redactor: Encrypts what is stored, and removes from texts what must not be kept; see SealedStore.
+        vectors_url: Where vectors are, if not beside the index of words; see :func:`~langmem_adapters.open_vectors`.
+        embedder, ranker: A model by which memories are found by meaning, and one that puts them into order.
+        codec, redactor: Encrypt what is stored, and first remove from texts what must not be stored; see SealedStore.
 
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")
     >>> brain.add_talk("Where is my bike?")

@@ -51,21 +51,21 @@ class ExperiencePool(Shared, PoolFlows):
     """Experiences of a tenant (or of one user) under one tag (MetaGPT's ``ExperienceManager``).
 
     An experience is found by its request, which is compared as a whole: same data, same types. The request's
-    fingerprint is the key; a later experience of the same request takes the place of the earlier. Tenant, user
-    and tag are part of the place where it is kept, so nothing of another is ever looked at. Every method has an
-    async twin with an ``a`` in front. Constructing one reads nothing.
+    fingerprint is the key; a later experience of the same request replaces the earlier. Tenant, user and tag are part
+    of the name under which it is kept, so nothing of another is ever looked at. Every method has an async twin with an
+    ``a`` in front. Constructing one reads nothing.
 
     Args:
         store: Where the experiences are kept.
-        tag: What they are experiences of, a function's name for one.
+        tag: What they are experiences of, such as a function's name.
         user, tenant: Whose they are.
-        index: Finds those that are like a request, :func:`~langmem_adapters.open_index` for one.
-        ttl: Seconds for which an experience may be served; None: for ever. What is older goes where it is met, and
-            a few with later writes.
-        max_entries, max_bytes: How much is kept; None: any number. What was not used for long goes first, and of
-            that the worst score, a few on each write. All writers of a tag must have the same bounds.
-        keep: Seconds for which what was read is served again without a look at the store, from this process's
-            memory; None: not at all. What this process changes takes effect at once, what others change after so long.
+        index: Finds similar experiences; :func:`~langmem_adapters.open_index` makes one.
+        ttl: Seconds for which an experience may be served; None: for ever. Expired ones are removed when they are read,
+            and a few with each later write.
+        max_entries, max_bytes: How much is kept; None: no limit. The least recently used goes first, and of that the
+            worst score, a few on each write. All writers of a tag must use the same limits.
+        keep: Seconds for which an experience that was read is served again from this process's memory; None: not at
+            all. What this process changes takes effect at once, what others change after so long.
         prices: What a million tokens in and out cost, by a model's name, for :meth:`stats` and :meth:`saved`.
         enabled: False switches off looking up and storing.
         enable_read, enable_write: False switches looking up, or storing, off.
@@ -266,9 +266,9 @@ class ExperiencePool(Shared, PoolFlows):
     ) -> Tuned:
         """Choose a threshold for the scores of :meth:`query` by pairs of two requests and whether they mean the same.
 
-        Gives the lowest score at which what is found is right with this precision, and the whole curve; nothing
-        changes by itself. Raises ConfigurationError, where no score has that precision, or where the pool's index
-        has no embedder: how well words match depends on all that is kept. ``progress`` shows the pairs.
+        Returns the lowest score at which results have this precision, and the whole curve; nothing is changed. Raises
+        ConfigurationError if no score has that precision, or if the pool's index has no embedder: how well words match
+        depends on all that is kept. ``progress`` shows the pairs.
 
         >>> from langmem_adapters import Embedder, ExperiencePool, open_store, open_vectors
         >>> letters = Embedder(lambda texts: [[text.count("a"), text.count("b")] for text in texts], name="letters")

@@ -183,7 +183,8 @@ def _typed_in(function: types.FunctionType) -> list[Any]:
     A script's own code says the file that the script is; the interactive window of VS Code has such a file, too.
     """
     place, code = function.__globals__, function.__code__
-    was_typed = place.get("__name__") in MAIN and place.get("__file__") != code.co_filename
+    is_script = code.co_filename == place.get("__file__") != "<stdin>"  # where the next one is another's
+    was_typed = place.get("__name__") in MAIN and not is_script
     return [_code(code)] if was_typed or function.__name__ == _LAMBDA else []
 
 
