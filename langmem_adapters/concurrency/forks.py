@@ -41,9 +41,9 @@ def begin() -> None:
     if me in _under_way:
         _under_way[me] += 1
         return
-    _under_way[me] = 1  # before the look: a fork looks here after it has closed the door
+    _under_way[me] = 1  # before the check: a fork looks here after it has cleared the event
     deadline = time.monotonic() + _LONGEST
-    while not _may_begin.is_set() and time.monotonic() < deadline:  # again, as the next fork may have begun
+    while not _may_begin.is_set() and time.monotonic() < deadline:  # repeated, as the next fork may have begun
         del _under_way[me]
         _may_begin.wait(_LONGEST)
         _under_way[me] = 1
@@ -73,12 +73,12 @@ no_fork: _NoFork = _NoFork()
 
 
 def _before_fork() -> None:
-    _turn.acquire(timeout=_LONGEST)  # else the end of another fork would open the door in the middle of this one
+    _turn.acquire(timeout=_LONGEST)  # else the end of another fork would let work begin during this one
     _may_begin.clear()
     me, deadline = threading.get_ident(), time.monotonic() + _LONGEST
     while any(thread != me for thread in list(_under_way)) and time.monotonic() < deadline:
         time.sleep(0.0005)
-    _under_way[me] = _under_way.get(me, 0) + 1  # so that these may begin something
+    _under_way[me] = _under_way.get(me, 0) + 1  # so that these calls may begin work
     try:
         for call in _before:
             call()
@@ -88,13 +88,13 @@ def _before_fork() -> None:
 
 def _after_fork_in_parent() -> None:
     _may_begin.set()
-    with contextlib.suppress(RuntimeError):  # another has it still
+    with contextlib.suppress(RuntimeError):  # another thread still holds it
         _turn.release()
 
 
 def _after_fork_in_child() -> None:
-    """Only the thread that forked is here."""
-    global _may_begin, _turn  # others may have held their locks
+    """Only the thread that forked exists here."""
+    global _may_begin, _turn  # other threads may have held their locks
     me = threading.get_ident()
     for thread in [thread for thread in _under_way if thread != me]:
         del _under_way[thread]

@@ -33,7 +33,7 @@ class Delivery:
         self._ids = ids
         self._new = new
         self._first = next((n for n in range(len(ids)) if new[n] and not gone[n]), len(ids))
-        self._places = {ids[n]: n for n in reversed(range(len(ids)))}  # where each id is for the first time
+        self._places = {ids[n]: n for n in reversed(range(len(ids)))}  # the first position of each id
 
     @property
     def unclear(self) -> set[str]:

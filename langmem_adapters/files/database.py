@@ -329,7 +329,7 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 def _close_idle() -> None:
-    """Close the connections that nobody uses: SQLite has all of a process share its locks on a file.
+    """Close unused connections: SQLite has all connections of a process share its locks on a file.
 
     A forked child would have copies of them, while the system copies no locks. Then the last one beside it to close the
     file would believe it was the last of all, and remove the -wal into which the child writes.

@@ -37,10 +37,10 @@ __all__ = [
 IN_MEMORY = ":memory:"
 """SQLite's path for no file."""
 
-_PAUSE = 0.01  # seconds between two tries
-_DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
-_DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")  # the latter in SQLite up to 3.31
-_OLDEST = (3, 24)  # else there is no ON CONFLICT DO UPDATE
+_PAUSE = 0.01  # seconds between two attempts
+_DESCRIPTORS = 4  # descriptors that SQLite opens at once: the file, its -wal, its -shm, and one to spare
+_DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")  # "too big" in SQLite up to 3.31
+_OLDEST = (3, 24)  # the first with ON CONFLICT DO UPDATE
 _SENTENCES = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " may only be read: give this process the right to write to it and its folder"),
@@ -69,7 +69,7 @@ class Connection(sqlite3.Connection):
         self.remembered: dict[str, Any] = {}  # what its users know of this file, which may be outdated
 
     def close(self) -> None:
-        """As ever; a traceback may keep it for long."""
+        """Close it, and note that: a traceback may keep the object for long."""
         try:
             self.closed_by = os.getpid()
             super().close()
@@ -124,7 +124,7 @@ class Place:
         return None if self.in_memory else Path(self.path).resolve()
 
     def connect(self, timeout: float, close_idle: Callable[[], object]) -> Connection:
-        """Open what lies here, unless it would be taken for what it is not."""
+        """Open the file at this place; refuse if its -wal does not belong to it."""
         latest = self._latest()
         if latest is not None:
             self.is_of(latest)
@@ -174,15 +174,15 @@ class Place:
         return connection.wal is None or connection.wal == _identity(connection.wal_path)
 
     def _log_was_removed(self) -> bool:
-        """Whether this process has the file open with another -wal: a new connection would have part in its locks."""
+        """Whether this process has the file open with another -wal: a new connection would share its locks."""
         while not self.in_memory:
             with _listing.held():
-                known = [each for each in _open if each.wal is not None]  # first, as the -wal of a new one may be new
+                known = [each for each in _open if each.wal is not None]  # first: a new one may have a new -wal
             here = _identity(self.path), _identity(f"{self.file}-wal")
             left = {each.closed_by for each in known if each.is_open and each.file == here[0] and each.wal != here[1]}
             if 0 in left or os.getpid() not in left:
                 return 0 in left
-            pauses.sleep(_PAUSE)  # whoever closes the last one removes the -wal, and lets go of its locks then
+            pauses.sleep(_PAUSE)  # closing the last one removes the -wal, and then releases its locks
         return False
 
     def explained(self, error: sqlite3.Error, seconds: float) -> StoreError:
@@ -209,7 +209,7 @@ def close_all(connections: list[Connection], pid: int) -> None:
     if pid != os.getpid():  # SQLite forbids using or closing a connection on the other side of a fork
         _inherited.append(connections)
         return
-    with forks.no_fork, suppress(IndexError):  # whoever borrows one meanwhile may have the last
+    with forks.no_fork, suppress(IndexError):  # another thread may borrow the last one meanwhile
         while connections:
             connections.pop().close()
 
