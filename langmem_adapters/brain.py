@@ -41,7 +41,7 @@ class BrainMemory(Shared, Remembering, Reflection):
     Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
 
     Args:
-        store, session: The store; and the session's id, any text.
+        store, session: The store; and the session's id, which may be any text.
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many of the newest messages :meth:`window` shows, and with ``long_term`` how many are kept.
         long_term: Takes the messages that leave the window. Without it nothing ever leaves the history.
@@ -58,9 +58,9 @@ class BrainMemory(Shared, Remembering, Reflection):
         counter: Counts tokens; default: an estimate by characters.
         prompts: What the model is told, made as ``langmem_adapters.prompts.Prompts(title=…)``.
         ttl: Seconds after which the whole session expires; None: never.
-        refresh: What restarts that time: each "write"; each "read" too, and then a read costs a write, and counts as
-            activity, once a tenth of the time has passed; "never": it counts from the session's first write. All
-            writers of a session must use the same.
+        refresh: What restarts that time. "write": each write; "read": each read too, which costs a write and counts as
+            activity once a tenth of the time has passed; "never": nothing, so it counts from the session's first
+            write. All writers of a session must use the same.
         clock, new_id: Give Unix seconds, and an id to a message that has none.
 
     >>> from langmem_adapters import BrainMemory, open_store

@@ -88,15 +88,15 @@ def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the 
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``. It is opened
             at the first call.
         store, pool: A store, or a pool, of your own instead of a URL.
-        index: Finds similar experiences; default: the lexical index of the URL, where one is needed.
+        index: Finds similar experiences; default: the lexical index of the URL, if one is needed.
         tag: The name under which the results are kept; default: the function's module and name.
         user, tenant, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
-        key: What counts of an argument, as ``{"user": lambda user: user.id}``; or a function with the same
-            arguments that gives all that counts.
-        ignore: Names of arguments that do not count. The ``self`` of a method does not, unless ``key`` names it, but
-            its class does: ``cache.lookup`` means the class in which the method stands.
-        returns: The type of what is returned (of a generator's items); default: what the annotation says. Needed for
-            models, dataclasses and enums that no annotation names.
+        key: What identifies a call, by argument, as ``{"user": lambda user: user.id}``; or a function of the same
+            arguments that returns all that identifies it.
+        ignore: Names of arguments that do not identify a call. The ``self`` of a method does not, unless ``key`` names
+            it, but its class does: ``cache.lookup`` means the class that defines the method.
+        returns: The type of what is returned (of a generator's items); default: the annotation. Needed for models,
+            dataclasses and enums without an annotation.
         should_store: Says whether a result is worth keeping.
         metric: Gives what a result cost besides time: money, or tokens and the model that made them.
         scorer: Scores each new result, in the background.

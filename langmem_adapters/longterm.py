@@ -44,7 +44,7 @@ class LongTermMemory(Shared):
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
     Messages are kept as they are; what is said again, even with other commas, capitals or white space, is kept once,
-    with the first time and the latest hundred. A message from between these that is added again counts as said once
+    with its first and its latest hundred times. A message from between these that is added again counts as said once
     more. What users and assistants said can be found; tool results, system prompts and what has no text are kept, not
     searched; what was recalled is not kept again. Every method has an async twin. Constructing one reads nothing.
 
@@ -56,9 +56,9 @@ class LongTermMemory(Shared):
         strict: Raise where ``vectors`` or ``ranker`` fails in a search, and where a stored memory is damaged.
         weights: Weights of signals by name, instead of the defaults in :data:`langmem_adapters.signals.SIGNALS`.
         ranker: A model that reorders what a search found: any LangChain or LlamaIndex model, or a function from
-            prompt to text. If it fails, the order stays as it was. Scores are then given by position.
+            prompt to text. If it fails, the order stays. Each memory gets the score of its position.
         user, tenant: Whose memories these are; those of others are never searched.
-        session: Keeps the memories to one session, where there is no user.
+        session: The session whose memories these are, if there is no user.
         similarity_top_k: How many :meth:`search` returns by default.
         ttl: Seconds after the last write at which all memories of the scope expire; None: never. The memories of
             one session expire with it, when they are the ``long_term`` of a BrainMemory that has a ttl.

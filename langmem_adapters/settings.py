@@ -64,11 +64,11 @@ class Settings(BaseModel):
             belongs.
         memory_k, similarity_top_k: How many messages a window shows (200), and how many memories a search gives (5).
         ttl: Seconds after which sessions, experiences and working memory expire; a user's long-term memory does not.
-        refresh: What starts a session's time anew: each "write", each "read" too, or "never".
+        refresh: What restarts a session's time: each "write", each "read" too, or "never".
         enable_longterm_memory: Whether sessions have a long-term memory, unless :meth:`brain` says otherwise.
         enable_experience_read, enable_experience_write: Whether experiences are looked up, and kept.
         vectors_url: Where vectors are, if not beside the index of words; see :func:`~langmem_adapters.open_vectors`.
-        embedder, ranker: A model by which memories are found by meaning, and one that puts them into order.
+        embedder, ranker: A model that finds memories by meaning, and one that reorders what was found.
         codec, redactor: Encrypt what is stored, and first remove from texts what must not be stored; see SealedStore.
 
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")

@@ -55,8 +55,8 @@ class WorkingMemory(Shared):
 
     Raises:
         ConfigurationError: From every method, for an argument that is wrong.
-        Conflict: When other writers were quicker in all of 40 attempts.
-        SerializationError: When data is kept that is not plain.
+        Conflict: When other writers were faster in all of 40 attempts.
+        SerializationError: When data is not plain.
 
     >>> from langmem_adapters import WorkingMemory, open_store
     >>> memory = WorkingMemory(open_store("memory:"))
