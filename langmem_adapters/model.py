@@ -179,29 +179,29 @@ class MessageData:
 
     @property
     def id(self) -> str:
-        """As the message's."""
+        """The id of the message."""
         return cast("str", self.fields.get("id", ""))
 
     @property
     def created_at(self) -> float | None:
-        """As the message's."""
+        """When the message was made, in Unix seconds."""
         return cast("float | None", self.fields.get("created_at"))
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """As the message's."""
+        """The metadata of the message."""
         return cast("dict[str, Any]", self.fields.get("metadata", {}))
 
     def to_bytes(self, **instead: Any) -> bytes:
-        """As :meth:`Message.to_bytes`."""
+        """Like :meth:`Message.to_bytes`."""
         return encode({"v": FORMAT, **self.fields, **instead})
 
     def to_data(self) -> dict[str, Any]:
-        """As :meth:`Message.to_data`."""
+        """Like :meth:`Message.to_data`."""
         return self.fields
 
     def message(self) -> Message:
-        """The message itself."""
+        """Validate the fields and make the message."""
         return Message.from_data(self.fields)
 
 

@@ -213,7 +213,7 @@ class Sessions(Shared):
             page = yield from step(self.store.scan, row.namespace, limit=1)
         try:
             title, created_at = read_title(page.values.get(TITLE)), _began(page)
-        except SerializationError as sealed:  # and there is no codec
+        except SerializationError as sealed:  # encrypted, and there is no codec
             _log.warning("a stored title, and when a session began, are left out: %s", sealed)
             title, created_at = "", None
         return SessionInfo(

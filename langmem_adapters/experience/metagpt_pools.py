@@ -73,7 +73,7 @@ def _records(path: Path, collection: str) -> list[Any]:
 def _docstore(path: Path) -> list[Any]:
     """The objects in a LlamaIndex docstore."""
     nodes = None
-    with contextlib.suppress(ValueError, RecursionError):  # these carry the whole text
+    with contextlib.suppress(ValueError, RecursionError):  # these errors hold the whole text
         whole = json.loads(path.read_bytes())
         nodes = whole.get("docstore/data") if isinstance(whole, dict) else None
     if not isinstance(nodes, dict):

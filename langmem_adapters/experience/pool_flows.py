@@ -180,7 +180,7 @@ class PoolFlows:
     def similar_flow(
         self, req: Any, k: int, where: Callable[[Experience], bool] = lambda _: True
     ) -> Flow[list[Similar]]:
-        """The experiences that are like a request, best first; only those of which ``where`` is true."""
+        """The experiences of similar requests, best first; only those for which ``where`` is true."""
         if not isinstance(k, int):
             raise ConfigurationError(f"k is a whole number, not {k!r:.50}")
         if not self.reads or k < 1:

@@ -68,7 +68,7 @@ class Shelf:
         self._index = None if index is None else ShelfIndex(self._rows, index, text_of)
 
     def get(self, key: str) -> bytes | None:
-        """Read an entry, and mark it as used."""
+        """Read an entry. If the shelf is bounded, a read from the store marks it as used."""
         read_cache = self.read_cache
         if read_cache is None:
             return self._stored(key)

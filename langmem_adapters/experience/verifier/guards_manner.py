@@ -19,7 +19,7 @@ _MANNERS = named("""brief briefly short shortly concise concisely,
     expert experts""")
 _TELLING = listed("""compose create describe draft explain give list make outline present rewrite summarise summarize
     tell write""")
-_ACRONYM = 3  # letters, which are often written small
+_ACRONYM = 3  # letters; so short a name is often in lower case
 _NEAR = 4  # words from the beginning
 _TAKING = listed("as at by for from in of on to with")
 _OPENING = ARTICLES | listed("her his my our that their these this those your")

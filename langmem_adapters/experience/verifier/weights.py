@@ -95,7 +95,7 @@ TREES = """
 """
 
 QUESTION_BASE = 0.6236
-"""The logit before the first tree, moved so that the threshold is that of all other texts."""
+"""The logit before the first tree, shifted so that questions have the same threshold as other texts."""
 
 QUESTION_TREES = """
 0<0.8506 28<0.7 -35 -8 3<4 26 -3 0<0.83221 5<0.7511 -32 -6 3<4 22 -6 0<0.812597 28<0.7 -32 -7 0<0.9651 2 33 18<0.2225
