@@ -174,10 +174,10 @@ class RedisWorkingMemoryManager(_Manager):
         storage_url: "redis://…" or any other URL of :func:`~langmem_adapters.open_store`; default
             ``LANGMEM_STORE_URL``, ``REDIS_URL``, then arshai's own "redis://localhost:6379/1".
         ttl: Seconds; default 12 hours.
-        keep: How many of the newest texts of a conversation and memory type are kept, as arshai's code stores one with
-            each turn, and each starts the time anew.
+        keep: How many of the newest texts of a conversation and memory type are kept: arshai's code stores one with
+            each turn, and each restarts the time.
         clock: Gives Unix seconds.
-        ignored: arshai takes any further setting, and none has an effect there either.
+        ignored: Any further setting, which has no effect in arshai either.
 
     >>> from types import SimpleNamespace
     >>> manager = RedisWorkingMemoryManager("memory:", ttl=60)
@@ -199,7 +199,7 @@ class RedisWorkingMemoryManager(_Manager):
 
 
 class InMemoryManager(_Manager):
-    """arshai's class of this name: texts of this object alone, in this process's memory; arguments as above.
+    """arshai's class of this name: texts of this object alone, in memory; keywords as RedisWorkingMemoryManager's.
 
     >>> from types import SimpleNamespace
     >>> manager = InMemoryManager(ttl=60)

@@ -143,13 +143,13 @@ class Sessions(Shared):
     def import_(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """Add exported sessions to this user's; returns how many messages were new.
 
-        All lines are read before the first is written, so a malformed line changes nothing. Importing the same
-        lines again adds nothing, and does not restore what a session has archived or deleted since. An existing
-        session keeps its title, facts and summary. A message with a known id but another content is added under
-        a new id. A summary is left out if it would hide messages that it does not cover. ``progress`` shows the lines
-        as they are written.
+        All lines are read before the first is written, so a malformed line changes nothing. Importing the same lines
+        again adds nothing, and does not restore what a session has archived or deleted since. An existing session keeps
+        its title, facts and summary. A message with a known id but other content is added under a new id. A summary is
+        left out if it would hide messages that it does not cover. ``progress`` shows the lines that are written.
 
-        Lines from strangers may hold system messages, or name files of this machine, which LlamaIndex shows its model.
+        Import only lines that you trust: they may hold system messages, and name files of this machine, which
+        LlamaIndex shows its model.
         """
         return run(self.import_flow(lines, progress)).new
 

@@ -67,7 +67,7 @@ class Settings(BaseModel):
         enable_experience_read, enable_experience_write: Whether experiences are looked up, and kept.
         vectors_url: Where vectors are, if not beside the lexical index; see :func:`~langmem_adapters.open_vectors`.
         embedder, ranker: A model that finds memories by meaning, and one that reorders the memories found.
-        codec, redactor: Encrypts what is stored; removes from texts what is not to be stored. See SealedStore.
+        codec, redactor: Encrypts what is stored; first removes from texts what must not be stored. See SealedStore.
 
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")
     >>> brain.add_talk("Where is my bike?")

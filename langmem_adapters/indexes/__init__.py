@@ -35,8 +35,8 @@ __all__ = [
 def open_index(url: str | None = None) -> Index:
     """Make the lexical index that goes with a store's URL. Nothing is opened before the first use.
 
-    A file's index lies in that file, a memory's in memory. A server's index lies in a file of this machine's
-    working directory, named after the server and its database, and is brought up to date from there by itself.
+    A file's index lies in that file, a memory's in memory. A server's index lies in a file of this machine's working
+    directory, named after the server and its database, and follows the server's content.
 
     >>> open_index("memory:")
     LexicalIndex(':memory:')

@@ -53,15 +53,15 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
         tenant: Whose answers; those of others are never served. A context variable, or a function without arguments,
-            gives the id of who is being served, so that one cache serves everybody.
-        strict: Whether calls for which these give none go without the cache. Otherwise they share their answers.
+            gives the id of the current tenant, so that one cache serves all.
+        strict: Whether calls for which these give none bypass the cache. Otherwise they share their answers.
         tag: Keeps these entries apart from those of other tags.
         ttl: Seconds for which an answer may be served; None: for ever.
-        max_entries, max_bytes: How much is kept; see :class:`~langmem_adapters.ExperiencePool`. What has to go, goes
-            from the semantic mode, too.
-        keep: Seconds for which an answer that was read is served again from this process's memory, without a look at
-            the store; None: not at all. What this process changes takes effect at once, what others change after so
-            long. Some 1,000 answers of 16 MB are kept at the most.
+        max_entries, max_bytes: How much is kept; see :class:`~langmem_adapters.ExperiencePool`. What is removed is
+            removed from the semantic mode, too.
+        keep: Seconds for which an answer that was read is served again from this process's memory; None: not at all.
+            What this process changes takes effect at once, what others change after so long. Some 1,000 answers of 16
+            MB are kept at the most.
         prices: What a million tokens in and out cost, by a model's name, for :meth:`stats`; without them, what an
             answer took is not kept beside it.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
@@ -71,7 +71,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             While it is at work, all caches are bypassed: a model that it asks is not served from here.
         judge: Says whether a kept answer may be served: :class:`~langmem_adapters.experience.AtLeast`, for one. One
             that is a coroutine function works only with async calls. A semantic mode may have it instead.
-        semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
+        semantic: Also serve answers to requests that mean the same, if there is none to an equal one: a
             :class:`~langmem_adapters.langchain.SemanticMode`, or an embedding model for one with defaults. Default: no.
             Such a hit has ``cache`` "semantic" and ``cache_score``, how surely it means the same.
         on_error: What an outage of the store does to a model call: "degrade" goes on without the cache, is
@@ -156,7 +156,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
     @property
     def pool(self) -> ExperiencePool:
-        """Where the answers are of who is being served."""
+        """The pool with the answers of the current tenant."""
         return self._tenants.named().pool
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
@@ -216,8 +216,8 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def invalidate(self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None) -> int:
         """Forget the entries whose answers make ``where`` true; returns how many.
 
-        With ``tag``, those of this tenant under that tag, in place of the cache's own; without ``where``, all of them,
-        also what the semantic mode of whichever cache has kept there.
+        With ``tag``, those of this tenant under that tag instead of the cache's own; without ``where``, all of them,
+        including those of any cache's semantic mode.
         """
         return run(self._tenants.named().invalidate(where, tag))
 
@@ -232,9 +232,8 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     ) -> Tuned:
         """Choose the semantic mode's threshold by pairs of two requests and whether they mean the same.
 
-        It is given back with the whole curve, for a ``Verifier(threshold)``; nothing changes by itself. Raises
-        ConfigurationError, where no threshold has that precision, or where there is no semantic mode. ``progress``
-        shows the pairs.
+        Returns it with the whole curve, for a ``Verifier(threshold)``; nothing is changed. Raises ConfigurationError if
+        no threshold has that precision, or if there is no semantic mode. ``progress`` shows the pairs.
         """
         return run(self._tune(pairs, precision, progress))
 
@@ -248,9 +247,9 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         """What this object has seen of its tag, and the models around which it is.
 
         Hits, misses, stored, unreadable and expired entries; refused answers, errors, requests without a key, calls
-        bypassed for want of a tenant; answers scored, those that the scorer failed at, and those that the judge
-        rejected; hits that were shared by a call in the air; tokens saved, by the usage of what was served, seconds,
-        and, with ``prices``, money.
+        bypassed because they have no tenant; answers scored, those that the scorer failed at, and those that the judge
+        rejected; hits that waited for a call under way; tokens saved, by the usage of what was served, seconds, and,
+        with ``prices``, money.
 
         In the semantic mode also: semantic hits (of the hits), hits of a dry run, errors of its own, texts whose
         vectors are behind, and rejected candidates, all of them and by guard (``rejected_numbers``).

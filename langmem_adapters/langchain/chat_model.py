@@ -36,11 +36,11 @@ __all__ = ["CachedChatModel"]
 class CachedChatModel(CachedModel, BaseChatModel):
     """A chat model with its cache (implements ``langchain_core.language_models.BaseChatModel``).
 
-    What :class:`ExperienceCache` does for ``invoke``, it does for streams too: a second one asks nobody and yields
-    chunks that add up to the same message. Of several that ask the same at the same time, in this process or in
-    others on the same store, one asks; if it fails, the others ask for themselves. A stream that was broken off is
-    not kept. It goes wherever the model goes: tools, structured output, chains, agents, callbacks, tracing. Its hits
-    are those of ``set_llm_cache``, and the other way round. Attributes that it does not have are the model's.
+    It caches streams as :class:`ExperienceCache` caches ``invoke``: a second one does not ask the model and yields
+    chunks that add up to the same message. If several callers ask the same at the same time, in this process or in
+    others on the same store, one asks the model; if it fails, the others ask for themselves. A stream that was broken
+    off is not kept. Use it wherever you use the model: tools, structured output, chains, agents, callbacks, tracing.
+    Its hits are those of ``set_llm_cache``, and the other way round. Attributes that it does not have are the model's.
 
     The whole request is compared, so tool calls, and answers to results of tools, are served too: the same results
     have the same answer, and a tool that is called once more runs once more. ``should_store`` of the cache can refuse

@@ -52,12 +52,12 @@ _SCOPES = 256  # the latest, whose calls in the air are kept
 class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     """A cache for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
-    What :class:`CachedChatModel` is for a model, for an agent with any model, also one that other middleware chooses:
-    streams, tools and structured output included. Whose answers are looked at is found in the run's context, so one
-    instance serves everybody, and nobody another's. Each hit has a message id, and tool calls ids, of its own, so a
-    thread stays whole; a tool that is called once more runs once more. What does not fit the ``response_format`` of
-    an agent that then fails is forgotten, so that trying again helps. Put it last, so that it sees the request as it
-    is made in the end. Of a :class:`CachedChatModel`, it asks the model inside: that one's own cache, which knows
+    It does for an agent what :class:`CachedChatModel` does for a model, with streams, tools and structured output, and
+    with any model, also one that other middleware chooses. The run's context says whose answers are looked at, so one
+    instance serves all users, and none gets another's answers. Each hit has a message id, and tool calls ids, of its
+    own, so a thread stays whole; a tool that is called once more runs once more. If an answer does not fit the
+    ``response_format`` and the agent fails, the answer is deleted, so that trying again helps. Put it last, so that it
+    sees the final request. With a :class:`CachedChatModel`, it asks the model inside: that one's own cache, which knows
     nothing of users, is neither read nor written.
 
     Args:
@@ -65,12 +65,12 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         store: A store of your own instead of a URL.
         user, tenant: Whose answers: an id, or a function from the runtime to one. Default: the context's
             ``user_id``; no tenant. ``user=""`` shares answers among the users of a tenant.
-        strict: Whether a run in which a user or tenant was looked for in vain goes without the cache. Otherwise it
-            has the answers of all such runs.
+        strict: Whether a run without a user or tenant bypasses the cache. Otherwise all such runs share their answers.
         examples: How many similar requests, with their answers, the model is shown on a miss, in the system message
             and marked as data; 0: none. With some, the users' questions are kept in the store; else only hashes are.
             Answers that were made with tools, and what calls them, are no examples.
-        deterministic_tools: The names of tools that give the same answer tomorrow: what was made with these alone is.
+        deterministic_tools: The names of tools that give the same answer tomorrow: answers made only with these are
+            examples.
         index: What finds similar requests; default: the one of the URL, or for a store of your own one in memory.
         tag, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
         should_store: Decides which answers are worth keeping.

@@ -38,26 +38,26 @@ _warn = WarnOnce()  # histories are made for each call
 class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     """Chat history on a store (implements ``langchain_core.chat_history.BaseChatMessageHistory``).
 
-    Every message comes back equal, of the same class, in the order of writing; a streamed chunk comes back as the
-    whole message, objects in a tool's artifact as the data in them, and what cannot be stored, such as an array there,
-    is left out with one warning. One that is added by itself, with the id and the content of one that is there, is
-    taken for the same: LangChain's own caches replay ids, ours do not.
+    Every message comes back equal, of the same class, in the order of writing; a streamed chunk comes back as the whole
+    message, objects in a tool's artifact as the data in them, and what cannot be stored, such as an array there, is
+    left out with one warning. One that is added alone, with the id and the content of a stored one, counts as the same:
+    LangChain's own caches replay ids, ours do not.
 
-    Making a history is free of I/O, so that an outage shows at its first read or write, and all of a process share
-    their connections, so make one for each call:
-    ``RunnableWithMessageHistory(chain, lambda session_id: BrainChatMessageHistory(session_id))``.
+    Making a history does no I/O, so an outage shows at its first read or write, and all histories of a process share
+    their connections. So make one for each call: ``RunnableWithMessageHistory(chain, lambda session_id:
+    BrainChatMessageHistory(session_id))``.
 
-    Within one run of a chain's step, the first read stands until this object writes; outside of one, each read is
-    fresh. ``RunnableWithMessageHistory`` reads once more at the end of its turn, to learn how many messages it was
-    given, and is given the same again, whatever other turns wrote in between, also through the same object.
+    Within one run of a chain's step, each read repeats the first one until this object writes; elsewhere, each read is
+    fresh. ``RunnableWithMessageHistory`` reads again at the end of its turn, to learn how many messages it was given,
+    and gets the same ones, whatever other turns wrote in between, also through the same object.
 
     With any of ``memory_k``, ``max_tokens`` and ``model``, ``messages`` is what a model may be shown: the newest
     messages, never a tool's result without its call, and in front of them, if there is a summary, a SystemMessage
     with it. That message is not stored when it is added.
 
-    ``messages`` is a copy: what is appended to it is not kept, and instead of cutting it to the newest, give
-    ``memory_k``. A subclass that shows or keeps other messages has ``messages`` and ``aget_messages``, or
-    ``add_messages`` and ``aadd_messages``, of its own: all other methods end in these.
+    ``messages`` is a copy: appending to it stores nothing, and to limit it to the newest, give ``memory_k``. A subclass
+    that shows or keeps other messages overrides ``messages`` and ``aget_messages``, or ``add_messages`` and
+    ``aadd_messages``: all other methods call these.
 
     Args:
         session_id: Any text.
@@ -66,7 +66,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         brain: A BrainMemory instead of both, with the settings it was made with.
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many messages are shown at the most. None: all, or with ``summarize_at`` the newest 200.
-        long_term: Takes what leaves that window, and so the history.
+        long_term: Takes the messages that leave that window, and with it the history.
         model: Makes summaries, as in BrainMemory.
         summarize_at: Tokens of messages beyond which the oldest become part of the summary, in the background.
         max_tokens: Tokens of messages that are shown at the most; the summary is not counted.
@@ -146,8 +146,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages in their order, all or none, in one round trip.
 
-        At the end of a turn of ``RunnableWithMessageHistory`` whose ``stream`` its reader has left, as those of a turn
-        that was interrupted: see :meth:`record_turn`.
+        After a ``stream`` of ``RunnableWithMessageHistory`` that its reader has left, they are marked as those of an
+        interrupted turn: see :meth:`record_turn`.
         """
         own = _own(messages)
         self._write(interrupted(gather(own, _warn), mark) if is_cut_off() else _writable(own))

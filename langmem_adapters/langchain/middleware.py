@@ -88,14 +88,15 @@ class BrainState(AgentState[Any]):
 class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     """Memory for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
-    Each model call is shown the session's newest messages within a budget, in a form that every provider accepts; in
-    the system message, marked as data, the summary of what was before and the memories that fit the newest question.
-    What sets another system message, as ``dynamic_prompt`` does, goes before it in the list. The thread itself is not
-    changed, and what was shown from memory is not stored again. A run is appended to the session as a whole when it
-    ends: parallel runs do not mix, and a failed one leaves no half of a turn. One instance serves every user; with a
-    checkpointer or without, where clients may send the whole conversation or only what is new. What a saved thread
-    has no more (time travel, RemoveMessage), or others hide, is not shown from the session, which keeps it, nor what an
-    agent in a node said before that was tried again; and what was deleted from the session not from the thread.
+    Each model call is shown the session's newest messages within a budget, in a form that every provider accepts. The
+    system message also has, marked as data, the summary of older messages and the memories that fit the newest
+    question; put what sets another system message, such as ``dynamic_prompt``, before this middleware. The thread
+    itself is not changed, and what was shown from memory is not stored again. A run is appended to the session as a
+    whole when it ends: parallel runs do not mix, and a failed one leaves no half of a turn. One instance serves every
+    user, with a checkpointer or without, whether clients send the whole conversation or only what is new. Messages that
+    a saved thread no longer has (time travel, RemoveMessage), that others hide, or that an agent in a node said before
+    the node was tried again stay in the session, but are not shown from it. Messages deleted from the session are not
+    shown from the thread.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
@@ -107,12 +108,13 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
             context's ``user_id``; its ``session_id``, else the thread's id, and of an agent that another's tool calls
             that id with ``"|tools"`` behind it; no tenant.
-        long_term: Whether what leaves the window leaves the session, for its user's memory. Each run then needs a user.
+        long_term: Whether messages that leave the window move from the session to its user's memory. Each run then
+            needs a user.
         recall_k: How many memories a model call is shown at the most; 0: none.
         memory_k: How many messages a model call is shown at the most.
-        max_tokens: How long system message, memory and messages may be together; None: as ``memory_k`` has it. Memory
-            is a third of it at the most, and never more than 2,000 tokens.
-        model: Makes summaries, and another than the agent's own, as a small one does it: a chat model, its name
+        max_tokens: Tokens of system message, memory and messages together, at most; None: only ``memory_k`` limits
+            them. Memory is a third of it at the most, and never more than 2,000 tokens.
+        model: Makes summaries, for which a smaller one than the agent's will do: a chat model, its name
             (``"openai:gpt-4o-mini"``) or what else BrainMemory takes. None: no summaries.
         summarize_at: Tokens of messages beyond which the oldest become part of the summary; default: half of
             ``max_tokens``, so that nothing falls out of the window unseen, or 4,000.

@@ -51,9 +51,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
     Reading never builds anything but LangGraph's own safe types (messages, documents, dates and the like) and the
     classes given as ``types``. A value that would not come back as it was is not stored: the node runs each time.
     Tuples come back as lists, as from LangGraph's checkpointers. An entry that cannot be read is a miss, and so is one
-    that holds a class which by now has other fields, or another place, or is not given any more. Messages come back
-    with their ids, as from LangGraph's own caches: a thread that meets one twice has it once. Where a node does no
-    more than ask a model, cache the model.
+    whose class has changed its fields, was moved, or is no longer in ``types``. Messages come back with their ids, as
+    from LangGraph's own caches: a thread that gets one twice has it once. If a node only asks a model, cache the model.
 
     LangGraph tells a cache the name of a node and that of its function, and of an async function, a partial, an
     object, a chain or a subgraph the node's name alone; never what they hold, such as a prompt. So give each graph a
@@ -138,8 +137,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
     def stats(self) -> dict[str, Any]:
         """Counts since construction: hits, misses, stored and unreadable entries, refused values, and errors.
 
-        And what the hits have saved, by the usage that models' messages among the values tell: saved_tokens, and
-        saved_money by the ``prices``. How long a node took, nobody tells its cache.
+        And what the hits have saved, by the usage in models' messages among the values: saved_tokens, and saved_money
+        by the ``prices``. A cache is not told how long a node took.
         """
         names = ("hits", "misses", "stored", "unreadable", "refused", "errors")
         counts: dict[str, Any] = {name: self._counts[name] for name in names}

@@ -59,13 +59,12 @@ class LongTermStore(Shared, BaseStore):
     one after the other. Of several changes of one key in a batch the last one counts, and what a batch reads is as
     it was before the batch. A search or a listing looks at nothing outside of its prefix.
 
-    A ttl (minutes, as everywhere in LangGraph) begins anew with each write of the item and, unless
-    ``refresh_on_read`` or ``refresh_ttl`` is False, with a read once a tenth of it is gone. An expired item is never
-    seen; it is removed by the next search or listing that meets it, by :meth:`sweep_ttl`, or together with its
-    namespace.
+    A ttl (minutes, as everywhere in LangGraph) restarts with each write of the item and, unless ``refresh_on_read`` or
+    ``refresh_ttl`` is False, with a read once a tenth of it has passed. An expired item is never seen; it is removed by
+    the next search or listing that comes across it, by :meth:`sweep_ttl`, or together with its namespace.
 
-    The store is the truth. Nothing but a ``query`` needs the index, so that everything else goes on while an embedder
-    or a server of vectors is away; what was written meanwhile is indexed by the next query.
+    The store is the truth. Only a ``query`` needs the index, so everything else goes on while an embedder or a server
+    of vectors is down; the next query indexes what was written meanwhile.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.

@@ -81,10 +81,10 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     """The short-term store of a ``Memory`` (implements LlamaIndex's ``AsyncDBChatStore``).
 
     A key is a session: its active messages are those of ``BrainMemory(store, key)`` and of LangChain's
-    ``BrainChatMessageHistory(key)``; archived ones are kept beside them, and go when the session is deleted.
-    Blocks, tool calls and additional arguments come back equal. No method blocks the event loop. A copy has the same
-    store. A dump holds the URL with its password masked, and of such a one none is made; a pickle opens the store of
-    the URL anew, and one with a password, or with a store of its own, is refused.
+    ``BrainChatMessageHistory(key)``; archived ones are kept beside them, and go when the session is deleted. Blocks,
+    tool calls and additional arguments come back equal. No method blocks the event loop. A copy has the same store. A
+    dump masks the URL's password, and a masked one cannot be loaded; a pickle opens the store of the URL anew, and is
+    refused for a URL with a password, or a store of its own.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.

@@ -68,14 +68,14 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     """A model with its cache (implements ``llama_index.core.llms.LLM``; of a FunctionCallingLLM, that).
 
     ``chat``, ``complete``, their streams and async twins, and all that is built on them: agents, query engines,
-    structured prediction. A stream and a plain call are served from each other; the deltas of a served stream add up
-    to the same text. Of several that ask the same at the same time, in this process or in others on the same store,
-    one asks; if it fails, the others ask for themselves. A stream that was broken off, and a response that was cut
-    off, filtered or empty, are not kept. Requests are kept as a hash only.
+    structured prediction. A stream and a plain call are served from each other; the deltas of a served stream add up to
+    the same text. If several callers ask the same at the same time, in this process or in others on the same store, one
+    asks the model; if it fails, the others ask for themselves. A stream that was broken off, and a response that was
+    cut off, filtered or empty, are not kept. Requests are kept as a hash only.
 
     A copy has the same cache, and a deep one a model of its own. One that was made with a URL can be pickled, if its
-    model can: where it is loaded, it opens the cache anew. A rate limiter that is set here is the model's, so that no
-    hit waits for it.
+    model can: where it is loaded, it opens the cache anew. A rate limiter that you set is passed to the model, so that
+    no hit waits for it.
 
     A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
     ``cache_age`` (seconds) and ``cache_usage``; callbacks and events tell of it as of any response. The whole request
@@ -87,9 +87,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         llm: The model. Two that differ in nothing but private state, or objects, need a ``tag`` each.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        tenant: Whose responses; those of others are never served. A context variable, or a function without
-            arguments, gives the id of who is being served.
-        strict: Whether calls for which these give none go without the cache. Otherwise they share their responses.
+        tenant: Whose responses; those of others are never served. A context variable, or a function without arguments,
+            gives the id of the current tenant.
+        strict: Whether calls for which these give none bypass the cache. Otherwise they share their responses.
         tag: Keeps these responses apart from those of other tags.
         ttl: Seconds for which a response may be served; None: for ever.
         max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
@@ -197,7 +197,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     @property
     def pool(self) -> ExperiencePool:
-        """Where the responses are of who is being served: for clearing, exporting, and what the hits have saved."""
+        """The pool with the responses of the current tenant: for clearing, exporting, and what the hits have saved."""
         return self._tenants.named().pool
 
     def _repr_html_(self) -> str:

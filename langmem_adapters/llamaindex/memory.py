@@ -60,15 +60,14 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     """Keeps what leaves the short-term memory, and recalls what fits the user's question (a ``BaseMemoryBlock``).
 
     Use it in ``Memory.from_defaults(session_id, memory_blocks=[…])``; for a ``ReActAgent`` or ``CodeActAgent`` without
-    a ``system_prompt`` with ``insert_method=InsertMethod.USER``, as they drop the system message. What is recalled is
-    marked by ``<recalled>``; a passage with this mark is never stored again, whoever repeats it; where its end was cut
-    off, all that follows is not. System prompts are not stored; what a ``CodeActAgent`` observed is, as what a tool
-    gave, and so are the steps of a ``ReActAgent`` before its answer. One block serves any number of sessions: each
-    call is told which session it is for. What could not be stored, as the store was away, waits in the block, up to
-    1,000 messages of a session, and is stored with the next that come; nothing else is kept in it. A block that was
-    made with a URL can be pickled, as contexts of workflows are, without what waits; one with a memory or store of its
-    own, or a password in its URL, refuses. So does a dump of these when it is loaded, and of one with an embedder;
-    others open the same memory.
+    a ``system_prompt`` with ``insert_method=InsertMethod.USER``, as they drop the system message. Recalled text is
+    marked by ``<recalled>``. A passage with this mark is never stored again, whoever repeats it; if its end was cut
+    off, everything after the mark is left out. System prompts are not stored. What a ``CodeActAgent`` observed, and the
+    steps of a ``ReActAgent`` before its answer, are stored as what a tool gave. One block serves any number of
+    sessions, because each call names its session. If the store is down, messages wait in the block, up to 1,000 of a
+    session, and are stored with the next that come; nothing else is kept in it. A block made with a URL can be pickled,
+    as contexts of workflows are, without what waits; one with a memory or store of its own, or a password in its URL,
+    refuses. A dump of these, or of one with an embedder, cannot be loaded; other dumps open the same memory.
 
     Args:
         memory: The long-term memory, or a function that gives that of a session id: for several users, look up

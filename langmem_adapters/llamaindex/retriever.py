@@ -62,8 +62,7 @@ class _Retriever(BaseRetriever):
 class BrainRetriever(_Retriever):
     """Finds what was said, or is known, in a session (implements ``llama_index.core.BaseRetriever``).
 
-    It is there for sessions that were written through LangChain as well. Nodes are as those of
-    :class:`LongTermRetriever`.
+    It also reads sessions that were written through LangChain. Nodes are as those of :class:`LongTermRetriever`.
 
     Args:
         session_id: Any text.

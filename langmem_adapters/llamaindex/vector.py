@@ -46,24 +46,23 @@ _EXACT = 5_000  # vectors of the ledger that are compared where the store gives 
 class NodeVectors:
     """Any vector store of LlamaIndex as the place of a :class:`~langmem_adapters.indexes.vector.VectorIndex`.
 
-    The store proposes, by whatever similarity it has, and a ledger (an SQLite file with vectors, ids and positions)
-    makes scores of it that are the same on every store. What the store must offer: ``add``, ``delete_nodes`` by id,
-    and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be that
-    of cosine, inner product or Euclidean distance. LlamaIndex's own does, and those for Chroma, Qdrant and Milvus;
-    those for FAISS know no filters, and that for LanceDB (0.6.0) deletes nothing by id: both end in a SearchError.
+    The store finds candidates, by whatever similarity it has, and a ledger (an SQLite file with vectors, ids and
+    positions) gives them scores that are the same on every store. The store must offer ``add``, ``delete_nodes`` by id,
+    and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be that of
+    cosine, inner product or Euclidean distance. LlamaIndex's own does, and those for Chroma, Qdrant and Milvus; those
+    for FAISS know no filters, and that for LanceDB (0.6.0) deletes nothing by id: both end in a SearchError.
 
-    Nodes carry a vector and a hashed namespace, no text: give them a store of their own, as an index of yours on the
-    same one would find them. An approximate search, as Chroma's is, may pass over what is looked for where many vectors
-    are nearly the same: that is made good where fewer come back than were asked for, and cannot be seen where enough
-    do.
+    Nodes carry a vector and a hashed namespace, no text: give them a store of their own, because an index of yours on
+    the same one would find them. An approximate search, as Chroma's is, may miss results if many vectors are nearly the
+    same. If it returns fewer than were asked for, this is repaired; if it returns enough, it cannot be noticed.
 
-    The threads of a process take turns; of two processes with one ledger, the one that is too late finds out after its
-    change, as a store changes nothing on a condition, and then the namespace is begun anew.
+    The threads of a process take turns. If two processes with one ledger change a namespace at the same time, the later
+    one finds out after its change, and then the namespace is begun anew.
 
     Args:
         store: The vector store.
-        ledger: The ledger's file. It must live as long as what the store holds: with the default, ":memory:", the
-            store must begin empty, as each process fills it anew.
+        ledger: The ledger's file. Keep it as long as the store's content: with the default, ":memory:", the store must
+            begin empty, because each process fills it anew.
         batch: How many nodes the store is given at a time.
         new_id: Gives each beginning of a namespace an id of its own.
 

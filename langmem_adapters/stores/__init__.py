@@ -28,7 +28,7 @@ _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
 def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     """Make a store of your own, another with each call. Nothing is opened or connected before the first use.
 
-    What is given a URL instead shares one store with all that is given the same in this process; so does ``Settings``.
+    Classes that are given the same URL share one store in this process; so does ``Settings``.
 
     Args:
         url: "memory:" (a new one each time), "sqlite:///relative.db", "sqlite:////absolute.db" (with

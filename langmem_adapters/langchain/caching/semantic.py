@@ -35,14 +35,14 @@ class SemanticMode:
     model, which is one text with all of that in it, is never served by its meaning.
 
     Unlike the exact cache, this keeps the text of the last human message in the store, and its vector in the index,
-    under the cache's tenant and tag; it goes with the answer that it belongs to.
+    under the cache's tenant and tag; both are deleted with the answer.
 
     Args:
         embedder: A LangChain or LlamaIndex embedding model, or what else an
             :class:`~langmem_adapters.embedding.Embedder` can be made of; its vectors lie beside the cache's store. It
             is asked once for 64 texts of ours, by which its cosines are read.
         index: An index of vectors instead, from :func:`~langmem_adapters.indexes.open_vectors`.
-        verifier: Has the last word on each candidate; one with ``judge=`` asks a model of your own.
+        verifier: Decides on each candidate; one with ``judge=`` asks a model of your own.
         candidates: How many of the nearest are checked.
         deterministic_tools: The names of tools that give the same answer tomorrow. Calls of other tools, and answers
             made from their results, are neither kept nor served.
@@ -90,7 +90,7 @@ class SemanticMode:
 
     @classmethod
     def of(cls, value: Any) -> SemanticMode:
-        """Make one of an embedder; one that is a semantic mode already stays itself."""
+        """Make one from an embedder; a semantic mode is returned unchanged."""
         return value if isinstance(value, cls) else cls(value)
 
     def __repr__(self) -> str:
