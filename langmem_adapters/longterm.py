@@ -50,7 +50,7 @@ class LongTermMemory(Shared):
 
     Args:
         store: Where the memories are kept: the only truth.
-        index: Finds memories, such as :func:`~langmem_adapters.open_index`. It can be dropped at any time.
+        index: Finds memories by words; :func:`~langmem_adapters.open_index` makes one. It can be dropped at any time.
         vectors: A second index, which finds memories by meaning. Adding does not wait for it, and a search goes on
             without it if it fails.
         strict: Raise if ``vectors`` or ``ranker`` fails in a search, or if a stored memory is damaged.

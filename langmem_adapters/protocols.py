@@ -212,9 +212,9 @@ class PiecewiseIndex(SemanticIndex, Protocol):
         """Whether it does: not every embedder returns vectors of word pieces."""
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
-        """How well documents, each with the one said just ``before`` it (by id), match the query's word pieces.
+        """How well documents match the query's word pieces, each by itself or by the one said just before it.
 
-        From 0 to 1; documents without known word pieces are left out.
+        ``before`` has their ids, each with that other id or "". From 0 to 1; those without known pieces are left out.
         """
 
 

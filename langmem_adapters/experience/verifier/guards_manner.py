@@ -39,7 +39,7 @@ def manner(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def degree(left: Reading, right: Reading, _: Alignment) -> str:
-    """Not only "good" may stand for "a better", nor "few" (hardly any) for "a few" (some); the same with "little"."""
+    """The word "good" must not replace "a better", nor "few" (hardly any) "a few" (some); likewise "little"."""
     for word in ("few", "little"):
         lefts, rights = _all_before(left, word), _all_before(right, word)
         if lefts and rights and ("a" in lefts) != ("a" in rights) and "the" not in lefts | rights:
@@ -70,7 +70,7 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def prepositions(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """With all else the same, one must not have a preposition more: to paint on a fence, to paint a fence."""
+    """With all else the same, neither may have an additional preposition: to paint on a fence, to paint a fence."""
     if alignment.only_left or alignment.only_right or not (left.english and right.english):
         return ""
     shorter, longer = sorted(([w for w in reading.words if w not in _OPENING] for reading in (left, right)), key=len)

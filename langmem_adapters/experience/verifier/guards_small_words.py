@@ -280,7 +280,7 @@ def _acting(words: frozenset[str]) -> tuple[bool, bool]:
 
 
 def complements(left: Reading, right: Reading, _: Alignment) -> str:
-    """No "stopped to take" may be replaced by "stopped taking", nor "used to take" by "is used to taking"."""
+    """Infinitive and gerund must not be exchanged: "stopped to take" and "stopped taking", "used to", "is used to"."""
     one, other = _complements(left), _complements(right)
     return differ("complements", one, other) if one and other and one != other else ""
 

@@ -61,7 +61,7 @@ _FEW = 2
 def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
     """Two words that have changed places where that matters; None, if there are none.
 
-    Two words have if exchanging them gives the other order, or if one has another preposition; "like" is treated as
+    They have if exchanging them gives the other text's order, or if one has another preposition; "like" is treated as
     one here: a song like hers is not one by her. It does not matter
 
     - if only "and", "or" and the like stand between them, and no word that has stayed: "keep A and cancel B" is "cancel

@@ -31,7 +31,7 @@ from langmem_adapters.flow import Flow, arun, run
 __all__ = ["PairJudge", "Verdict", "Verifier"]
 
 PairJudge = Callable[[str, str], "bool | float | Awaitable[bool | float]"]
-"""Returns whether two requests mean the same, or a confidence from 0 to 1: a cross-encoder, or a model."""
+"""Says whether two requests mean the same, or how surely, from 0 to 1: a cross-encoder, or a call of a model."""
 
 _Tree: TypeAlias = "tuple[int, float, _Tree, _Tree] | float"
 
@@ -61,8 +61,8 @@ class Verifier:
     The guards refuse pairs that differ in numbers, names, negation and the like. Pairs that pass them get a score,
     computed in plain Python without any model: in half a millisecond for a question of 120 characters. A text in
     another language than English, for which there is no score, passes only with the same words in the same order; so
-    does a text of more than 2,000 characters. Code, data and formulas must be the same character by character; guards
-    and score do not read them otherwise.
+    does a text of more than 2,000 characters. Code, data and formulas must be the same character by character; the
+    score and the other guards do not read them.
 
     Args:
         threshold: The score below which nothing is served; see :meth:`~langmem_adapters.ExperiencePool.tune`.
