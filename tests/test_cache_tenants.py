@@ -99,6 +99,21 @@ def test_c10_without_a_tenant_a_strict_cache_goes_by(tenant: Any, person: object
     assert "ExperienceCache" in repr(cache)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_c10_without_a_tenant_nobody_has_what_was_kept_for_no_tenant(
+    any_store: Store, wrapped: bool, waits: bool
+) -> None:
+    shared = ExperienceCache(store=any_store)
+    numbered(shared).invoke("Hi")
+    cache = ExperienceCache(store=any_store, tenant=served)
+    model = CachedChatModel(numbered(), cache) if wrapped else numbered(cache)
+    answers = [(await model.ainvoke("Hi")) if waits else model.invoke("Hi") for _ in range(2)]
+    assert [answer.content for answer in answers] == ["0", "1"]
+    assert (len(list(any_store.namespaces())), shared.pool.count()) == (1, 1)
+    assert cache.stats()["bypassed"] == 2
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_c10_a_cached_model_has_the_answers_of_who_is_served(any_store: Store, stream: bool) -> None:
     cache = ExperienceCache(store=any_store, tenant=served)

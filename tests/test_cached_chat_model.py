@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import copy
+import functools
 import gc
 import itertools
 import json
@@ -42,7 +43,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel, Field, PrivateAttr
 
-from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters import ConfigurationError, Experience, StoreUnavailable
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.chunks import pieces, whole
@@ -606,6 +607,33 @@ def test_c4_a_model_that_was_changed_after_its_first_call_is_another_one(server:
     assert told == {"in a mapping of its own": ("b", "a", False), "deep in a mapping": ("a", "b", False)}.get(
         made, ("a", "a", True)
     )
+
+
+class Noting(AsyncScripted):
+    """Notes at which words it was to stop, and in which run that was."""
+
+    _noted: list[tuple[list[str] | None, str]] = PrivateAttr(default_factory=list)
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        self._noted.append((stop, str(run_manager and run_manager.run_id)))
+        return super()._generate(messages, stop, run_manager, **kwargs)
+
+    def _stream(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        self._noted.append((stop, str(run_manager and run_manager.run_id)))
+        yield from super()._stream(messages, stop, run_manager, **kwargs)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_is_told_where_to_stop_and_in_which_run_it_is_asked(way: str) -> None:
+    inner = Noting()
+    asked = WAYS[way](CachedChatModel(inner, _cache()).bind(stop=["x"]))
+    ((stop, run),) = inner._noted
+    assert stop == ["x"]
+    assert run == "None" if "stream" in way else run in asked.id  # LangChain tells no stream its run
 
 
 class Silent(Scripted):
@@ -1475,7 +1503,20 @@ def _counting_limiter() -> tuple[InMemoryRateLimiter, list[int]]:
     limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001, max_bucket_size=1)
     taken: list[int] = []
     limiter.acquire = lambda **_: taken.append(1) or True  # type: ignore[func-returns-value,method-assign]
+
+    async def aacquire(**_: Any) -> bool:
+        return limiter.acquire()
+
+    limiter.aacquire = aacquire  # type: ignore[method-assign]
     return limiter, taken
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_asks_the_model_waits_for_its_rate_limiter_whichever_way_it_is_asked(way: str) -> None:
+    limiter, taken = _counting_limiter()
+    model = CachedChatModel(AsyncScripted(rate_limiter=limiter), _cache())
+    assert {WAYS[way](model).content for _ in range(2)} == {"Hello there!"}
+    assert taken == [1]
 
 
 @pytest.mark.parametrize("of", ["the model", "a copy", "the wrapper"])
@@ -1489,6 +1530,62 @@ def test_no_hit_waits_for_a_rate_limiter_whose_ever_it_is(of: str) -> None:
     assert {model.invoke("Hi").content for _ in range(3)} == {"Hello there!"}
     assert streamed(model).content == "Hello there!"
     assert taken == [1]
+
+
+class Wordless(Scripted):
+    """Ends its streams before it has said anything."""
+
+    def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
+        self._next(messages)
+        yield from ()
+
+
+async def test_a_stream_in_which_nothing_comes_ends_as_that_of_the_model_and_is_not_kept() -> None:
+    inner, cache = Wordless(), _cache(on_error="raise")
+    model = CachedChatModel(inner, cache)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="No generation"):
+            list(model.stream("Hi"))
+        with pytest.raises(ValueError, match="No generation"):
+            await astreamed(model)
+    assert (inner.asked, cache.stats()["stored"], cache.stats()["errors"]) == (4, 0, 0)
+
+
+class Connecting(Scripted):
+    """Makes its client as it is first asked, and keeps it beside its fields, all of which LangChain dumps."""
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        return True
+
+    @functools.cached_property
+    def client(self) -> object:
+        return object()
+
+    def _next(self, messages: list[BaseMessage]) -> Any:
+        assert self.client is self.client
+        return super()._next(messages)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_a_model_keeps_beside_its_fields_as_it_is_asked_is_no_setting(wrapped: bool) -> None:
+    cache = _cache()
+    inner = Connecting(cache=None if wrapped else cache)
+    model = CachedChatModel(inner, cache) if wrapped else inner
+    assert {model.invoke("Hi").content for _ in range(3)} == {"Hello there!"}
+    assert inner.asked == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_c5_what_is_kept_in_the_place_of_an_answer_and_is_none_of_a_chat_model_is_a_miss(
+    any_store: Store, way: str
+) -> None:
+    inner, cache = Scripted(), ExperienceCache(store=any_store)
+    model = CachedChatModel(inner, cache)
+    key = [model.invoke("Hi") for _ in range(2)][1].response_metadata["cache_key"]
+    cache.pool.create(Experience(resp=[{"text": "Paris"}]), key=key)
+    assert WAYS[way](model).content == "Hello there!"
+    assert (inner.asked, model.stats()["unreadable"]) == (2, 1)
 
 
 def test_settings_of_the_model_hold() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from typing import Any
 
 import pytest
@@ -28,8 +29,9 @@ from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
 
 from langmem_adapters.langchain import convert as langchain
 from langmem_adapters.llamaindex import convert as llamaindex
-from langmem_adapters.model import Message
+from langmem_adapters.model import Message, ToolCall
 from langmem_adapters.providers.content import standard_block
+from tests.compared import Compared
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -351,3 +353,32 @@ def test_an_id_that_the_memory_gave_is_seen_by_langchain() -> None:
     message = llamaindex.to_message(LlamaMessage(role="user", content="hi"))
     message.id = "given"
     assert langchain.from_message(message).id == "given"
+
+
+def test_many_calls_that_a_provider_has_in_the_content_too_are_told_in_no_time() -> None:
+    calls = [ToolCall.model_construct(id=Compared(f"t{n}"), name="f", args={}) for n in range(500)]
+    content: list[str | dict[Any, Any]] = [{"type": "tool_use", "id": call.id, "name": "f"} for call in calls]
+    before = Compared.times
+    assert len(llamaindex.from_message(Message(role="assistant", content=content, tool_calls=calls)).blocks) == 500
+    assert Compared.times - before < 10 * len(calls)
+
+
+def test_many_calls_that_cannot_be_read_are_lifted_in_no_time() -> None:
+    content: list[str | dict[Any, Any]] = [
+        {"type": "invalid_tool_call", "id": Compared(f"t{n}"), "name": "f", "args": "{"} for n in range(500)
+    ]
+    before = Compared.times
+    made: Any = langchain.from_message(
+        Message(role="assistant", content=[*content, "so"], host={"llama_index": {"role": "assistant"}})
+    )
+    assert (len(made.invalid_tool_calls), made.content) == (500, ["so"])
+    assert Compared.times - before < 10 * len(content)
+
+
+def test_what_a_damaged_message_has_beside_its_fields_is_kept_in_no_time() -> None:
+    extra = {f"x{n}": n for n in range(6_000)}
+    message = Message(role="user", host={"langchain": {"extra": extra, "response_metadata": 5}})
+    start = time.process_time()
+    made: Any = langchain.from_message(message)
+    assert time.process_time() - start < 1
+    assert (made.model_extra, made.response_metadata) == (extra, {})

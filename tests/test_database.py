@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from langmem_adapters.concurrency import forks
+from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files import database as files
 from langmem_adapters.files.database import Database
@@ -311,7 +312,7 @@ def test_a_file_that_is_replaced_in_the_moment_in_which_it_is_opened_is_opened_a
 
     place = Place(str(tmp_path / "old"))
     monkeypatch.setattr(sqlite3, "connect", replace_meanwhile)
-    with closing(place.connect(1.0)) as connection:
+    with closing(place.connect(1.0, close_idle=lambda: None)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("new",)]
         assert place.is_of(connection)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
@@ -403,6 +404,47 @@ def test_what_is_written_is_there_though_another_took_itself_for_the_last_one(
     assert as_others_see_it(path) == rows(index) == ["new", "newer", "old"]
     assert another_process_has_it(path) == ["new", "newer", "old"]
     assert Path(f"{path}-wal").exists()  # now that other processes are told of these connections
+
+
+@needs_unix
+def test_nor_is_a_connection_in_the_way_that_nobody_uses(on_disk: Database, tmp_path: Path) -> None:
+    path, link = tmp_path / "t.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    index = Database(link, schema=_SCHEMA, name="t")
+    assert rows(index) == ["old"]
+    path.read_bytes()
+    assert another_process_has_it(path) == ["old"]
+    add(Database(path, schema=_SCHEMA, name="t"), "new")
+    assert as_others_see_it(path) == rows(on_disk) == rows(index) == ["new", "old"]
+    index.close()
+
+
+def test_who_opens_a_file_waits_for_who_closes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose last connection removes the -wal a moment before anybody knows that it is closed."""
+    own, other = (Database(tmp_path / "t.db", schema=_SCHEMA, name="t") for _ in range(2))
+    add(own, "old")
+    closed, looked = threading.Event(), threading.Event()
+    monkeypatch.setattr(pauses, "sleep", lambda _: looked.set())
+
+    def hold(_frame: FrameType, event: str, what: Any) -> None:
+        if event == "c_return" and what.__name__ == "close":
+            closed.set()
+            assert looked.wait(20)
+
+    def close() -> None:
+        sys.setprofile(hold)
+        own.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    assert closed.wait(20)
+    try:
+        add(other, "new")
+    finally:
+        looked.set()
+        thread.join()
+    assert rows(other) == ["new", "old"]
+    other.close()
 
 
 def mend(database: Database) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from langmem_adapters import BrainMemory, LongTermMemory, Message, open_index
+from langmem_adapters.conversation.deduplication import Delivery
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.compared import Compared
 
 ROLES = {"q": "user", "a": "assistant"}
 ASKED = ["q1 why", "a1 so"]
@@ -147,3 +149,15 @@ def test_what_is_new_in_front_of_it_stays_where_it_was_put() -> None:
     assert texts(brain) == "why so how so when"
     entries = store.scan(("brain", "", "", "s")).items
     assert [(entry.seq, entry.id) for entry in entries][:3] == [(1, "q1"), (2, "a1"), (3, "q2")]
+
+
+def test_many_questions_that_come_again_with_other_answers_are_told_in_no_time() -> None:
+    said = messages(["q how", *(word for n in range(500) for word in (f"q{n} why", f"a{n} so"))])
+    ids, new = (
+        [Compared(message.id) for message in said],
+        [not message.id[1:] or message.role != "user" for message in said],
+    )
+    delivery = Delivery(said, ids, new, [False] * len(said))
+    before = Compared.times
+    assert list(delivery.others(dict(zip(ids, said, strict=True)), [False] * len(said))) == list(range(1, 1000, 2))
+    assert Compared.times - before < 10 * len(ids)

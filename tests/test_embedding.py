@@ -351,6 +351,7 @@ def test_no_lone_surrogate_is_sent() -> None:
         ([1.0, 2.0], "no list of finite numbers"),
         (["secret", "secret"], "no list of finite numbers"),
         ("secret", "no list of finite numbers"),
+        ([b"secret", b"secret"], "no list of finite numbers"),  # whose bytes are numbers, and no vector
         (None, "no list of finite numbers"),
         ([[10**400], [1]], "no list of finite numbers"),
         (np.array([1.0, 2.0]), "no list of finite numbers"),

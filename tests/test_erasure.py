@@ -463,6 +463,12 @@ def test_redis_is_never_asked_for_all_keys(start_redis: Callable[..., RedisServe
             assert ENCODED not in at.bytes()
 
 
+def test_an_index_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "i.db").write_bytes(b"no database " * 100)
+    with pytest.raises(StoreError, match=r"not deleted completely.* traces failed .*i\.db is not an SQLite database"):
+        delete_user(MemoryStore(), [LexicalIndex(tmp_path / "i.db")], user=ADA)
+
+
 def test_words_in_a_server_s_index_go_however_its_url_is_spelled(
     start_redis: Callable[..., RedisServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, SecretStr
 
 from langmem_adapters import ConfigurationError, Experience, SearchError, StoreUnavailable, open_index
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain import BrainMemoryMiddleware, CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain import experience as module
 from langmem_adapters.protocols import Store
@@ -220,6 +222,34 @@ def test_an_answer_that_cannot_be_forgotten_is_told_as_any_outage(on_error: Any)
     with pytest.raises(StructuredOutputValidationError if on_error == "degrade" else StoreUnavailable):
         agent.invoke(**turn)
     assert (cache.stats()["errors"] > 0) == (on_error == "degrade")
+
+
+@pytest.mark.parametrize("on_error", ["degrade", "raise"])
+def test_an_answer_that_an_index_cannot_forget_is_told_as_any_outage(
+    any_store: Store, tmp_path: Path, on_error: Any
+) -> None:
+    class Away(LexicalIndex):
+        is_away = False
+
+        def position(self, namespace: Namespace) -> Any:
+            if self.is_away:
+                raise SearchError("the index is away")
+            return super().position(namespace)
+
+    def leave(_: Any) -> AIMessage:
+        index.is_away = True
+        return AIMessage(WRONG[0])
+
+    index = Away(tmp_path / "index.db")
+    cache = memory(store=any_store, examples=1, index=index, on_error=on_error)
+    inner = Scripted(script=[leave, RIGHT[0]])
+    agent: Any = create_agent(inner, middleware=[cache], response_format=ProviderStrategy(Place))
+    turn: Any = {"input": {"messages": [HumanMessage("Where?")]}, "context": {"user_id": "ada"}}
+    with pytest.raises(StructuredOutputValidationError if on_error == "degrade" else SearchError):
+        agent.invoke(**turn)
+    index.is_away = False
+    assert agent.invoke(**turn)["structured_response"] == Place(place="Rome")
+    index.close()
 
 
 def test_another_system_prompt_model_or_tool_is_another_request() -> None:

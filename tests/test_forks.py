@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -163,6 +164,70 @@ class Pause:
     def __call__(self) -> None:
         self.inside.set()
         assert self.finish.wait(20)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_no_child_is_forked_while_a_database_that_nobody_has_any_more_is_closed(tmp_path: Path) -> None:
+    """For then SQLite holds a lock of its own, and in the child nobody would let it go."""
+    databases, pause, closed = [Database(tmp_path / "a.db", schema=SCHEMA, name="notes")], Pause(), list[str]()
+    write(databases[0])
+
+    def hold(_frame: FrameType, event: str, what: Any) -> None:
+        if event.startswith("c_") and what.__name__ == "close":
+            closed.append(event)
+            if event == "c_call":
+                pause()
+
+    def let_go() -> None:
+        sys.setprofile(hold)
+        databases.clear()
+
+    thread = threading.Thread(target=let_go)
+    thread.start()
+    assert pause.inside.wait(20)
+    threading.Timer(0.05, pause.finish.set).start()
+    assert forked(lambda: closed.index("c_return")) == 0
+    thread.join()
+
+
+def test_who_waits_for_a_fork_waits_for_the_next_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which may begin before who waited is awake, and would not wait for what is not under way yet."""
+
+    class TwoForks(threading.Event):
+        over = 0
+
+        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - as an event's
+            self.over += 1
+            if self.over == 2:
+                self.set()
+            return True
+
+    door = TwoForks()
+    monkeypatch.setattr(forks, "_may_begin", door)
+    with forks.no_fork:
+        assert door.is_set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_one_thread_forks_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the end of one fork would let others begin something in the middle of the next."""
+    pause, said = Pause(), list[str]()
+
+    def slowly() -> None:
+        if threading.current_thread() is thread:
+            pause()
+        said.append(threading.current_thread().name)
+
+    monkeypatch.setattr(forks, "_before", [slowly])
+    thread = threading.Thread(target=lambda: forked(bool), name="first")
+    thread.start()
+    assert pause.inside.wait(20)
+    threading.Timer(0.05, pause.finish.set).start()
+    assert forked(lambda: said.index("first")) == 0
+    thread.join()
+    assert forked(lambda: forked(bool)) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")

@@ -559,7 +559,9 @@ answer = ask('hi')
 """
 
 
-@pytest.mark.parametrize("file", [None, "/work/cells.py"], ids=["notebook", "window of VS Code"])
+@pytest.mark.parametrize(
+    "file", [None, "/work/cells.py", "<stdin>"], ids=["notebook", "window of VS Code", "standard input"]
+)
 @pytest.mark.parametrize(("cell", "name"), [(CELL, "ask"), (CALLED, "Prompt")], ids=["function", "object"])
 def test_what_is_typed_in_anew_is_another_function(cell: str, name: str, file: str | None) -> None:
     """A notebook's cell that was edited and run again."""
@@ -573,7 +575,7 @@ def test_what_is_typed_in_anew_is_another_function(cell: str, name: str, file: s
         main.__spec__ = None
         space.update(shown)
         for code in (cell, "\n\n" + cell, cell.replace("Briefly", "At length")):
-            exec(code, space)  # as a notebook does
+            exec(compile(code, "<stdin>", "exec"), space)  # as a notebook does
             space.setdefault("answers", []).append(space["answer"])
             space.setdefault("names", []).append(name_of(space[name]))
             space.setdefault("hits", []).append(space["ask"].cache.stats()["hits"])
@@ -584,4 +586,4 @@ def test_what_is_typed_in_anew_is_another_function(cell: str, name: str, file: s
             main.__dict__["__file__"] = kept[0]
     assert space["answers"] == ["Briefly: hi", "Briefly: hi", "At length: hi"]
     assert space["hits"] == [0, 1, 0]
-    assert space["names"] == [f"{'__main__' if file is None else 'cells'}.{name}"] * 3
+    assert space["names"] == [f"{'__main__' if file is None else Path(file).stem}.{name}"] * 3

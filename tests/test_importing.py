@@ -143,6 +143,13 @@ def test_a_call_that_a_model_wrote_wrongly_is_kept_as_langchain_keeps_it(tmp_pat
     assert (invalid["id"], invalid["name"], invalid["args"]) == ("a", "look", arguments)
 
 
+@pytest.mark.parametrize("arguments", ["", None, {}])
+def test_a_call_of_a_tool_that_takes_nothing_is_a_call(tmp_path: Path, arguments: object) -> None:
+    calls = [{"id": "a", "function": {"name": "look", "arguments": arguments}}]
+    (message,) = only(written(tmp_path / "talk.json", [{"role": "assistant", "content": "Hm.", "tool_calls": calls}]))
+    assert [(call.id, call.name, call.args) for call in message.tool_calls] == [("a", "look", {})]
+
+
 def test_a_message_that_has_a_type_is_no_line_of_an_export(tmp_path: Path) -> None:
     (message,) = only(written(tmp_path / "talk.json", [{"type": "message", "role": "user", "content": "hi"}]))
     assert (message.role, message.text) == ("user", "hi")
@@ -197,8 +204,11 @@ def test_a_persisted_chat_store_has_its_own_sessions(
 def test_messages_of_llamaindex_before_blocks(tmp_path: Path) -> None:
     said = {"role": "user", "content": "hi", "additional_kwargs": {"name": "Ada"}}
     called: dict[str, Any] = {"role": "assistant", "content": None, "additional_kwargs": {}}
-    found = only(written(tmp_path / "talk.json", [said, called]))
-    assert [(m.role, m.text, m.name) for m in found] == [("user", "hi", "Ada"), ("assistant", "", None)]
+    others = [{"role": "user", "content": "bye"}, {"role": "user", "content": "bye", "additional_kwargs": None}]
+    found = only(written(tmp_path / "talk.json", [said, called, *others]))
+    assert [(m.role, m.text, m.name) for m in found] == [
+        ("user", "hi", "Ada"), ("assistant", "", None), *[("user", "bye", None)] * 2,
+    ]  # fmt: skip
 
 
 def test_no_file_is_opened_for_a_picture(tmp_path: Path) -> None:

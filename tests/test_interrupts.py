@@ -315,6 +315,30 @@ def test_j1_an_interrupt_leaves_a_server_s_answers_to_whom_they_are_for(
     store.close()
 
 
+def test_j1_an_answer_that_nobody_waited_for_is_not_the_next_one_s(redis_server: RedisServer, key_prefix: str) -> None:
+    interrupts: list[str] = []
+
+    class Late(Connection):
+        def can_read(self, *_: Any, **__: Any) -> bool:
+            return False  # an answer that is still on its way
+
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            if interrupts:
+                interrupts.pop()
+                raise KeyboardInterrupt
+            return super().read_response(*args, **kwargs)
+
+    pool = ConnectionPool.from_url(redis_server.url(), connection_class=Late)
+    store = RedisStore(pool, prefix=key_prefix)
+    store.write(SESSION, put={"a": b"1", "b": b"2"})
+    interrupts.append("a")
+    with pytest.raises(KeyboardInterrupt):
+        store.get(SESSION, ["a"])
+    assert store.get(SESSION, ["b"]) == {"b": b"2"}
+    store.close()
+    pool.disconnect()
+
+
 @pytest.mark.parametrize(
     ("method", "at_hand"), [("release", False), ("release", True), ("can_read", True), ("should_reconnect", True)]
 )

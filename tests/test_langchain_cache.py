@@ -1250,6 +1250,16 @@ def test_wrong_settings_are_one_clear_sentence(settings: dict[str, Any], sentenc
         ExperienceCache(**settings)
 
 
+async def test_an_argument_that_clear_does_not_know_clears_nothing() -> None:
+    cache = ExperienceCache(url="memory:", tag="kept")
+    cache.update("p", "m", [answer()])
+    with pytest.raises(ConfigurationError, match="clear takes no arguments, not llm_string, prompt"):
+        cache.clear(prompt="p", llm_string="m")
+    with pytest.raises(ConfigurationError, match="clear takes no arguments, not llm_string"):
+        await cache.aclear(llm_string="m")
+    assert looked_up(cache).text == "Paris"
+
+
 @pytest.mark.parametrize("level", ["[", '{"a":'])
 @pytest.mark.parametrize("depth", [900, 5_000, 100_000])
 def test_c5_a_prompt_that_reads_like_data_without_an_end_is_a_text_like_any_other(level: str, depth: int) -> None:

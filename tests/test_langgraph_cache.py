@@ -608,6 +608,20 @@ class _Json:
         return json.loads(data[1])
 
 
+class _Pairs(JsonPlusSerializer):
+    """One's own, which gives the pairs of a channel and what is written to it back as they were."""
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return deque(map(tuple, super().loads_typed(data)))
+
+
+def test_a_graph_goes_on_with_what_a_serializer_of_ones_own_gives_back(any_store: Store) -> None:
+    nodes = Nodes()
+    compiled = graph(nodes.answer, ExperienceNodeCache(store=any_store, serde=_Pairs(), on_error="raise"))
+    assert compiled.invoke({"question": "Hi"}) == compiled.invoke({"question": "Hi"})
+    assert nodes.runs == 1
+
+
 @pytest.mark.parametrize("newer", [("new", 0), ("new", -1), ({"f": print}, None)], ids=["now", "before", "unwritable"])
 def test_an_answer_that_is_not_kept_takes_the_older_one_away(any_store: Store, newer: tuple[Any, int | None]) -> None:
     cache: ExperienceNodeCache[Any] = ExperienceNodeCache(store=any_store, on_error="raise")

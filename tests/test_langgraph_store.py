@@ -373,7 +373,7 @@ def test_values_are_copies_and_keep_their_types(any_store: Store) -> None:
     assert item.value == {"list": [1, 2.0, None, True], "deep": {"bytes": b"\x00", "day": date(2026, 1, 2)}}
     item.value.clear()
     assert store.get(ADA, "k") == store.search(ADA)[0]
-    assert item.created_at.tzinfo is timezone.utc
+    assert item.created_at.tzinfo is item.updated_at.tzinfo is timezone.utc
 
 
 # --- finding ------------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ def test_values_are_copies_and_keep_their_types(any_store: Store) -> None:
 
 def test_a_query_finds_words_in_the_fields_that_are_to_be_found(any_store: Store) -> None:
     store = make(any_store)
-    store.put(ADA, "bike", {"text": "My bike is in the shed.", "tags": ["blue", "old"], "year": 1999})
+    store.put(ADA, "bike", {"text": "My bike is in the shed.", "tags": ["blue", "old"], "year": 1999, "kg": 12.75})
     store.put(ADA, "boat", {"text": "The boat lies in the shed.", "note": "blue"}, index=["text"])
     store.put(ADA, "secret", {"text": "The key of the shed."}, index=False)
     store.put(ADA, "none", {"text": "The door of the shed."}, index=[])
@@ -391,7 +391,7 @@ def test_a_query_finds_words_in_the_fields_that_are_to_be_found(any_store: Store
         return [item.key for item in store.search(ADA, query=query, **more)]
 
     assert set(found("sheds")) == {"bike", "boat"}
-    assert found("blue") == found("1999") == ["bike"]
+    assert found("blue") == found("1999") == found("12.75") == ["bike"]
     assert found("oak") == ["tree"]
     assert found("text") == found("nothing alike") == []
     assert found("bike shed") == ["bike", "boat"]

@@ -372,6 +372,10 @@ def test_a_correction_of_a_text_leaves_the_picture_beside_it(memory: LongTermMem
     picture_alone = next(m.id for m in memory.all() if m.id != kept.id)
     assert memory.update(picture_alone, "My tricycle.") is True
     assert memory.get(picture_alone).message.content == [{"type": "text", "text": "My tricycle."}, picture]  # type: ignore[union-attr]
+    memory.add([Message(role="user", content=[picture, "My scooter.", "Surely."])])  # as LangChain has text, too
+    said_plainly = next(m.id for m in memory.all() if m.id not in {kept.id, picture_alone})
+    assert memory.update(said_plainly, "My sledge.") is True
+    assert memory.get(said_plainly).message.content == [picture, {"type": "text", "text": "My sledge."}]  # type: ignore[union-attr]
 
 
 def said(memory: LongTermMemory) -> list[tuple[str, list[str]]]:

@@ -14,6 +14,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters import Message
 from langmem_adapters.langchain import BrainMemoryMiddleware
+from langmem_adapters.langchain.threads.recording import with_said
+from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Answer, Scripted, look, of, ok, texts
 
@@ -119,3 +121,11 @@ def test_what_has_been_said_without_an_id_is_known_under_the_one_that_it_is_give
         found = agent.invoke({"messages": [("user", question)]}, **of("ada", "s"))
     assert found["messages"][0].id == "later-0"
     assert texts(stored(ours)) == ["look", "", "never mind", "ok: never mind"]
+
+
+def test_what_has_been_said_without_an_id_is_no_other_message_where_its_thread_has_it_no_more() -> None:
+    (asked,) = Thread([HumanMessage("one")], "thread")
+    answer = Message(role="assistant", content="two", id="later-1")
+    assert with_said([asked], [answer]) == [asked, answer]
+    later = asked.model_copy(update={"id": "later-0"})
+    assert with_said([asked], [later, answer]) == [later, answer]

@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool
 from langmem_adapters.codec import decode
+from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.experience.shelf.read_cache import ReadCache, invalidate
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
@@ -103,6 +104,15 @@ def test_threads_keep_it_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> N
     held = [data for _, data in tier._lru.values()]
     assert 0 < len(held) <= 8
     assert tier._lru.size == sum(map(len, held)) <= 200
+
+
+def test_what_was_read_a_moment_ago_and_is_no_answer_is_a_miss_and_is_healed(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store, keep=KEEP, on_error="raise")
+    cache.pool.create(Experience(resp="no generations"), key=KEY)
+    assert cache.pool.lookup(key=KEY) is not None
+    assert cache.lookup("p", "m") is None
+    assert cache.stats()["unreadable"] == 1
+    assert any_store.get(PLACE) == {}
 
 
 def _in_child(tier: ReadCache, out: Any) -> None:
@@ -304,6 +314,19 @@ def test_it_stands_before_a_sealed_store_too(any_store: Store, clock: FakeClock)
     cache = ExperienceCache(store=sealed, keep=KEEP, clock=clock)
     cache.update("p", "m", answer("4711"))
     assert [said(cache.lookup("p", "m")) for _ in range(2)] == ["[pin]"] * 2
+
+
+@pytest.mark.parametrize("whose", ["a newer version", "who has the key"])
+async def test_what_others_can_read_is_a_miss_each_time_and_stays_theirs(any_store: Store, whose: str) -> None:
+    if whose == "who has the key":
+        ExperienceCache(store=SealedStore(any_store, codec=AESGCMCodec({"k": bytes(32)}))).update("p", "m", answer())
+    else:
+        any_store.write(PLACE, put={KEY: b'{"v":99,"resp":[]}'}, append=[(KEY, b"")])
+    theirs = any_store.get(PLACE)
+    cache = ExperienceCache(store=any_store, keep=KEEP)
+    assert [cache.lookup("p", "m") for _ in range(3)] == [None] * 3
+    assert await cache.alookup("p", "m") is None
+    assert any_store.get(PLACE) == theirs
 
 
 def test_what_cannot_be_read_is_a_miss_and_healed(any_store: Store, clock: FakeClock) -> None:

@@ -65,6 +65,7 @@ from tests.faults import Down, Overtaken
 from tests.servers import RedisServer
 from tests.test_store_redis import age
 from tests.test_stores import OnAClock
+from tests.waiting import until
 
 NS: Namespace = ("brain", "t", "u", "s")
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
@@ -172,6 +173,16 @@ def test_a_guard_sees_who_came_between_the_look_and_the_write() -> None:
     assert store.get(NS)["a"] == b"3"
 
 
+def test_closing_it_closes_its_store(redis_server: RedisServer, key_prefix: str) -> None:
+    name = f"sealed-{key_prefix.strip(':')}"
+    store = SealedStore(RedisStore(f"{redis_server.url()}?client_name={name}", prefix=key_prefix), redactor=redact)
+    with redis.Redis(port=redis_server.port) as raw:
+        store.write(NS, put={"a": encode("x")})
+        assert name in {each["name"] for each in raw.client_list()}
+        store.close()
+        until(lambda: name not in {each["name"] for each in raw.client_list()})
+
+
 def test_guards_under_a_redactor_know_what_was_meant(any_store: Store) -> None:
     any_store.write(NS, put={"before": encode(SECRET)})  # before there was a redactor
     store = SealedStore(any_store, redactor=redact)
@@ -179,8 +190,10 @@ def test_guards_under_a_redactor_know_what_was_meant(any_store: Store) -> None:
     assert store.get(NS) == {"before": encode(SECRET), "a": encode("[card]")}
     store.write(NS, put={"a": encode(f"{SECRET} again")}, guard={"a": encode(SECRET), "before": encode(SECRET)})
     store.write(NS, put={"a": encode("x")}, guard={"a": encode("[card] again")})
-    with pytest.raises(Conflict):
-        store.write(NS, put={"a": encode("y")}, guard={"a": encode(SECRET)})
+    for wrong in ({"a": encode(SECRET)}, {"a": encode("x"), "before": None}):
+        with pytest.raises(Conflict):
+            store.write(NS, put={"a": encode("y")}, guard=wrong)
+    assert store.get(NS, ["a"]) == {"a": encode("x")}
 
 
 def test_the_services_work_on_an_encrypted_store(at: Backend) -> None:
@@ -980,12 +993,26 @@ def test_data_keys_are_read_once_a_minute_and_not_with_each_value() -> None:
 # --- the keyed index ----------------------------------------------------------------------------------------
 
 
-def test_a_keyed_index_ranks_as_the_open_one() -> None:
+def test_a_keyed_index_stays_with_the_file_of_the_one_it_is_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    index = LexicalIndex("i.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    with closing(KeyedLexicalIndex.beside(index, key=OLD)) as keyed:
+        keyed.apply(NS, upsert=[Document("1", "a red bike")])
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["i.db"]
+
+
+@pytest.mark.parametrize("thread", ["t", ""])
+def test_a_keyed_index_ranks_as_the_open_one(thread: str) -> None:
     texts = ["the bike is in the shed", "a red bike", "shed shed shed", "nothing of that", "bikes and sheds, red"]
+    texts += ["a house", "a horse"]
     keyed, plain = KeyedLexicalIndex(":memory:", key=OLD), LexicalIndex(":memory:")
     for index in (keyed, plain):
-        index.apply(NS, upsert=[Document(str(n), text, thread="t", at=1e9) for n, text in enumerate(texts)])
-    for query in ("bike", "the red bike", "Where are the sheds?", "the", "nothing", ""):
+        index.apply(NS, upsert=[Document(str(n), text, thread=thread, at=1e9) for n, text in enumerate(texts)])
+    for query in ("bike", "the red bike", "Where are the sheds?", "the", "nothing", "house bicylce", ""):
         assert keyed.search(NS, query, 5) == plain.search(NS, query, 5)
     assert isinstance(keyed, ConversationIndex)
     evidence, other = keyed.gather(NS, "red bike", 3), plain.gather(NS, "red bike", 3)

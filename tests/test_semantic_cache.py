@@ -27,11 +27,13 @@ from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.compared import Compared
 
 ASKED, ALIKE = "How do I learn to speak Hindi?", "How can I learn to speak Hindi?"
 TOPICS = ("hindi", "chess", "weather", "paris", "london", "rome")
@@ -233,8 +235,10 @@ def test_blocks_of_text_are_text_and_pictures_are_not(build: Callable[..., Exper
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     for asked in ([{"type": "text", "text": ASKED}], [{"type": "text", "text": "Chess?"}, picture]):
         cache.update(prompt(HumanMessage(asked)), "m", answer())  # type: ignore[arg-type]
-    assert content(cache.lookup(prompt(HumanMessage([{"type": "text", "text": ALIKE}])), "m")) == "Take a course."
-    assert cache.lookup(prompt(HumanMessage([{"type": "text", "text": "Chess??"}, picture])), "m") is None
+    for alike in (HumanMessage([{"type": "text", "text": ALIKE}]), HumanMessage([ALIKE])):
+        assert content(cache.lookup(prompt(alike), "m")) == "Take a course."
+    for unlike in (HumanMessage([{"type": "text", "text": "Chess??"}, picture]), HumanMessage(["Chess??", picture])):
+        assert cache.lookup(prompt(unlike), "m") is None
 
 
 @pytest.mark.parametrize("text", ["How do I learn Hindi?", "[{broken", '[{"lc": 2}]', "[1]", "[{}]"])
@@ -718,6 +722,41 @@ def test_a_damaged_entry_is_a_miss(build: Callable[..., ExperienceCache], any_st
     assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
 
 
+def test_a_damaged_answer_can_be_deleted_and_what_was_asked_goes_with_it(
+    build: Callable[..., ExperienceCache], any_store: Store
+) -> None:
+    cache = build(on_error="raise")
+    cache.update(prompt(ASKED), "m", answer())
+    key = request_key(prompt(ASKED), "m")
+    any_store.write(("experience", "", "", "langchain"), put={key: b"{"})
+    assert cache.delete(key)
+    assert [cache.lookup(prompt(text), "m") for text in (ASKED, ALIKE)] == [None, None]
+    assert not any(any_store.get(namespace) for namespace in any_store.namespaces())
+
+
+def test_d3_what_was_asked_of_an_answer_that_calls_a_tool_is_not_kept(
+    build: Callable[..., ExperienceCache], any_store: Store
+) -> None:
+    cache = build(deterministic_tools=["add"])
+    for n, name in enumerate(("weather", "add")):
+        call = {"name": name, "args": {}, "id": "c1"}
+        cache.update(prompt(ASKED), f"model {n}", answer("", tool_calls=[call]))
+        assert any("semantic" in namespace for namespace in any_store.namespaces()) is (name == "add")
+
+
+def test_what_a_stream_says_whose_end_is_read_in_a_bypass_is_not_kept_nor_what_was_asked(
+    build: Callable[..., ExperienceCache], any_store: Store
+) -> None:
+    cache = build()
+    model = CachedChatModel(FakeListChatModel(responses=["Take a course."]), cache)
+    stream = model.stream(ASKED)
+    next(stream)
+    with model.bypass():
+        assert list(stream)
+    assert cache.stats()["stored"] == 0
+    assert not any("semantic" in namespace for namespace in any_store.namespaces())
+
+
 def test_an_exact_entry_that_cannot_be_read_is_no_semantic_hit(build: Callable[..., ExperienceCache]) -> None:
     cache = build(on_error="raise")
     cache.update(prompt(ASKED), "m", answer())
@@ -798,3 +837,13 @@ def test_d3_calls_that_could_not_be_read_are_calls(index: VectorIndex) -> None:
     cache.update(prompt(ASKED), "m", answer(invalid_tool_calls=invalid))
     assert cache.lookup(prompt(ASKED), "m")
     assert cache.lookup(prompt(ALIKE), "m") is None
+
+
+def test_which_tools_gave_many_results_that_do_not_name_them_is_told_in_no_time() -> None:
+    calls = [{"id": Compared(f"t{n}"), "name": "add"} for n in range(500)]
+    asked = {"id": ["AIMessage"], "kwargs": {"tool_calls": calls}}
+    results = [{"id": ["ToolMessage"], "kwargs": {"tool_call_id": f"t{n}"}} for n in range(500)]
+    before = Compared.times
+    assert Tools(["add"]).made([asked, *results])
+    assert Compared.times - before < 10 * len(calls)
+    assert not Tools(["add"]).made([asked, {"id": ["ToolMessage"], "kwargs": {"tool_call_id": "another"}}])

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import Any
@@ -733,6 +733,24 @@ def test_a_cluster_is_told_from_a_server_also_where_one_node_has_all_slots(
     store = in_cluster(server)
     store.write(NS, put={"k": b"v"}, guard={"k": None})
     assert [found.said for found in store.examine() if "cluster" in found.said] == []
+    store.close()
+
+
+def test_a_cluster_that_let_nobody_in_at_first_is_used_once_it_does(start_redis: Callable[..., RedisServer]) -> None:
+    server = cluster_of_one(start_redis)
+    store = in_cluster(server)
+    with redis.Redis(port=server.port) as node:
+        node.config_set("requirepass", "hidden")
+        with pytest.raises(StoreUnavailable):
+            store.get(NS)
+        node.config_set("requirepass", "")
+
+    def answers() -> bool:
+        with suppress(StoreUnavailable):
+            return store.get(NS) == {}
+        return False
+
+    until(answers)
     store.close()
 
 

@@ -6,6 +6,7 @@ of another thread would find the file locked for ever, by a thread that it does 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -20,6 +21,7 @@ _under_way: dict[int, int] = {}  # by thread: how many transactions it is in
 _before: list[Callable[[], object]] = []
 _may_begin = threading.Event()
 _may_begin.set()
+_turn = threading.RLock()  # held by the thread that forks
 
 
 def in_child(call: Callable[[], object]) -> None:
@@ -40,7 +42,8 @@ def begin() -> None:
         _under_way[me] += 1
         return
     _under_way[me] = 1  # before the look: a fork looks here after it has closed the door
-    if not _may_begin.is_set():
+    deadline = time.monotonic() + _LONGEST
+    while not _may_begin.is_set() and time.monotonic() < deadline:  # again, as the next fork may have begun
         del _under_way[me]
         _may_begin.wait(_LONGEST)
         _under_way[me] = 1
@@ -70,25 +73,32 @@ no_fork: _NoFork = _NoFork()
 
 
 def _before_fork() -> None:
+    _turn.acquire(timeout=_LONGEST)  # else the end of another fork would open the door in the middle of this one
     _may_begin.clear()
     me, deadline = threading.get_ident(), time.monotonic() + _LONGEST
     while any(thread != me for thread in list(_under_way)) and time.monotonic() < deadline:
         time.sleep(0.0005)
-    for call in _before:
-        call()
+    _under_way[me] = _under_way.get(me, 0) + 1  # so that these may begin something
+    try:
+        for call in _before:
+            call()
+    finally:
+        end()
 
 
 def _after_fork_in_parent() -> None:
     _may_begin.set()
+    with contextlib.suppress(RuntimeError):  # another has it still
+        _turn.release()
 
 
 def _after_fork_in_child() -> None:
     """Only the thread that forked is here."""
-    global _may_begin  # noqa: PLW0603 - others may have held its lock
+    global _may_begin, _turn  # others may have held their locks
     me = threading.get_ident()
     for thread in [thread for thread in _under_way if thread != me]:
         del _under_way[thread]
-    _may_begin = threading.Event()
+    _may_begin, _turn = threading.Event(), threading.RLock()
     _may_begin.set()
 
 

@@ -33,6 +33,7 @@ class Delivery:
         self._ids = ids
         self._new = new
         self._first = next((n for n in range(len(ids)) if new[n] and not gone[n]), len(ids))
+        self._places = {ids[n]: n for n in reversed(range(len(ids)))}  # where each id is for the first time
 
     @property
     def unclear(self) -> set[str]:
@@ -71,7 +72,7 @@ class Delivery:
     def _is_asked_again(self, n: int) -> bool:
         """Whether it is a question that has its answer already, or is the new one: no cache replays that."""
         answered = n + 1 < len(self._ids) and not self._new[n + 1]
-        return self._messages[n].role == "user" and (answered or self._ids[n] in self._ids[:n])
+        return self._messages[n].role == "user" and (answered or self._places[self._ids[n]] < n)
 
     def _other_id(self, n: int, others: Mapping[int, Message]) -> str:
         """The same one when it is delivered again, and not when it is said again, behind something else.

@@ -197,7 +197,7 @@ class Database:
                 return connection
             # The file was removed or replaced: what is written to the old one, nobody would ever see.
             self.place.leave(connection)
-            _close_idle(self.place.path)
+            self._ready = False
 
     def _another(self) -> Connection:
         try:
@@ -220,7 +220,7 @@ class Database:
         forks.end()
 
     def _connect(self) -> Connection:
-        connection = self.place.connect(self._timeout)
+        connection = self.place.connect(self._timeout, _close_idle)
         try:
             if self.place.in_memory or not self._ready:
                 self._prepare(connection)
@@ -278,7 +278,7 @@ class Database:
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""
         if self._pid == os.getpid():
-            with self._alone:
+            with forks.no_fork, self._alone:
                 close_all(self._idle, self._pid)
             self._ready = False  # until then the file may be another one, or in memory a new one
 
@@ -328,8 +328,8 @@ _breakers: weakref.WeakValueDictionary[str, Breaker] = weakref.WeakValueDictiona
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
-def _close_idle(path: str = "") -> None:
-    """Close the connections to a file that nobody uses, or before a fork those to all: SQLite has them share its locks.
+def _close_idle() -> None:
+    """Close the connections that nobody uses: SQLite has all of a process share its locks on a file.
 
     A forked child would have a copy of them, while the system gives it none: who closes the file last beside it would
     take itself for the last one, and remove the -wal into which the child writes.
@@ -337,7 +337,7 @@ def _close_idle(path: str = "") -> None:
     with _breaking.held():
         found = list(_databases)
     for each in found:
-        if not each.place.in_memory and path in {"", each.place.path}:
+        if not each.place.in_memory:
             each.close()
 
 

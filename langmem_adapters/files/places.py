@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from langmem_adapters.concurrency import pauses
+from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 
@@ -37,7 +37,7 @@ __all__ = [
 IN_MEMORY = ":memory:"
 """The path of no file, as SQLite has it."""
 
-_PAUSE = 0.01  # seconds between two tries to empty a log
+_PAUSE = 0.01  # seconds between two tries
 _DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
 _DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")  # the latter in SQLite up to 3.31
 _OLDEST = (3, 24)  # else there is no ON CONFLICT DO UPDATE
@@ -62,6 +62,7 @@ class Connection(sqlite3.Connection):
     wal: _Identity = None
     wal_path: str = ""
     is_open: bool = True
+    closed_by: int = 0  # the process that has begun to close it
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -69,8 +70,11 @@ class Connection(sqlite3.Connection):
 
     def close(self) -> None:
         """As ever; a traceback may keep it for long."""
-        super().close()
-        self.is_open = False
+        try:
+            self.closed_by = os.getpid()
+            super().close()
+        finally:
+            self.is_open = False
 
 
 def absolute(path: Path) -> str:
@@ -119,16 +123,18 @@ class Place:
         """The file itself, wherever the process has gone since, and not a link to it; None in memory."""
         return None if self.in_memory else Path(self.path).resolve()
 
-    def connect(self, timeout: float) -> Connection:
+    def connect(self, timeout: float, close_idle: Callable[[], object]) -> Connection:
         """Open what lies here, unless it would be taken for what it is not."""
         latest = self._latest()
         if latest is not None:
             self.is_of(latest)
-        if not self.in_memory and self._log_was_removed():
-            raise StoreUnavailable(
-                f"the -wal of {self.path} was removed while it was open, and others of this process still use it: try"
-                " again when they are done, or end the process"
-            )
+        if self._log_was_removed():
+            close_idle()
+            if self._log_was_removed():
+                raise StoreUnavailable(
+                    f"the -wal of {self.path} was removed while it was open, and others of this process still use it:"
+                    " try again when they are done, or end the process"
+                )
         if self._old_wal is not None and _identity(self.path) and _identity(f"{self.file}-wal") == self._old_wal:
             raise StoreUnavailable(
                 f"{self.path} was replaced while it was open, and {self.file}-wal holds changes of the old file, which"
@@ -169,9 +175,15 @@ class Place:
 
     def _log_was_removed(self) -> bool:
         """Whether this process has the file open with another -wal: a new connection would have part in its locks."""
-        here = _identity(self.path), _identity(f"{self.file}-wal")
-        with _listing.held():
-            return any(each.is_open and each.file == here[0] and each.wal not in {None, here[1]} for each in _open)
+        while not self.in_memory:
+            with _listing.held():
+                known = [each for each in _open if each.wal is not None]  # first, as the -wal of a new one may be new
+            here = _identity(self.path), _identity(f"{self.file}-wal")
+            left = {each.closed_by for each in known if each.is_open and each.file == here[0] and each.wal != here[1]}
+            if 0 in left or os.getpid() not in left:
+                return 0 in left
+            pauses.sleep(_PAUSE)  # whoever closes the last one removes the -wal, and lets go of its locks then
+        return False
 
     def explained(self, error: sqlite3.Error, seconds: float) -> StoreError:
         """What SQLite says, in plain words; others were waited for so long."""
@@ -197,7 +209,7 @@ def close_all(connections: list[Connection], pid: int) -> None:
     if pid != os.getpid():  # SQLite forbids to use, or even to close, a connection on the other side of a fork
         _inherited.append(connections)
         return
-    with suppress(IndexError):  # whoever borrows one meanwhile may have the last
+    with forks.no_fork, suppress(IndexError):  # whoever borrows one meanwhile may have the last
         while connections:
             connections.pop().close()
 

@@ -8,6 +8,7 @@ a fixed table, never by a name in stored data.
 from __future__ import annotations
 
 import logging
+from itertools import compress
 from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import (
@@ -258,10 +259,10 @@ def _lift_invalid_calls(fields: dict[str, Any]) -> None:
     """Move calls whose arguments are no JSON to where LangChain keeps them."""
     content = fields["content"]
     if isinstance(content, list):
-        invalid = [b for b in content if isinstance(b, dict) and b.get("type") == "invalid_tool_call"]
-        if invalid:
-            fields["content"] = [block for block in content if block not in invalid]
-            fields["invalid_tool_calls"] = invalid
+        invalid = [isinstance(b, dict) and b.get("type") == "invalid_tool_call" for b in content]
+        if any(invalid):
+            fields["invalid_tool_calls"] = list(compress(content, invalid))
+            fields["content"] = [block for block, is_call in zip(content, invalid, strict=True) if not is_call]
 
 
 def _build(cls: type[_M], fields: dict[str, Any], message: Message) -> _M:
@@ -272,15 +273,21 @@ def _build(cls: type[_M], fields: dict[str, Any], message: Message) -> _M:
 
 
 def _salvage(cls: type[_M], fields: dict[str, Any], message: Message) -> _M:
-    """Build the message from the fields that its class accepts, each tried on its own."""
+    """Build the message from the fields that its class accepts: those that are refused together are tried by halves."""
     kept = {name: value for name, value in fields.items() if name in _REQUIRED[cls]}
-    for name in [name for name in fields if name not in kept]:
+    untried = [[name for name in fields if name not in kept]]
+    while untried and (names := untried.pop()):
+        more = {name: fields[name] for name in names}
         try:
-            cls(**kept, **{name: fields[name]})
-        except _REFUSED:  # noqa: PERF203 - which of the fields is damaged shows only one by one
-            _warn(message, name)
+            cls(**kept, **more)
+        except _REFUSED:
+            if len(names) == 1:
+                _warn(message, names[0])
+            else:
+                half = len(names) // 2
+                untried += [names[half:], names[:half]]
         else:
-            kept[name] = fields[name]
+            kept |= more
     return cls(**kept)
 
 

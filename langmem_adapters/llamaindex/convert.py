@@ -206,13 +206,14 @@ def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
 def _guessed(message: Message) -> Iterator[Fields]:
     """Read the content, then the calls, without those that a provider has put into the content too."""
     invalid = _invalid(message)
-    known = [call.id for call in message.tool_calls] + [call.get("id") for call in invalid]
+    ids = [call.id for call in message.tool_calls] + [call.get("id") for call in invalid]
+    known = set(map(repr, ids))  # as a damaged one may be anything
     content = message.content
     if isinstance(content, str):
         content = [content] if content or not known else []
     for block in content:
         standard = standard_block(block)
-        if standard.get("type") in ("tool_call", "invalid_tool_call") and standard.get("id") in known:
+        if standard.get("type") in ("tool_call", "invalid_tool_call") and repr(standard.get("id")) in known:
             continue
         if (fields := from_standard(standard)) is not None:
             yield fields

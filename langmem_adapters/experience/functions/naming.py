@@ -183,7 +183,8 @@ def _typed_in(function: types.FunctionType) -> list[Any]:
     Code of a script names the script's file, unlike typed-in code; VS Code's interactive window has a ``__file__``.
     """
     place, code = function.__globals__, function.__code__
-    was_typed = place.get("__name__") in MAIN and place.get("__file__") != code.co_filename
+    is_script = code.co_filename == place.get("__file__") != "<stdin>"  # where the next one is another's
+    was_typed = place.get("__name__") in MAIN and not is_script
     return [_code(code)] if was_typed or function.__name__ == _LAMBDA else []
 
 

@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from langmem_adapters.codec import plain
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.errors import LangmemError, SerializationError, StoreError
+from langmem_adapters.errors import LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
@@ -144,7 +144,7 @@ class Answers(SingleFlightAnswers):
         try:
             for key in keys:
                 yield from self.pool._delete(None, key, None)  # noqa: SLF001 - a part of this flow
-        except StoreError as error:
+        except LangmemError as error:
             self._calls._degrade(error)  # noqa: SLF001 - by the rules of its calls
 
     # --- where LangChain itself asks the model between the two
@@ -176,10 +176,10 @@ class Answers(SingleFlightAnswers):
 
     def recent(self, key: str) -> list[Generation] | None:
         """An answer that was read a moment ago: neither waits nor works for long, as a loop may be running."""
-        experience = self.pool.recent(key)
         try:
+            experience = self.pool.recent(key)
             value = None if experience is None else self._calls.responses.of(experience)
-        except SerializationError:  # it is healed where it is read from the store
+        except SerializationError:  # it is healed, or left to who can read it, where it is read from the store
             return None
         if value is None:
             return None

@@ -71,9 +71,10 @@ class Tools:
     def gave_all(self, messages: Sequence[dict[str, Any]]) -> bool:
         """Whether all calls and results of tools that are among dumped messages are of these."""
         calls = [call for message in messages for call in message["kwargs"].get("tool_calls") or ()]
-        results = [message for message in messages if class_of(message) in _TOOL]
+        results = [message["kwargs"] for message in messages if class_of(message) in _TOOL]
+        called = {repr(call.get("id")): call.get("name") for call in reversed(calls)}
         return self._know(call.get("name") for call in calls) and self._know(
-            result["kwargs"].get("name") or _called(result, calls) for result in results
+            result.get("name") or called.get(repr(result.get("tool_call_id"))) for result in results
         )
 
     def _know(self, names: Iterable[Any]) -> bool:
@@ -82,9 +83,3 @@ class Tools:
 
 def _kind(block: Any) -> Any:
     return block.get("type") if isinstance(block, dict) else "text"
-
-
-def _called(result: dict[str, Any], calls: Sequence[dict[str, Any]]) -> str | None:
-    """The name of the tool whose result this is."""
-    id_ = result["kwargs"].get("tool_call_id")
-    return next((call.get("name") for call in calls if call.get("id") == id_), None)
