@@ -183,7 +183,7 @@ def _typed_in(function: types.FunctionType) -> list[Any]:
     Code of a script names the script's file, unlike typed-in code; VS Code's interactive window has a ``__file__``.
     """
     place, code = function.__globals__, function.__code__
-    is_script = code.co_filename == place.get("__file__") != "<stdin>"  # where the next one is another's
+    is_script = code.co_filename == place.get("__file__") != "<stdin>"  # <stdin> is another script next time
     was_typed = place.get("__name__") in MAIN and not is_script
     return [_code(code)] if was_typed or function.__name__ == _LAMBDA else []
 
