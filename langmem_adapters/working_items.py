@@ -1,4 +1,4 @@
-"""What a working memory holds, and how it is stored."""
+"""The items of a working memory, and how they are stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("langmem_adapters")
 
 @dataclass(frozen=True)
 class WorkingItem:
-    """One thing that is remembered. ``data`` is text or any plain data; times are Unix times in seconds."""
+    """One item of a working memory. ``data`` is text or any plain data; times are Unix times in seconds."""
 
     id: str
     data: Any = field(repr=False)
@@ -32,12 +32,12 @@ class WorkingItem:
 
 
 def write_item(item: WorkingItem) -> bytes:
-    """An item as it is stored."""
+    """Encode an item for the store."""
     return encode({"v": FORMAT, **item.__dict__})
 
 
 def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
-    """A stored item; None, with a warning, where it is damaged: one must not take the others along."""
+    """Decode a stored item; None, with a warning, if it is damaged, so that the others can still be read."""
     with suppress(SerializationError, AttributeError, KeyError, TypeError):
         fields = decode(entry.data)
         version = fields.pop("v")
