@@ -44,10 +44,10 @@ __all__ = ["ExperienceCache"]
 class ExperienceCache(Shared, CachedModel, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
-    Prompts and model parameters are stored only as a hash. Each hit is a new object with a message id of its own
-    (so that LangGraph keeps it beside the first answer), with usage set to zero, and with ``cache``, ``cache_key``,
-    ``cache_age`` (seconds), ``cache_score`` and ``cache_usage`` in ``response_metadata``.
-    An entry that cannot be read counts as a miss. Truncated, filtered and empty answers are not stored.
+    Prompts and model parameters are stored only as a hash; ``semantic`` also stores the text of the last question. Each
+    hit is a new object with a message id of its own (so that LangGraph keeps it beside the first answer), with usage
+    set to zero, and with ``cache``, ``cache_key``, ``cache_age`` (seconds), ``cache_score`` and ``cache_usage`` in
+    ``response_metadata``. An unreadable entry is a miss. Truncated, filtered and empty answers are not stored.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
@@ -61,7 +61,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             the semantic mode, too.
         keep: Seconds for which an answer that was read is served again from this process's memory, without reading
             the store; None: not at all. Changes by this process take effect at once, changes by others after this
-            time. At most about 1,000 answers of 16 MB are held.
+            time. At most about 1,000 answers, and 16 MB, are held.
         prices: The price of a million input and output tokens, by model name, for :meth:`stats`. Without prices, the
             cost of an answer is not stored with it.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
@@ -196,7 +196,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             kept.answers.score(turn, on_loop=True)
 
     def clear(self, **kwargs: Any) -> None:
-        """Forget the entries of this tenant and tag, and nothing else."""
+        """Delete the entries of this tenant and tag, and nothing else."""
         _refuse(kwargs)
         run(self._tenants.named().clear())
 

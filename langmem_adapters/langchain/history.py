@@ -206,7 +206,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         await self.brain.aclear()
 
     def _look(self) -> Flow[list[BaseMessage]]:
-        """Read, and make messages in the thread that read, so that an event loop is not kept busy with it."""
+        """Read, and build the messages in the same thread, so that an event loop is not kept busy with it."""
         if self._window is None:  # builds no Message objects
             return read((yield from self.brain._flows.entries(None)))  # noqa: SLF001 - a part of this flow
         if self.brain.max_tokens is None:

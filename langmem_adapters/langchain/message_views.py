@@ -91,7 +91,7 @@ _resumes = False
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector, which would scan again and again what is all kept; the last reader resumes it."""
+    """Pause the garbage collector, which would scan the new messages over and over; the last reader resumes it."""
     global _readers, _resumes  # noqa: PLW0603 - one collector a process
     with _lock:
         if _readers == 0:

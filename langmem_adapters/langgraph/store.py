@@ -49,7 +49,7 @@ _warn = WarnOnce()
 class LongTermStore(Shared, BaseStore):
     """Items by namespace and key, found by words (implements ``langgraph.store.base.BaseStore``).
 
-    It answers as ``InMemoryStore`` does, with these differences: a search without a query gives the latest updated
+    It answers as ``InMemoryStore`` does, with these differences: a search without a query gives the last updated
     items first; a ``query`` finds only items that share a word with it or, in other languages than English, a part of
     a word; a namespace is listed as long as it has items; ``created_at`` stays when an item is replaced; models,
     messages and dataclasses in a value come back as dictionaries, and members of a ``StrEnum`` or ``IntEnum`` as

@@ -56,7 +56,7 @@ def without_item_ids_beside(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_thought_ids(said: dict[str, Any]) -> dict[str, Any]:
-    """The data of a message without the ids of its thoughts, for a host that shows a model no thought without one."""
+    """A message's data without the ids of thoughts that it has in full; its host shows a model none without one."""
     content = said.get("content")
     return {**said, "content": list(map(_thought, content))} if isinstance(content, list) else said
 

@@ -35,7 +35,7 @@ __all__ = ["Answers", "Examples", "Request", "note", "noted"]
 
 _noted: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
-_ASKED = 2_000  # requests in flight that are noted, two entries for each
+_ASKED = 2_000  # entries for requests in flight, two for each
 
 Examples: TypeAlias = Sequence[Experience]
 """The experiences of similar requests; none, unless examples are wanted."""

@@ -146,7 +146,7 @@ def _shortened(value: Any) -> Iterator[str]:
 
 @dataclass
 class _Seen:
-    """The fields of a model when it was last looked at. It is an attribute of the model, which copies take along."""
+    """The fields of a model when it was last looked at. It is an attribute of the model, and copied with it."""
 
     whose: int
     held: dict[str, Any]

@@ -31,7 +31,7 @@ class PromptBudget:
     Args:
         conversation: All that could be shown, oldest first.
         system: The agent's own system message.
-        memory_k: How many messages at the most.
+        memory_k: How many messages at most.
         max_tokens: Tokens of system message, memory and messages together; None: no limit.
         counter: Counts tokens.
     """

@@ -173,7 +173,7 @@ def _passed_over(
 def _unrecorded(
     brain: BrainMemory, messages: list[Message], latest: list[Message], words: Words
 ) -> Flow[list[Message]]:
-    """Of a thread's latest messages, those a session never had: they neither lie before its window nor have left it.
+    """Of a thread's latest messages, those a session never had: they are not in its log, and have not left it.
 
     Clients that keep the ids of answers give questions new ones; ids say nothing about messages before such a question.
     """

@@ -66,7 +66,7 @@ def stood_for(
 ) -> Mapping[str, list[str]]:
     """The ids that each summary in a thread stands for at the end of a run; empty if the session has them already.
 
-    These are what the run has said and is ``gone`` from the thread, and what it :data:`KNEW` and has no more.
+    These are what the run said that is ``gone`` from the thread, and those of :data:`KNEW` that it no longer has.
     """
     messages, known = thread.since(history, start, state.get(FIRST))
     summaries = _summaries(messages, words)
