@@ -1,7 +1,7 @@
-"""arshai's memory managers on a store of this library: the same names, the same inputs, none of the losses.
+"""arshai's memory managers on a store of this library: the same names and inputs, without the losses.
 
-Inputs are taken by attribute (``conversation_id``, ``memory_type``, ``data``, ``metadata``, ``limit``), so arshai's
-own ``IMemoryInput`` does, and so does any object like it. arshai itself is never imported.
+Inputs are read by attribute (``conversation_id``, ``memory_type``, ``data``, ``metadata``, ``limit``), so arshai's
+own ``IMemoryInput`` works, and so does any object like it. arshai itself is never imported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger("langmem_adapters")
 
 
 class MemoryText(BaseModel):
-    """What is retrieved where arshai's own ``IWorkingMemory`` is not loaded: a class of the same shape."""
+    """What is retrieved if arshai's own ``IWorkingMemory`` is not loaded: a class of the same shape."""
 
     working_memory: str = Field(repr=False)
 
@@ -77,7 +77,7 @@ def _read(given: Any, data_for: str = "") -> _Input:
     if not all(isinstance(text, str) for text in texts):
         raise ConfigurationError("data is a list of objects with a text as working_memory")
     return _Input(
-        cast("str", conversation),  # WorkingMemory refuses what is none
+        cast("str", conversation),  # WorkingMemory refuses anything but a text
         _TYPES[name],
         f"memory:{name}:{conversation}",
         cast("list[str]", texts),
@@ -87,7 +87,7 @@ def _read(given: Any, data_for: str = "") -> _Input:
 
 
 def _text(item: WorkingItem) -> Any:
-    """As arshai's own class, where arshai is loaded: its models take no other in their fields."""
+    """The item in arshai's own class, if arshai is loaded: its models accept no other in their fields."""
     text = item.data if isinstance(item.data, str) else encode(item.data).decode()
     theirs = getattr(sys.modules.get(_THEIRS), "IWorkingMemory", MemoryText)
     return theirs(working_memory=text)
@@ -119,9 +119,9 @@ class _Manager:
         return await arun(self._retrieve(input))
 
     def update(self, input: Any) -> None:  # noqa: A002
-        """Replace the newest text by the first of ``input.data``, and keep the others behind it.
+        """Replace the newest text by the first of ``input.data``, and append the others.
 
-        Metadata and time of storing stay. Where there is nothing, nothing changes. ValueError without data.
+        Metadata and time of storing stay. If there is no text yet, nothing changes. ValueError without data.
         """
         run(self._update(input))
 
@@ -130,7 +130,7 @@ class _Manager:
         await arun(self._update(input))
 
     def delete(self, input: Any) -> None:  # noqa: A002
-        """Forget all texts of this conversation and memory type."""
+        """Delete all texts of this conversation and memory type."""
         given = _read(input)
         self._memory.delete(given.conversation_id, memory_type=given.memory_type)
 
@@ -177,7 +177,7 @@ class RedisWorkingMemoryManager(_Manager):
         keep: How many of the newest texts of a conversation and memory type are kept: arshai's code stores one with
             each turn, and each restarts the time.
         clock: Gives Unix seconds.
-        ignored: Any further setting, which has no effect in arshai either.
+        ignored: arshai accepts any further setting, and none has an effect there either.
 
     >>> from types import SimpleNamespace
     >>> manager = RedisWorkingMemoryManager("memory:", ttl=60)
@@ -199,7 +199,7 @@ class RedisWorkingMemoryManager(_Manager):
 
 
 class InMemoryManager(_Manager):
-    """arshai's class of this name: texts of this object alone, in memory; keywords as RedisWorkingMemoryManager's.
+    """arshai's class of this name: texts of this object only, in this process's memory; arguments as above.
 
     >>> from types import SimpleNamespace
     >>> manager = InMemoryManager(ttl=60)

@@ -1,4 +1,4 @@
-"""BrainMemory: what a conversation said, knows and is about."""
+"""BrainMemory: the short-term memory of one conversation."""
 
 from __future__ import annotations
 
@@ -37,31 +37,30 @@ __all__ = ["BrainMemory"]
 class BrainMemory(Shared, Remembering, Reflection):
     """The short-term memory of one session (MetaGPT's ``BrainMemory``): history, knowledge, summary, title.
 
-    Messages are appended one by one, never rewritten as a whole, so any number of writers may share a session.
-    Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
+    The history is only appended to, never rewritten as a whole, so any number of writers may share a session.
+    Every method has an async twin whose name begins with ``a``. The constructor reads nothing.
 
     Args:
-        store, session: The store; and the session's id, which may be any text.
-        user, tenant: Whose session it is; sessions of others are never seen.
+        store, session: Where the session is kept, and its id: any text that is not empty.
+        user, tenant: The owner of the session; sessions of other owners are never seen.
         memory_k: How many of the newest messages :meth:`window` shows, and with ``long_term`` how many are kept.
-        long_term: Takes the messages that leave the window. Without it nothing ever leaves the history.
-        model: Makes summaries, titles and the like: any LangChain or LlamaIndex model, or a function from prompt
-            to text. Each of the methods that need one also takes another.
-        summarize_at: With a model: tokens of messages beyond which the oldest become part of the summary, so that
-            half as many stay. None: only when :meth:`summarize` is called.
+        long_term: Takes the messages that leave the window. Without it, they stay in the history (see ``archive``).
+        model: Writes summaries, titles and the like: any LangChain or LlamaIndex model, or a function from prompt
+            to text. Each method that needs a model also accepts another one.
+        summarize_at: With a model: when the messages exceed this many tokens, the oldest are summarised, so that
+            half as many tokens stay. None: only :meth:`summarize` makes a summary.
         summarize_in: "background" (a worker thread, after the write has returned) or "inline" (before it returns).
-        max_summary_tokens: Tokens of the summary, at most.
-        max_tokens: Tokens of the window, at most; None: only ``memory_k`` limits it. ``summarize_at`` is no more than
-            this.
-        archive: Whether messages are kept once the summary covers them: in ``long_term`` if there is one, else in the
-            history behind the window. False: they are deleted.
+        max_summary_tokens: The longest summary, in tokens.
+        max_tokens: The longest window, in tokens; None: only ``memory_k`` bounds it. It also caps ``summarize_at``.
+        archive: Whether messages are kept after they have been summarised: in ``long_term`` if there is one, else in
+            the history, outside the window. False: they are deleted.
         counter: Counts tokens; default: an estimate by characters.
-        prompts: What the model is told, made as ``langmem_adapters.prompts.Prompts(title=…)``.
+        prompts: The prompts for the model, made as ``langmem_adapters.prompts.Prompts(title=…)``.
         ttl: Seconds after which the whole session expires; None: never.
-        refresh: What restarts that time. "write": each write; "read": each read too, which costs a write and counts as
-            activity once a tenth of the time has passed; "never": nothing, so it counts from the session's first
-            write. All writers of a session must use the same.
-        clock, new_id: Give Unix seconds, and an id to a message that has none.
+        refresh: What restarts the ``ttl``. "write": each write. "read": each read too; a read then costs a write, and
+            counts as activity, once a tenth of the ``ttl`` has passed. "never": nothing, it runs from the session's
+            first write. All writers of a session must use the same value.
+        clock, new_id: Functions that return Unix seconds, and an id for a message that has none.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> brain = BrainMemory(open_store("memory:"), "session-1")
@@ -151,7 +150,7 @@ class BrainMemory(Shared, Remembering, Reflection):
 
     @classmethod
     def from_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> Self:
-        """A session with what MetaGPT's ``BrainMemory.dumps`` left in Redis; a second call adds nothing."""
+        """Import what MetaGPT's ``BrainMemory.dumps`` left in Redis; importing it again adds nothing twice."""
         brain = cls(store, session, **arguments)
         run(import_flow(brain.store, brain._flows.session, blob))
         return brain
@@ -166,10 +165,9 @@ class BrainMemory(Shared, Remembering, Reflection):
     # --- history
 
     def add_messages(self, messages: Sequence[Message]) -> None:
-        """Append messages in their order, all or none.
+        """Append messages in order, all or none.
 
-        A message whose id the session holds already, with the same content, is a repeated delivery and is not
-        added again.
+        A message whose id and content the session holds already is a repeated delivery and is not added again.
         """
         run(self._add(messages))
 
@@ -194,7 +192,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         await arun(self._add([validation.said_by("assistant", text, fields)]))
 
     def record_turn(self, question: str | Message) -> Turn[str | Message]:
-        """Record a question with its answer, or with what there is of it when the turn is interrupted.
+        """Record a question with its answer, or with the part that had come when the turn was interrupted.
 
         >>> from langmem_adapters import BrainMemory, open_store
         >>> brain = BrainMemory(open_store("memory:"), "session-1")
@@ -224,10 +222,10 @@ class BrainMemory(Shared, Remembering, Reflection):
         return await arun(self._flows.messages(limit))
 
     def window(self, k: int | None = None, *, max_tokens: int | None = None) -> list[Message]:
-        """The newest ``k`` (default ``memory_k``) messages as a model may be shown them.
+        """The newest ``k`` (default ``memory_k``) messages, as a list that a model accepts.
 
-        A tool's result is never without its call nor a call without its result, and the first message is a
-        user's; so there may be fewer than ``k``. See :func:`langmem_adapters.text.window`.
+        It has no tool result without its call, no call without its result, and begins with a user's message, so it
+        may be shorter than ``k``. See :func:`langmem_adapters.text.window`.
         """
         return run(self._context(k, max_tokens)).messages
 
@@ -244,7 +242,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         return (await arun(self._flows.session.scan(limit=0))).total
 
     def exists(self, text: str) -> bool:
-        """Whether a message of the history says exactly this."""
+        """Whether a message of the history has exactly this text."""
         return run(self._flows.exists(text))
 
     async def aexists(self, text: str) -> bool:
@@ -286,7 +284,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         return await arun(self._flows.get_summary())
 
     def set_summary(self, summary: str) -> None:
-        """Replace the stored summary; an empty text leaves none. No message is removed."""
+        """Replace the stored summary; an empty text removes it. No message is removed."""
         run(self._flows.set_summary(summary))
 
     async def aset_summary(self, summary: str) -> None:
@@ -316,10 +314,10 @@ class BrainMemory(Shared, Remembering, Reflection):
         return views.attempt(self, self._view)
 
     def _view(self) -> str:
-        """Render the session as a chat, from one read of one page, which does not count as activity."""
+        """The session as a chat, from one scan that reads at most a page and does not count as activity."""
         keys = [TITLE, SUMMARY, DEPARTED]
         page = self.store.scan(self._flows.namespace, limit=views.NEWEST, reverse=True, keys=keys)
-        redacted = getattr(self.store, "redacted", lambda data: data)  # data may be older than the redactor
+        redacted = getattr(self.store, "redacted", lambda data: data)  # entries may be older than the redactor
         items = [item._replace(data=redacted(item.data)) for item in page.items]
         values = {key: redacted(data) for key, data in page.values.items()}
         summary = read_summary(values.get(SUMMARY))

@@ -1,9 +1,9 @@
-"""Values to bytes and back: JSON that loses nothing and can build nothing but plain data.
+"""Values to bytes and back: JSON that loses nothing and can only build plain data.
 
-What JSON has is written as JSON. What it lacks (bytes, tuples, sets, dates, decimals, UUIDs, dictionaries with
-other keys than strings) is written as ``{"$type": name, "$value": …}``, and a dictionary that happens to have a
-``"$type"`` of its own is written as its pairs, so that reading never guesses. Reading calls constructors of the
-standard library only: no class is ever found by a name in stored data.
+Types that JSON has are written as JSON. Types that it lacks (bytes, tuples, sets, dates, decimals, UUIDs,
+dictionaries with other keys than strings) are written as ``{"$type": name, "$value": …}``. A dictionary that has a
+key ``"$type"`` itself is written as a list of pairs, so that reading never guesses. Reading only calls constructors of
+the standard library: stored data never names a class.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ __all__ = [
 ]
 
 FORMAT = 1
-"""The version that every stored object has as its first field, "v". It rises when older readers would take the new
-form for damaged, or misread it: they refuse a higher version, and leave it where it is."""
+"""The format version, stored as the first field, "v", of every object. It rises if older readers would misread new
+data or take it for damaged: they refuse objects with a higher version, and leave them in place."""
 
 UNORDERED = ("dict", "frozenset", "set")
-"""The ``$type`` names of unordered values, which are written as a list."""
+"""The ``$type`` names of unordered values, which are written as lists."""
 
 _FORM = re.compile(rb'\{"v":(\d{1,9})\b')
 _TYPE, _VALUE = "$type", "$value"
@@ -56,7 +56,7 @@ _MIN_INT = -_MAX_INT
 
 
 def encode(value: Any) -> bytes:
-    """Write a value. Raises SerializationError, naming the place, for what cannot be kept without loss."""
+    """Encode a value. Raises SerializationError, which names the place, for what cannot be stored without loss."""
     value = plain(value)
     try:
         return to_json(value)
@@ -66,7 +66,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Read a value that :func:`encode` wrote. Raises SerializationError for anything else."""
+    """Decode a value that :func:`encode` wrote. Raises SerializationError for anything else."""
     try:
         value = parsed(data, bounded=True)
         return _restore(value) if is_tagged(data) else value
@@ -77,7 +77,7 @@ def decode(data: bytes) -> Any:
 def parsed(data: bytes | str, *, bounded: bool = False) -> Any:
     """Parse JSON as ``json.loads`` does, in a third of the time. Raises ValueError or RecursionError, as that does.
 
-    If ``bounded``, more levels than are ever written raise ValueError: walking through them might never end.
+    If ``bounded``, deeper nesting than :func:`encode` writes is a ValueError, as recursive readers could not walk it.
     """
     try:
         return from_json(data)
@@ -89,23 +89,23 @@ def parsed(data: bytes | str, *, bounded: bool = False) -> Any:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether the library's encryption wrote this, in this version or a later one: no JSON begins like that."""
+    """Whether the library's encryption wrote this, in this version or a later one: no JSON begins with such a byte."""
     return b"\x01" <= data[:1] < b"\t"
 
 
 def is_newer(data: bytes) -> bool:
-    """Whether a later version wrote this, in a form that this one does not know."""
+    """Whether a later version of the library wrote this, in a format that this one does not know."""
     found = _FORM.match(data)
     return found is not None and int(found[1]) > FORMAT
 
 
 def is_for_others(data: bytes) -> bool:
-    """Whether this is intact but unreadable here, being encrypted or of a later version: nothing must replace it."""
+    """Whether this is encrypted or of a later version: others can read it, so nothing must replace it."""
     return is_sealed(data) or is_newer(data)
 
 
 def refuse_undamaged(data: bytes, what: str) -> None:
-    """Raise SerializationError if :func:`is_for_others`."""
+    """Raise SerializationError if the data :func:`is_for_others`."""
     if is_sealed(data):
         raise SerializationError(
             f"{what} is encrypted, and there is no codec: use Settings(codec=…); commands have none"
@@ -115,7 +115,7 @@ def refuse_undamaged(data: bytes, what: str) -> None:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a stored value can be used as a time: neither a boolean nor NaN, and not larger than any float."""
+    """Whether a stored value can be calculated with: a number but no bool, not NaN, and not too large for a float."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     except OverflowError:
@@ -123,14 +123,14 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def is_tagged(data: bytes) -> bool:
-    """Whether encoded bytes may hold more than JSON's own types, so that only :func:`decode` can read them."""
+    """Whether what :func:`encode` wrote may hold types that JSON lacks, so that only :func:`decode` can read it."""
     return b"$" in data and _TYPE_MARK in data  # one character is found far sooner than a word
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON's own types; returns the same object if it has no others.
+    """Turn a value into JSON's own types; returns the same object if it has no others.
 
-    Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them; subclasses of list become lists.
+    Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them; list subclasses become lists.
     """
     try:
         return value if _is_plain(value, _MAX_DEPTH) else _plain(value, "value", _MAX_DEPTH)

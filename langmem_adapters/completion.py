@@ -43,7 +43,7 @@ _ERROR = re.compile(
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an answer begins like a refusal, an apology or an error message, in one of the larger languages."""
+    """Whether an answer begins as refusals, apologies and texts of errors do, in one of the larger languages."""
     return is_apology(text) or _ERROR.match(text) is not None
 
 
@@ -58,7 +58,7 @@ class Completer:
     Args:
         model: Something with ``invoke`` and ``ainvoke`` (LangChain models, chains), with ``complete`` and
             ``acomplete`` (LlamaIndex models), or a function from a prompt to a text, which may be async.
-        counter: Counts tokens where the model does not say how many it used.
+        counter: Counts tokens, if the model does not say how many it used.
         stats: Where calls, failures, tokens_in and tokens_out are counted.
     """
 
@@ -66,7 +66,7 @@ class Completer:
         self._counter = counter
         self.stats: Counts = Counts() if stats is None else stats
         self._call, self._acall = _ways(model)
-        # What a plain function returns comes from its owner, not from a model.
+        # What a plain function returns is its owner's word, and not a model's.
         self.is_function: bool = not (hasattr(model, "invoke") or hasattr(model, "complete"))
 
     @property
@@ -106,8 +106,8 @@ class Completer:
         self.stats.add("tokens_out", tokens_out)
 
 
-_APART: dict[str, Any] = {"callbacks": []}  # else a chain that streams to its user would stream this too
-_BLOCKING = ("CustomLLM", "LangChainLLM")  # LlamaIndex classes whose acomplete blocks, as do models made of them
+_APART: dict[str, Any] = {"callbacks": []}  # otherwise a chain that streams to its user would stream this too
+_BLOCKING = ("CustomLLM", "LangChainLLM")  # LlamaIndex classes whose acomplete blocks, if not overridden
 _Call = Callable[[str, str], Any]
 _ACall = Callable[[str, str], Awaitable[Any]]
 
@@ -137,7 +137,7 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
 
 
 def _has(model: Any, name: str) -> bool:
-    """Whether a model has a method. For one with fallbacks, LangChain evaluates type hints here, and may fail."""
+    """Whether a model has a method. For one with fallbacks, LangChain reads type hints of its parts, and may fail."""
     try:
         return hasattr(model, name)
     except (NameError, TypeError):
@@ -145,30 +145,30 @@ def _has(model: Any, name: str) -> bool:
 
 
 def _blocks(model: Any) -> bool:
-    """Whether ``acomplete`` of a LlamaIndex model, or of the model in a CachedLLM, blocks the event loop."""
+    """Whether a LlamaIndex model, or the one in a CachedLLM, blocks the event loop in its async method."""
     asked = type(getattr(model, "_wrapped", model))
     return next((cls.__name__ for cls in asked.__mro__ if "acomplete" in vars(cls)), "") in _BLOCKING
 
 
 def _text(response: Any) -> str:
-    """The text of a LangChain message, a LlamaIndex response or a plain text, without thoughts in tags."""
+    """The text of a LangChain message, a LlamaIndex response, or of a text itself, without written-out thoughts."""
     said = str(response if isinstance(response, str) else getattr(response, "text", None) or "")
     thought, end, rest = said.partition("</think>\n")
-    if end and "<think>" not in thought:  # some servers open the thought in the prompt
+    if end and "<think>" not in thought:  # some servers put the opening <think> into the prompt
         said = rest
-    before, last, behind = said.rpartition("</think>")  # a thought without an end is not looked for
+    before, last, behind = said.rpartition("</think>")  # behind the last end tag, no thought is searched for
     answer = (_THOUGHTS.sub("", before + last) + behind).strip()
     return "" if answer.startswith("<think>") else answer  # cut off before it came to an answer
 
 
 def _is_hit(response: Any) -> bool:
-    """Whether a cache gave the answer, for which no model used any tokens."""
+    """Whether a cache gave the answer, so that no model used any tokens."""
     told = (field(response, "response_metadata"), field(response, "additional_kwargs"))
     return any(field(each, "cache") in ("hit", "semantic") for each in told)
 
 
 def _is_spoiled(response: Any) -> bool:
-    """Whether a LangChain message, or the provider's data in a LlamaIndex response, says that it was cut or refused."""
+    """Whether a LangChain message, or what the provider sent in a LlamaIndex response, says that it is not whole."""
     if isinstance(response, str):
         return False
     told = field(response, "response_metadata")

@@ -1,4 +1,4 @@
-"""``cached``, also ``exp_cache``: the decorator that caches what functions return in a store."""
+"""``cached``, also ``exp_cache``: the decorator that caches the results of a function."""
 
 from __future__ import annotations
 
@@ -74,42 +74,42 @@ def cached(
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> Callable[[Callable[P, R]], CachedFunction[P, R]]: ...
 def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the overload has their names
-    """Keep what a function returns, and serve it when the function is called again with equal arguments.
+    """Cache what a function returns, and serve it when the function is called again with equal arguments.
 
-    For functions, coroutine functions, generators, async generators and methods. A hit has the value and the type that
-    was returned, also if it is None or empty; a value that would not come back equal is returned and not kept.
-    Exceptions are not kept, nor are streams that were broken off. If several callers make the same call at the same
-    time, in this process or in others on the same store, one makes it. ``with bypass():`` and ``with refresh():``
-    switch it off, or ask anew. The decorated function has an attribute ``cache``, a
-    :class:`~langmem_adapters.experience.FunctionCache`, with ``lookup``, ``invalidate``, ``stats`` and ``pool``.
+    Decorates functions, coroutine functions, generators, async generators and methods. A cache hit has the value and
+    the type that was returned, also if it is None or empty; a result that would not come back equal is not kept.
+    Exceptions and interrupted streams are not kept either. When several callers make the same call at the same time,
+    in this process or in others on the same store, only one calls the function. ``with bypass():`` switches the cache
+    off; ``with refresh():`` calls again and replaces what was kept. The decorated function has an attribute ``cache``,
+    a :class:`~langmem_adapters.experience.FunctionCache`, with ``lookup``, ``invalidate``, ``stats`` and ``pool``.
 
     Args:
-        function: The function; or nothing, to give other arguments.
+        function: The function; left out if any of the following is given.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``. It is opened
             at the first call.
         store, pool: A store, or a pool, of your own instead of a URL.
-        index: Finds similar experiences; default: the lexical index of the URL, if one is needed.
-        tag: The name under which the results are kept; default: the function's module and name.
+        index: Finds similar experiences; default: the lexical index of the URL, where one is needed.
+        tag: The name under which results are kept; default: the function's module and name, so each has its own.
         user, tenant, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
-        key: What identifies a call, by argument, as ``{"user": lambda user: user.id}``; or a function of the same
-            arguments that returns all that identifies it.
-        ignore: Names of arguments that do not identify a call. The ``self`` of a method does not, unless ``key`` names
-            it, but its class does: ``cache.lookup`` means the class that defines the method.
-        returns: The type of what is returned (of a generator's items); default: the annotation. Needed for models,
-            dataclasses and enums without an annotation.
-        should_store: Says whether a result is worth keeping.
-        metric: Gives what a result cost besides time: money, or tokens and the model that made them.
+        key: What to compare of an argument, as ``{"user": lambda user: user.id}``; or a function with the same
+            parameters that returns all that is to be compared.
+        ignore: Names of arguments that are not compared. The ``self`` of a method is not, unless ``key`` names it, but
+            its class is; ``cache.lookup`` assumes the class that defines the method.
+        returns: The type of a result (for generators: of an item); default: the return annotation. Needed
+            for models, dataclasses and enums if there is no annotation.
+        should_store: Returns whether a result is worth keeping.
+        metric: Returns what a result cost besides time: money, or tokens and the model that made them.
         scorer: Scores each new result, in the background.
-        judge: Decides whether an experience may be served; default: every one of an equal call may.
+        judge: Returns whether an experience may be served; default: any experience of an equal call may.
         context_builder: On a miss, puts similar experiences into the request that the function gets.
-        serializer: Defines which part of a call is its request, and how a response is stored.
-        query_type: "semantic" asks the judge about similar experiences too, if there is none of an equal call.
-        k: How many similar experiences are looked at.
+        serializer: Decides what the request of a call is, and how a response is kept.
+        query_type: "semantic": where no equal call was made before, offer similar experiences to the judge.
+        k: How many similar experiences are considered.
         request: The argument that a context builder replaces; default: ``req``, or the only one.
         keep_requests: Whether arguments are kept beside their hash; default: only with a judge or context builder.
-        wait: Most seconds to wait for another caller's equal call; 0: every caller makes its own.
-        on_error: What an outage of the store does: "degrade" calls the function, and counts; "raise" raises.
-        clock: Gives Unix seconds. ``timer`` gives monotonic seconds, ``sleep`` waits for some, ``new_id`` gives ids.
+        wait: The most seconds to wait for another caller that makes the same call; 0: never wait.
+        on_error: If the store fails: "degrade" calls the function and counts the error; "raise" raises it.
+        clock: Returns Unix seconds. ``timer`` returns monotonic seconds, ``sleep`` waits, ``new_id`` returns ids.
 
     >>> @cached(url="memory:")
     ... def capital(country: str) -> str:
@@ -127,7 +127,7 @@ def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the 
 
 
 exp_cache = cached
-"""MetaGPT's name for it."""
+"""MetaGPT's name for :func:`cached`."""
 
 _POOL = ("user", "tenant", "ttl", "max_entries", "max_bytes", "prices")
 _RULES = {field.name for field in dataclasses.fields(Rules)} - {"serializer"}

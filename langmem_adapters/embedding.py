@@ -23,13 +23,13 @@ from langmem_adapters.validation import check_count, checked_list
 __all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
 
 Vector: TypeAlias = "array[float]"
-"""32-bit floats of length 1 (``array('f')``); empty where a text has no vector."""
+"""A unit vector of 32-bit floats (``array('f')``); empty if a text has no vector."""
 
 
 class Embedding(NamedTuple):
-    """The embedding of a text: its vector, and the meaning of its word pieces, if the model returns that.
+    """The embedding of a text: its vector and, if the model returns them, those of its word pieces.
 
-    ``pieces`` holds the signs of the vector of each piece, one bit per number.
+    ``pieces`` holds the signs of the vector of each piece, one bit for each dimension.
     """
 
     vector: Vector
@@ -42,31 +42,31 @@ _MODEL = (
     *("model_name", "model", "model_id", "deployment", "repo_id", "model_path"),
     *("model_uid", "endpoint_name", "folder_name"),  # of Xinference, SageMaker, Optimum
 )
-_UNNAMED = "unknown"  # LlamaIndex's model_name where an embedder stores its model under another name, as watsonx's do
-_UNSAID = "text-embedding-ada-002"  # what embedders of Azure report if they are given a deployment only
+_UNNAMED = "unknown"  # LlamaIndex's model_name of embedders with the name in another attribute, such as watsonx's
+_UNSAID = "text-embedding-ada-002"  # the model of Azure embedders that were given only a deployment
 _OF_THIS_PROCESS = frozenset(("_documents", "_queries", "_lock", "_known_texts", "_known_queries", "stats"))
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 
 
 class Embedder(Lasting):
-    """Asks one embedding model for vectors, caches the latest ones, and keeps count.
+    """Asks one embedding model for vectors, caches the latest ones, and counts its calls.
 
-    A blank text has no vector and is not sent. A text that the model answers with zeros has none either, as a bag of
-    words does for words it does not know. All other vectors have length 1.
+    A blank text has no vector and is not sent. Neither has a text that the model answers with zeros, as a bag of
+    words does for unknown words. All other vectors are scaled to length 1.
 
     Args:
-        model: Something with ``embed_documents`` and ``embed_query`` (LangChain), with ``get_text_embedding_batch`` and
-            ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to as
-            many vectors, which may be async. A SentenceTransformer also gives vectors of word pieces, which improve the
-            search of a memory.
-        name: Says which model it is: vectors are compared only with those of the same name and dimension. Default:
-            the name of the class and of its model, or of its deployment on Azure. Needed with a function and a
-            SentenceTransformer. What else changes the vectors (an instruction, a revision) belongs into a name of your
-            own.
+        model: An object with ``embed_documents`` and ``embed_query`` (LangChain), or ``get_text_embedding_batch`` and
+            ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to
+            as many vectors, which may be async. A SentenceTransformer also returns vectors of word pieces, which
+            improve the search of memories.
+        name: Identifies the model: vectors are only compared with those of the same name and dimension. Default:
+            the name of the class and of its model, or of its Azure deployment. Required for a function and for a
+            SentenceTransformer. Choose a name of your own if anything else changes the vectors, such as an instruction
+            or a revision.
         batch: How many texts are sent at a time.
-        remembered: How many vectors of queries, and how many of texts, are kept in memory.
-        longest: How many characters of a text are embedded, from its beginning: a provider that refuses a longer text
-            would refuse it for ever.
+        remembered: How many vectors of queries, and how many of texts, are cached in memory.
+        longest: How many characters of a text are embedded; the rest of a longer text is cut off, as a provider that
+            refuses long texts would otherwise refuse it for ever.
 
     ``stats`` counts calls, texts, remembered (texts that needed no call) and failures.
 
@@ -105,19 +105,19 @@ class Embedder(Lasting):
 
     @classmethod
     def of(cls, model: Any) -> Embedder:
-        """Make an embedder from a model; an embedder is returned unchanged."""
+        """Make an embedder of a model; an embedder is returned as it is."""
         return model if isinstance(model, cls) else cls(model)
 
     @property
     def blocks(self) -> bool:
-        """Whether it can be asked without an event loop."""
+        """Whether the model can be asked without an event loop."""
         return self._documents.call is not None
 
     def texts(self, texts: Sequence[str]) -> list[Vector]:
         """The vectors of texts, in their order.
 
-        Raises ModelError if the model fails, or if it does not give one finite vector of its usual dimension for each
-        text; and ConfigurationError if only :meth:`atexts` can ask it.
+        Raises ModelError if the model fails, or does not return one finite vector of its usual dimension for each
+        text; and ConfigurationError if the model is async, so that only :meth:`atexts` can ask it.
         """
         return run(self.texts_flow(texts))
 
@@ -126,15 +126,15 @@ class Embedder(Lasting):
         return await arun(self.texts_flow(texts))
 
     def read(self, texts: Sequence[str]) -> list[Embedding]:
-        """:meth:`texts`, with the meaning of their word pieces."""
+        """:meth:`texts`, with the vectors of their word pieces."""
         return run(self._read(texts))
 
     def read_query(self, text: str) -> Embedding:
-        """:meth:`query`, with the meaning of its word pieces."""
+        """:meth:`query`, with the vectors of its word pieces."""
         return run(self._read_query(text))
 
     def query(self, text: str) -> Vector:
-        """The vector of a query. Raises the same errors as :meth:`texts`."""
+        """The vector of a query. Raises as :meth:`texts` does."""
         return run(self.query_flow(text))
 
     async def aquery(self, text: str) -> Vector:
@@ -155,11 +155,11 @@ class Embedder(Lasting):
         return self._queries.acall is not None and self._known_queries.most > 0
 
     def ahead_flow(self, text: str) -> Flow[None]:
-        """Await a query's vector before the search: the index, which blocks, then finds it in the cache.
+        """Cache a query's vector before the index, which blocks, asks for it; for models that can be awaited.
 
         So a search on an event loop occupies no thread while the model works. If the coroutine is not implemented
-        (LangChain's ``NotImplementedError``) or not for this loop (a ``RuntimeError``), the index asks instead. Other
-        errors are those of :meth:`texts`.
+        (LangChain's ``NotImplementedError``) or does not work on this loop (a ``RuntimeError``), the index asks
+        itself. Other errors are raised as by :meth:`texts`.
         """
         try:
             yield from self.query_flow(text)
@@ -239,7 +239,7 @@ class Embedder(Lasting):
             self.stats.update(more)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out caches and counts, which another process has of its own."""
+        """Leave out caches and counts, which each process has for itself."""
         state = {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
         return state | {"remembered": self._known_texts.most}
 
@@ -261,7 +261,7 @@ class _Calls(NamedTuple):
 
 
 def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
-    """How to ask a model for the vectors of texts, and for the vector of a query (a list of one)."""
+    """How to ask a model for the vectors of texts, and for the vector of a query (a list of one text)."""
     if isinstance(model, type):
         raise ConfigurationError(f"an embedder is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
@@ -272,11 +272,11 @@ def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
             None if aquery is None else lambda texts: _one(aquery(texts[0])),
         )
     if hasattr(model, "get_text_embedding_batch") and hasattr(model, "get_query_embedding"):
-        # Not its async twins: many of LlamaIndex's models block the loop in them. A worker thread never does.
+        # Not the async twins: in many LlamaIndex models they block the event loop. A worker thread never does.
         return _Calls(model.get_text_embedding_batch), _Calls(lambda texts: [model.get_query_embedding(texts[0])])
     if is_sentence_transformer(model):
         return _Calls(reader(model, model.encode_document)), _Calls(reader(model, model.encode_query))
-    if not callable(model) or hasattr(model, "forward"):  # torch models of another kind, or of older versions, have it
+    if not callable(model) or hasattr(model, "forward"):  # a torch model, which is no supported SentenceTransformer
         raise ConfigurationError(
             "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer of sentence-transformers 5"
             f" or later, or a function from texts to vectors, not {type(model).__name__}"
@@ -291,7 +291,7 @@ async def _one(answer: Awaitable[Any]) -> list[Any]:
 
 
 def _name(model: Any) -> str:
-    """The class and the model of a host's embedder, which mean the same vectors tomorrow and on another machine."""
+    """The class and the model of a host's embedder, which identify its vectors later and on other machines, too."""
     if hasattr(model, "underlying_embeddings"):  # LangChain's CacheBackedEmbeddings
         return _name(model.underlying_embeddings)
     if not (hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")):
@@ -301,7 +301,7 @@ def _name(model: Any) -> str:
     said = [name for name in models if isinstance(name, str) and name]
     which = next((name for name in said if name != _UNNAMED), _UNNAMED if said else "")
     wrapped = getattr(model, "_langchain_embedding", None)
-    if wrapped is not None and which in {_UNSAID, type(wrapped).__name__}:  # all that LangchainEmbedding found out
+    if wrapped is not None and which in {_UNSAID, type(wrapped).__name__}:  # LangchainEmbedding found no name
         return _name(wrapped)
     if which == _UNSAID and hasattr(model, "azure_endpoint"):
         deployed = getattr(model, "azure_deployment", None) or getattr(model, "deployment", None)
@@ -313,18 +313,18 @@ def _name(model: Any) -> str:
 
 
 def cosine_of(one: Vector, other: Vector) -> float | None:
-    """The cosine of two vectors; None if one of the texts has none."""
+    """The cosine of two vectors; None, if one is empty."""
     return sum(a * b for a, b in zip(one, other, strict=True)) if one and other else None
 
 
 def _sendable(text: str, longest: int) -> str:
-    """The text as it is sent: without lone surrogates, which no client can send; empty if it is blank."""
+    """The text as it is sent: shortened, without lone surrogates, which no client can send; empty if it is blank."""
     text = encodable(text[:longest])
     return "" if text.isspace() else text
 
 
 def _listed(values: Any) -> Iterable[Any]:
-    """Convert NumPy's and torch's numbers to Python's, which are read ten times as fast."""
+    """Values as a list of Python's own numbers, which are ten times as fast to read as those of NumPy and torch."""
     listed = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(listed, str | bytes):
         raise TypeError
@@ -336,7 +336,7 @@ def _normalised(row: Any) -> Vector:
     length = math.hypot(*values)
     if not math.isfinite(length):
         raise ValueError
-    if 0 < length < sys.float_info.min:  # too small to be exact
+    if 0 < length < sys.float_info.min:  # subnormal, so not exact
         largest = max(map(abs, values))
         values = [value / largest for value in values]
         length = math.hypot(*values)

@@ -9,8 +9,8 @@
     ├── ModelError            a model failed, or its answer cannot be used
     ├── SearchError           the search backend failed
     ├── SerializationError    a value cannot be stored, or stored bytes cannot be read
-    │   └── Damaged           no key would read them: this value alone is lost
-    │       └── NotSealed     they were never encrypted, so they may be whole
+    │   └── Damaged           no key can decrypt these bytes: this value alone is lost
+    │       └── NotSealed     these bytes were never encrypted, so they may be intact
     ├── ConfigurationError    an argument or a setting is wrong; also a ValueError
     └── MissingDependency     an extra is not installed, or too old; also an ImportError
 """
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class LangmemError(Exception):
-    """Anything that goes wrong inside this library."""
+    """The root of all errors of this library."""
 
 
 class StoreError(LangmemError):
@@ -49,7 +49,7 @@ class StoreUnavailable(StoreError):  # noqa: N818 - the name is promised; "Store
 
 
 class Conflict(StoreError):  # noqa: N818 - as in HTTP 409
-    """A guarded write found another value than the one it was told to expect."""
+    """A guarded write found another value than the expected one; nothing was written."""
 
 
 class ModelError(LangmemError):
@@ -65,25 +65,25 @@ class SerializationError(LangmemError):
 
 
 class Damaged(SerializationError):  # noqa: N818 - it says what the value is
-    """A codec raises it for bytes that no key can read; values beside them are still read."""
+    """Raised by a codec for bytes that no key can decrypt; other values are still served."""
 
 
 class NotSealed(Damaged):
-    """A codec raises it for bytes that it never wrote: they may be whole, so nothing replaces them."""
+    """Raised by a codec for bytes that it never wrote. They may be older than it and intact: nothing replaces them."""
 
 
 class ConfigurationError(LangmemError, ValueError):
-    """An argument or a setting is wrong; the message says which, and what is right."""
+    """An argument or a setting is wrong; the message says which, and what is expected."""
 
 
 class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names what is missing
-    """A package of an optional extra is not installed, or does not fit what else is there."""
+    """A package of an optional extra is not installed, or does not fit the other installed packages."""
 
     package: str
     extra: str
 
     def __init__(self, package: str, extra: str = "", *, asked_for_by: str = "") -> None:
-        if not extra:  # a whole sentence: this is how pools and queues recreate an error of another process
+        if not extra:  # unpickled, as from another process: the only argument is the whole message
             super().__init__(package)
             self.package = self.extra = ""
             return
@@ -92,15 +92,15 @@ class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names wha
             told = f"{package} cannot be imported{why}: {misfit}. Bring it up to date with: pip install --upgrade"
         else:
             told = f"{package} is not installed{why}. Install it with: pip install"
-        super().__init__(f'{told} "langmem_adapters[{extra}]"')  # Windows' shell knows no single quotes
+        super().__init__(f'{told} "langmem_adapters[{extra}]"')  # the Windows shell has no single quotes
         self.package = package
         self.extra = extra
 
 
 def _misfit() -> ImportError | None:
-    """The ImportError being handled, unless a whole package is missing: then a part is, of one that is too old."""
+    """The ImportError being handled, if the package is there but too old: a part of it is missing, not the whole."""
     error: object = sys.exc_info()[1]
-    if isinstance(error, MissingDependency):  # raised again, with who asks for it
+    if isinstance(error, MissingDependency):  # raised again, with asked_for_by
         error = error.__cause__
     if not isinstance(error, ImportError):
         return None
@@ -112,7 +112,7 @@ def _misfit() -> ImportError | None:
 
 @contextmanager
 def search_errors(index: str) -> Iterator[None]:
-    """Turn the store errors of an index's database into SearchErrors."""
+    """Turn the StoreErrors of an index's database into SearchErrors."""
     try:
         yield
     except Conflict:

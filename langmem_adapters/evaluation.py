@@ -1,4 +1,4 @@
-"""How well a long-term memory finds what questions ask for: measured, and weights fitted to it."""
+"""Measures how well a long-term memory finds what questions ask for, and fits weights to questions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CUTS = (5, 10, 20)
 
 
 class Question(NamedTuple):
-    """A question and what answers it: the id of a message or of a memory, or the text of one, for each answer.
+    """A question and its answers: for each, the id of a message or of a memory, or the text of one.
 
     ``user`` says whose memory is asked; "": the only one.
 
@@ -61,7 +61,7 @@ def evaluate(
     timer: Callable[[], float] = time.perf_counter,
     progress: Progress = False,
 ) -> Evaluation:
-    """Search for every question.
+    """Search for every question, and measure what is found.
 
     Args:
         memory_of: Gives the memory of a user.
@@ -69,7 +69,7 @@ def evaluate(
         timer: Gives seconds.
         progress: Shows the questions; see :data:`~langmem_adapters.progress.Progress`.
 
-    Raises ConfigurationError where there are no questions.
+    Raises ConfigurationError if there are no questions.
 
     >>> from langmem_adapters import Message, open_index, open_store
     >>> memory = LongTermMemory(open_store("memory:"), open_index("memory:"), user="ada")
@@ -179,7 +179,7 @@ def _known(
 
 
 def checked_questions(questions: Iterable[Question]) -> list[Question]:
-    """Return the questions. Raises ConfigurationError for anything else, and for empty evidence or no set of texts."""
+    """The questions. Raises ConfigurationError for anything else, and for evidence that is empty or no set of texts."""
     asked = checked_list(questions, 'questions are a list of Question("…", frozenset({"m1"}))', Question)
     for question in asked:
         check_text("the text of a question", question.text)
@@ -218,11 +218,11 @@ def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[
 def read_questions(path: str | os.PathLike[str]) -> list[Question]:
     """Read questions from a JSON list, from JSON Lines, or from a LoCoMo file, plain or gzipped.
 
-    A question is ``{"question": "Where is the bike?", "evidence": ["m1"], "user": "ada"}``; the user is needed if there
-    are several. ``evidence`` holds ids or texts of messages. Each conversation of a LoCoMo file is a user, as
-    ``langmem-adapters import`` makes it; its questions without evidence are left out.
+    A question is ``{"question": "Where is the bike?", "evidence": ["m1"], "user": "ada"}``, with the user if there are
+    several. ``evidence`` names messages by id, or quotes their text. Each conversation of a LoCoMo file is a user,
+    as ``langmem-adapters import`` makes it; its questions without evidence are left out.
 
-    Raises SerializationError, naming the first wrong place, and OSError where the file cannot be read.
+    Raises SerializationError, naming the first wrong place, and OSError if the file cannot be read.
     """
     try:
         values = values_of(text_of(Path(path).read_bytes()))

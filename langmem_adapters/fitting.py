@@ -18,7 +18,7 @@ __all__ = ["Case", "Fit", "fitted", "judged", "share_found"]
 
 _CUTS = (5, 10)
 _FACTORS = (0.0, 0.5, 0.75, 1.5, 2.0)
-_STARTS = (-0.5, 0.5)  # what is tried instead of a weight of 0
+_STARTS = (-0.5, 0.5)  # tried instead of a weight of 0
 _LEAST_GAIN = 0.001
 _SWEEPS = 2
 _FOLDS = 5
@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The fitted weights, and what they do for questions left out of the fit.
+    """Changed weights, and their effect on questions that took no part in the fit.
 
     ``before`` and ``after`` are means of recall@5, recall@10 and the reciprocal rank of the first answer.
     ``weights`` holds those that changed; it fits ``LongTermMemory(weights=...)``.
@@ -80,7 +80,7 @@ def judged(cases: Sequence[Case], weights: Mapping[str, float]) -> Fit:
 
 
 def fitted(cases: Sequence[Case], weights: Mapping[str, float]) -> dict[str, float]:
-    """The weights that rank the answers of these cases best, of those that were tried."""
+    """Of the weights that were tried, those that rank the answers of these cases best."""
     found = dict(weights)
     rankings = [_Ranking(case, found) for case in cases]
     best = statistics.fmean(ranking.value() for ranking in rankings)
@@ -128,7 +128,7 @@ class _Ranking:
         return list(map(operator.add, self._totals, [by * value for value in self._columns[name]]))
 
     def value(self, name: str = "", by: float = 0.0) -> float:
-        """How well the answers rank, from 0 to 1: as it is, or as it would be after a change."""
+        """How well the answers rank, from 0 to 1: now, or as they would after a change."""
         if by and name in self._columns:
             return self._measure(self._changed(name, by))
         if self._value is None:

@@ -1,7 +1,7 @@
 """The one place where sync and async meet.
 
 A *flow* is a generator that asks for I/O instead of doing it: ``page = yield from step(store.scan, ns)``.
-:func:`run` answers by calling, :func:`arun` by awaiting; the logic between two questions exists once.
+:func:`run` answers by calling, :func:`arun` by awaiting; the logic between two steps exists once.
 A flow never creates a loop or a task, so one object works in a script, in a notebook cell with a running
 loop, in threads, after ``fork``, in successive ``asyncio.run`` calls and under uvloop.
 """
@@ -61,28 +61,28 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
 
 
 def answered(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str) -> Flow[Any]:
-    """Ask in whichever way exists, blocking or async; a coroutine that a plain function returns is awaited too.
+    """Ask by ``call`` or ``acall``, whichever there is; an awaitable that a plain function returns is awaited too.
 
-    Raises ConfigurationError with the ``refusal`` if the answer can only be awaited and the caller blocks.
+    Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
     return (yield from settled((yield Step(call or _refusing(refusal), acall)), refusal))
 
 
 def settled(answer: Any, refusal: str) -> Flow[Any]:
-    """Return an answer, awaited if it is awaitable. Raises ConfigurationError if the caller cannot await."""
+    """The answer, awaited if it is awaitable. Raises ConfigurationError in a blocking caller, which cannot await."""
     if not inspect.isawaitable(answer):
         return answer
 
     def refuse() -> Any:
         if inspect.iscoroutine(answer):
-            answer.close()  # else Python warns that it was never awaited
+            answer.close()  # otherwise Python warns that it was never awaited
         raise ConfigurationError(refusal)
 
     return (yield Step(refuse, lambda: answer))
 
 
 def _is_plain(call: Callable[..., Any]) -> bool:
-    """Whether a function is certainly neither a flow nor async; true of most, and quick to tell."""
+    """Whether this is certainly neither a flow nor async: a fast check, which is true of most calls."""
     function = call.__func__ if type(call) is types.MethodType else call
     return type(function) is types.FunctionType and not (
         function.__dict__ or function.__code__.co_flags & inspect.CO_COROUTINE
@@ -90,7 +90,7 @@ def _is_plain(call: Callable[..., Any]) -> bool:
 
 
 def has_loop() -> bool:
-    """Whether an event loop of asyncio runs on this thread."""
+    """Whether an asyncio event loop runs on this thread."""
     with suppress(RuntimeError):
         asyncio.get_running_loop()
         return True
@@ -98,7 +98,7 @@ def has_loop() -> bool:
 
 
 def is_coroutine(value: object) -> bool:
-    """Whether it is a coroutine function, or an object that is called like one."""
+    """Whether this is a coroutine function, or an object whose ``__call__`` is one."""
     call = None if isinstance(value, type) else getattr(value, "__call__", None)  # noqa: B004 - asked what it is
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
@@ -111,7 +111,7 @@ def _refusing(refusal: str) -> Callable[[], Any]:
 
 
 def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], T]:
-    """Make a blocking method of a method that is a flow. :func:`step` runs it as a part of the asking flow."""
+    """Turn a flow method into a blocking method. When :func:`step` asks for it, it becomes a part of that flow."""
 
     @functools.wraps(flow)
     def method(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -133,31 +133,31 @@ def run(flow: Flow[T]) -> T:
                 value: T = stop.value
                 return value
             finally:
-                failure = None  # its traceback holds this frame: the cycle would stay until garbage is collected
+                failure = None  # its traceback refers to this frame: the cycle would stay until garbage collection
             answer, failure = ask(question)
     finally:
-        flow.close()  # after an interrupt, what it holds is released now, even if a traceback is kept
+        flow.close()  # after an interrupt, release what it holds now, even if the traceback is kept
 
 
 async def arun(flow: Flow[T]) -> T:
     """Drive a flow without blocking the event loop.
 
-    Blocking questions are answered on worker threads, consecutive ones in one job; coroutine functions are awaited on
-    the caller's event loop. If that is not one of asyncio's, ConfigurationError is raised. Context variables are
+    Blocking steps run on worker threads, consecutive ones in one job; coroutine functions are awaited on the
+    caller's own loop, which must be one of asyncio: otherwise ConfigurationError is raised. Context variables are
     carried along.
     """
     answer: Answer = (None, None)
     context = contextvars.copy_context()
     while True:
         job = start(flow, answer, context)
-        del answer  # a failure: its traceback, and soon that of the job, holds this frame
+        del answer  # it may hold a failure, whose traceback refers to this frame
         try:
             question = await job.future
             if question is None:
                 result: T = job.result
                 return result
             answer = await _aask(question)
-        except BaseException:  # cancelled: the flow is closed, as in run, once its thread has let go of it
+        except BaseException:  # cancelled: close the flow as run does, once the thread has let go of it
             abandon(job)
             raise
 

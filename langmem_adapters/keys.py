@@ -1,4 +1,4 @@
-"""Encode namespaces and hash requests: one function for each."""
+"""Namespaces and fingerprints: the one function that encodes a namespace, and the one that hashes a request."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from langmem_adapters.errors import ConfigurationError
 __all__ = ["SUBAGENT", "Namespace", "decode_namespace", "encode_namespace", "fingerprint", "to_bytes", "to_text"]
 
 Namespace = tuple[str, ...]
-"""A path such as ``("brain", tenant, user, session)``; any characters, of any length, in any part."""
+"""A path such as ``("brain", tenant, user, session)``; each part may be any text of any length."""
 
 SUBAGENT: Final = "|tools"
-"""The suffix of the session of an agent that another agent's tool calls, after the name of the caller's session."""
+"""The suffix that, added to the session id of an agent, names the session of the subagents that its tools call."""
 
 
 def to_bytes(text: str) -> bytes:
-    """Encode any string, even one with lone surrogates, which SQLite's own text cannot hold."""
+    """Encode any string, also one with lone surrogates, which SQLite's text type cannot hold."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def to_text(data: bytes) -> str:
-    """Decode what :func:`to_bytes` gave."""
+    """Decode what :func:`to_bytes` encoded."""
     return data.decode("utf-8", "surrogatepass")
 
 
 def encode_namespace(namespace: Sequence[str]) -> str:
-    """Encode a namespace so that no two collide, and a prefix of parts is a prefix of characters.
+    """Encode a namespace so that no two collide, and so that a prefix of its parts is a prefix of the text.
 
     Every part is percent-encoded and closed by a slash: ``("a", "", "b/c")`` is ``"a//b%2Fc/"``.
     """
@@ -42,7 +42,7 @@ def encode_namespace(namespace: Sequence[str]) -> str:
         raise ConfigurationError(f"a namespace is a tuple of strings, not {namespace!r:.200}") from error
 
 
-@functools.lru_cache(maxsize=256)  # a process uses few at a time, and each of them often
+@functools.lru_cache(maxsize=256)  # a process uses few at a time, and each often
 def _encoded(namespace: str | Namespace) -> str:
     if isinstance(namespace, str) or not all(isinstance(part, str) for part in namespace):
         raise TypeError
@@ -57,9 +57,8 @@ def decode_namespace(name: str) -> Namespace:
 def fingerprint(*parts: Any) -> str:
     """Hash plain data to 32 hexadecimal digits (the first half of a SHA-256).
 
-    The order of keys in a dictionary, or of a set, does not change it; every value, type and boundary between
-    parts does.
-    The text cannot be read back from it, so a key never reveals a prompt or a secret.
+    It depends on every value, type and boundary between parts, but not on the order of a dictionary or a set.
+    The data cannot be read back from it, so a key never carries a prompt or a secret.
     """
     data = plain(list(parts))
     canonical = _canonical(data)
@@ -72,7 +71,7 @@ _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(","
 
 
 def _sorted(value: Any) -> Any:
-    """Sort the lists in which the codec writes unordered values."""
+    """Sort the lists that the codec writes for unordered values."""
     if isinstance(value, list):
         return [_sorted(item) for item in value]
     if not isinstance(value, dict):

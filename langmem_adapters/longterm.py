@@ -1,4 +1,4 @@
-"""LongTermMemory: what has left the window, kept for good and found again by search."""
+"""LongTermMemory: messages that have left the window, kept for good and found again by search."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST_QUERY = 10_000  # characters
 
 
 def longterm_namespace(scope: Scope) -> Namespace:
-    """The namespace of a scope's memories: one for each user; without a user, one for each session."""
+    """Where a scope's memories are kept: all of a user's together, or without a user those of the session."""
     if scope.user:
         return ("longterm", scope.tenant, scope.user)
     if scope.session:
@@ -43,26 +43,26 @@ def longterm_namespace(scope: Scope) -> Namespace:
 class LongTermMemory(Shared):
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
-    Messages are kept as they are; what is said again, even with other commas, capitals or white space, is kept once,
-    with its first and its latest hundred times. A message from between these that is added again counts as said once
-    more. What users and assistants said can be found; tool results, system prompts and what has no text are kept, not
-    searched; what was recalled is not kept again. Every method has an async twin. Constructing one reads nothing.
+    Messages are kept unchanged. Repeats that differ only in commas, capitals or white space are one memory, with its
+    first occurrence and the latest hundred; adding a message from between these again counts as a new occurrence.
+    Search finds what users and assistants said. Tool results, system prompts and messages without text are kept, not
+    searched. Recalled messages are not kept again. Methods have async twins (``a…``). The constructor reads nothing.
 
     Args:
-        store: Where the memories are kept. It is the truth.
-        index: Finds them by words; :func:`~langmem_adapters.open_index` makes one. It can be dropped at any time.
-        vectors: A second index, which finds them by meaning. Adding does not wait for it, and where it fails,
-            the search goes on without it.
-        strict: Raise where ``vectors`` or ``ranker`` fails in a search, and where a stored memory is damaged.
-        weights: Weights of signals by name, instead of the defaults in :data:`langmem_adapters.signals.SIGNALS`.
-        ranker: A model that reorders what a search found: any LangChain or LlamaIndex model, or a function from
-            prompt to text. If it fails, the order stays. Each memory gets the score of its position.
-        user, tenant: Whose memories these are; those of others are never searched.
-        session: The session whose memories these are, if there is no user.
-        similarity_top_k: How many :meth:`search` returns by default.
+        store: Where the memories are kept: the only truth.
+        index: Finds memories by words; :func:`~langmem_adapters.open_index` makes one. It can be dropped at any time.
+        vectors: A second index, which finds memories by meaning. Adding does not wait for it, and a search goes on
+            without it if it fails.
+        strict: Raise if ``vectors`` or ``ranker`` fails in a search, or if a stored memory is damaged.
+        weights: Weights that replace the defaults, by signal; see :data:`langmem_adapters.signals.SIGNALS`.
+        ranker: A model that reorders the results of a search: any LangChain or LlamaIndex model, or a function from
+            prompt to text; scores are then given by rank. If it fails, order and scores stay as they were.
+        user, tenant: The owner of the memories; those of other owners are never searched.
+        session: Limits the memories to one session, where there is no user.
+        similarity_top_k: How many memories :meth:`search` returns by default.
         ttl: Seconds after the last write at which all memories of the scope expire; None: never. The memories of
-            one session expire with it, when they are the ``long_term`` of a BrainMemory that has a ttl.
-        clock, new_id: Give Unix seconds, and ids to entries of the log.
+            one session expire with it if they are the ``long_term`` of a BrainMemory that has a ttl.
+        clock, new_id: Functions that return Unix seconds, and ids for log entries.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> memory = LongTermMemory(open_store("memory:"), open_index("memory:"), user="ada")
@@ -106,7 +106,7 @@ class LongTermMemory(Shared):
         )
 
     def add(self, messages: Sequence[Message], *, session: str = "") -> None:
-        """Keep messages. ``session`` says where they were said; adding the same ones again changes nothing."""
+        """Keep messages that were said in ``session``; adding the same ones again changes nothing."""
         run(self.add_flow(validation.checked_messages(messages), session=session))
 
     async def aadd(self, messages: Sequence[Message], *, session: str = "") -> None:
@@ -123,19 +123,19 @@ class LongTermMemory(Shared):
         scope: Scope | None = None,
         explain: bool = False,
     ) -> list[Recalled]:
-        """Find the ``k`` memories that fit the query best, best first; those that share nothing with it are left out.
+        """The ``k`` memories that fit the query best, best first; those that share nothing with it are left out.
 
-        Who said it, when, and what was said beside it in the same session count too, so that an answer is found by
+        The speaker, the time and the neighbouring messages of the session count too, so that an answer is found by
         the words of its question. See :mod:`langmem_adapters.signals`.
 
         Args:
-            query: What to look for. An empty one finds nothing.
-            k: How many at most; 0 or less finds nothing.
+            query: What to look for. An empty query finds nothing.
+            k: The most memories to return; 0 or less finds nothing.
             shown: Messages that the reader sees anyway: memories that say the same are left out.
-            where: Says whether a memory is wanted; the ``k`` best of the wanted ones are found.
-            scope: Narrows a user's memories to those of one session. A scope of another user or tenant raises
+            where: Returns whether a memory is wanted; the ``k`` best wanted ones are returned.
+            scope: Narrows a user's memories to those of one session. The scope of another user or tenant raises
                 ConfigurationError.
-            explain: Fill ``signals`` of the results: what each signal added to the score.
+            explain: Fill ``signals`` of each result with what each signal added to its score.
         """
         return run(self.search_flow(query, k, shown=shown, where=where, scope=scope, explain=explain))
 
@@ -153,7 +153,7 @@ class LongTermMemory(Shared):
         return await arun(self.search_flow(query, k, shown=shown, where=where, scope=scope, explain=explain))
 
     def get(self, memory_id: str) -> Memory | None:
-        """A memory by its id."""
+        """The memory of this id; None, if there is none."""
         return run(self._get(memory_id))
 
     async def aget(self, memory_id: str) -> Memory | None:
@@ -161,9 +161,9 @@ class LongTermMemory(Shared):
         return await arun(self._get(memory_id))
 
     def update(self, memory_id: str, text: str) -> bool:
-        """Correct what a memory says; returns False if there is none of this id. Images beside its text stay.
+        """Replace the text of a memory; False, if there is none of this id. Pictures beside its text stay.
 
-        If the old words are said again later, they are a new memory; a repeated delivery (same session and id) is not.
+        If the old text is said again later, it becomes a new memory, unless it is the same message (session and id).
         """
         return run(self._update(memory_id, text))
 
@@ -172,7 +172,7 @@ class LongTermMemory(Shared):
         return await arun(self._update(memory_id, text))
 
     def delete(self, memory_ids: Sequence[str]) -> int:
-        """Forget memories; returns how many there were."""
+        """Delete memories; returns how many there were."""
         return run(self._delete(memory_ids))
 
     async def adelete(self, memory_ids: Sequence[str]) -> int:
@@ -188,7 +188,7 @@ class LongTermMemory(Shared):
         return await arun(step(lambda: list(self._each())))
 
     def count(self) -> int:
-        """How many memories there are. Reads them all, one after the other."""
+        """How many memories there are. Reads every one of them."""
         return run(step(lambda: sum(1 for _ in self._each())))
 
     async def acount(self) -> int:
@@ -196,7 +196,7 @@ class LongTermMemory(Shared):
         return await arun(step(lambda: sum(1 for _ in self._each())))
 
     def clear(self) -> None:
-        """Forget everything of the scope."""
+        """Delete all memories of the scope."""
         run(self.clear_flow())
 
     async def aclear(self) -> None:
@@ -204,9 +204,9 @@ class LongTermMemory(Shared):
         await arun(self.clear_flow())
 
     def flush(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
-        """Index what was added since the last search, which the next one would do otherwise, and embed it.
+        """Index and embed now what was added since the last search, instead of leaving it to the next search.
 
-        ``report`` is called after each page with the number of changes that the index took; ``progress`` shows both.
+        ``report`` is called after each page with the number of changes indexed; ``progress`` shows both steps.
         """
         run(self._flush(report, progress))
 
@@ -215,7 +215,7 @@ class LongTermMemory(Shared):
         await arun(self._flush(report, progress))
 
     def rebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
-        """Drop the index of this scope and rebuild it from the store, even if a server's index file is damaged."""
+        """Drop the index of this scope and rebuild it from the store, also where a server's index file is damaged."""
         run(self._rebuild(report, progress))
 
     async def arebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
@@ -225,8 +225,8 @@ class LongTermMemory(Shared):
     def stats(self) -> dict[str, int]:
         """Counts since construction.
 
-        ``searches``; those ``degraded`` to words only; how often the vectors were ``behind`` and a ``damaged`` memory
-        was skipped; texts that the embedder ``refused``; the calls of a ``ranker``.
+        ``searches``; searches ``degraded`` to words alone; times that the vectors were ``behind``; ``damaged`` memories
+        left out; texts that the embedder ``refused``; what the ``ranker`` was asked.
         """
         return views.Figures(self._counts, title="Searches")
 
@@ -236,7 +236,7 @@ class LongTermMemory(Shared):
     # --- flows
 
     def add_flow(self, messages: Sequence[Message], *, session: str) -> Flow[None]:
-        """:meth:`add`, as a part of a larger flow; the messages are checked already."""
+        """:meth:`add`, as a part of a larger flow; ``messages`` have been checked already."""
         validation.check_text("session", session)
         kept = [message for message in messages if not message.metadata.get(RECALLED)]
         if kept:
@@ -293,7 +293,7 @@ class LongTermMemory(Shared):
         return search
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
-        """For each of these messages, whether the same is remembered; the index is not asked."""
+        """For each of these messages, whether it is remembered according to the store; the index is not asked."""
         return (yield from are_known(self._records, messages))
 
     def forget_flow(
@@ -301,8 +301,8 @@ class LongTermMemory(Shared):
     ) -> Flow[int]:
         """Remove what a session said, or only these messages of it; returns how many memories changed.
 
-        ``said``: the messages themselves, if nothing else can be meant, which saves reading all memories;
-        ``ttl``: the seconds of a session with which all memories expire.
+        ``said`` are the messages themselves, if only they can be concerned, which saves reading all memories.
+        ``ttl`` is that of the session with which all these memories expire, in seconds.
         """
         among = None if said is None else (yield from ids_of(self._records, said))
         touched = yield from forget(self._records, session, ids, self._reading, among=among, ttl=ttl or self.ttl)

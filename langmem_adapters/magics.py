@@ -25,13 +25,13 @@ from langmem_adapters.langchain.caching.prompt import asked_in
 
 __all__ = ["Notebook", "Report", "load", "unload"]
 
-_REMEMBERED = 1_000  # answers remembered for reports, of all cells together
+_REMEMBERED = 1_000  # answers that can be shown, of all cells together
 _SHOWN = 20  # of one cell
 _NAME = "langmem"
 
 
 class _Answer(NamedTuple):
-    """The outcome of a model request."""
+    """What became of a model's request."""
 
     kind: Literal["served", "cached", "not kept"]
     request: str
@@ -187,7 +187,7 @@ class Notebook:
         is_over = bool(self._told) and self._told[-1][0] == run and number is not None
         return _report(f"In [{number}]" if is_over else "This cell", self._answers())
 
-    # --- what the shell and the cache tell
+    # --- events of the shell and the cache
 
     def _tell(self, answer: _Answer) -> None:
         self._told.append((self._run, answer))
@@ -199,7 +199,7 @@ class Notebook:
     def end(self, result: Any) -> None:
         """A cell has run."""
         if not self._told or self._told[-1][0] != self._run or self._numbered[0] == self._run:
-            return  # nothing was asked, or a cell that ran inside this one has reported
+            return  # nothing was asked, or a cell that ran inside of this one has reported it
         self._numbered = (self._run, result.execution_count)
         if self._watches:
             data, metadata = self._shell.display_formatter.format(self._report())
@@ -213,7 +213,7 @@ class Notebook:
 
 
 def load(shell: Any) -> None:
-    """Give a shell the magic; once, however often it is asked."""
+    """Register the magic with a shell; once, however often this is called."""
     if _NAME in shell.magics_manager.magics["line"]:
         return
     notebook = Notebook(shell)
@@ -223,7 +223,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Take the magic back, and switch its cache off."""
+    """Remove the magic, and switch its cache off."""
     magic = shell.magics_manager.magics["line"].pop(_NAME, None)
     if magic is not None:
         magic.__self__.close()
@@ -231,7 +231,7 @@ def unload(shell: Any) -> None:
 
 def _words(line: str) -> list[str]:
     lexer = shlex.shlex(line, posix=True)
-    lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""  # a backslash stands in paths of Windows
+    lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""  # Windows paths have backslashes
     try:
         return list(lexer)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Read and write MetaGPT's BrainMemory as the JSON in which it is stored. MetaGPT itself is not needed."""
+"""Reads and writes MetaGPT's BrainMemory as the JSON in which MetaGPT stores it. MetaGPT itself is not needed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Session(Protocol):
 
 
 class _Identified(NamedTuple):
-    """A message, and an identity that recognises it when it is imported again."""
+    """A message, and what identifies it when it is imported again."""
 
     identity: str
     message: Message
@@ -70,11 +70,11 @@ class _Imported(BaseModel):
     last_history_id: str = ""
 
     def without(self, lost: AbstractSet[str]) -> _Imported:
-        """The same, without messages that did not get into the log."""
+        """The same, without messages that have not got into the log."""
         return self.model_copy(update={"history": {key: id_ for key, id_ in self.history.items() if key not in lost}})
 
     def with_(self, memory: _Memory, new: Mapping[str, str], *, summarized: bool) -> _Imported:
-        """What is to be remembered after another import."""
+        """What to remember after another import."""
         return _Imported(
             history={**self.history, **new},
             knowledge=list(dict.fromkeys([*self.knowledge, *(fact.identity for fact in memory.knowledge)])),
@@ -91,7 +91,7 @@ def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]
     memory adds what is new in it. Messages keep their ids, unless the session has another message of that id. A
     summary that the session made itself stays. MetaGPT's configuration is not read.
 
-    Raises SerializationError, which quotes nothing, where this is not a memory of MetaGPT.
+    Raises SerializationError, which quotes nothing, if this is not a memory of MetaGPT.
     """
     memory = _parse(blob)
     kept = as_kept(store, [message for _, message in memory.history])
@@ -109,7 +109,7 @@ def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]
             return added
         put[METAGPT] = encode(after.model_dump())
         if not (yield from session.try_write(put=put, append=entries, guard={key: values.get(key) for key in put})):
-            continue  # somebody else imports, or summarises, at this moment
+            continue  # another writer imports, or summarises, at this moment
         added += len(entries) - len(lost)
         came = (yield from session.scan(after=log[-1].seq if log else 0)).items
         displaced = _displaced(dict(entries), came)
@@ -151,7 +151,7 @@ def _messages(fields: dict[str, Any], name: str) -> list[_Identified]:
 
 
 def read_message(record: Any, place: str) -> Message:
-    """A message as MetaGPT dumps it. Raises SerializationError, which names the place and quotes nothing."""
+    """Read a message as MetaGPT dumps it. Raises SerializationError, which names the place and quotes nothing."""
     if not isinstance(record, dict):
         raise SerializationError(f"{place} is not an object")
     role = _text(record, "role", place) or "user"
@@ -196,7 +196,7 @@ def _imported(values: Mapping[str, bytes]) -> _Imported:
 def _new_messages(
     memory: _Memory, before: _Imported, log: Sequence[Item]
 ) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
-    """The log ids of messages not imported yet, by identity; and the entries that the log lacks."""
+    """The log ids of what was not imported yet, by identity; and the entries that the log does not have."""
     stored = {item.id: item.data for item in log}
     given: set[str] = set()
     ids, entries = {}, []
@@ -216,7 +216,7 @@ def _new_messages(
 
 
 def _displaced(written: Mapping[str, bytes], came: Sequence[Item]) -> set[str]:
-    """The written ids under which another writer has just put a different message."""
+    """The ids of written messages in whose place another writer's message came a moment before."""
     others = [item for item in came if written.get(item.id, item.data) != item.data]
     return {item.id for item in others if not _says_the_same(item.data, Message.from_bytes(written[item.id]))}
 
@@ -274,7 +274,7 @@ async def ato_metagpt(session: _Session) -> str:
 def _export(session: _Session) -> Flow[str]:
     namespace = brain_namespace(session.scope)
     log = (yield from step(session.store.scan, namespace)).items
-    values = yield from step(session.store.get, namespace)  # after the log, so that they hold what leaves it meanwhile
+    values = yield from step(session.store.get, namespace)  # after the log, as they tell what has left it
     summary = read_summary(values.get(SUMMARY))
     ids = [item.id for item in log]
     if (end := ends_at(summary)) in ids:

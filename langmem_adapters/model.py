@@ -1,4 +1,4 @@
-"""The nouns of the library, as versioned data that no framework owns."""
+"""The data types of the library, versioned and independent of any framework."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langmem_adapters.codec import FORMAT, decode, encode, is_tagged, refuse_und
 from langmem_adapters.errors import SerializationError
 
 _log = logging.getLogger("langmem_adapters")
-_REQUIRED = object()  # where a field has no default
+_REQUIRED = object()  # stands for the default of a field without one
 
 __all__ = [
     "Content",
@@ -42,14 +42,14 @@ Content: TypeAlias = str | list[str | dict[Any, Any]]
 
 
 class _Data(BaseModel):
-    """Unknown fields are kept: a newer version of the library may have written them."""
+    """A stored type. Unknown fields are kept, as a newer version of the library may have written them."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", ser_json_inf_nan="constants", protected_namespaces=()
     )
 
     def to_bytes(self, **instead: Any) -> bytes:
-        """Encode the fields that differ from their defaults, with a version; ``instead`` replaces fields."""
+        """Write the format version and the fields that differ from their defaults; ``instead`` replaces some."""
         fields = self.to_data()
         if "v" in fields:
             raise SerializationError(f'{type(self).__name__} cannot have a field "v": that is the format\'s version')
@@ -73,7 +73,7 @@ class _Data(BaseModel):
             try:
                 made = cls.__pydantic_validator__.validate_json(data)  # parsed and validated in one go
             except ValueError:
-                pass  # what is wrong is said below
+                pass  # the code below reports the error
             else:
                 if made.__pydantic_extra__.pop("v", None) == FORMAT:
                     made.__pydantic_fields_set__.discard("v")
@@ -89,10 +89,10 @@ class _Data(BaseModel):
 
     @classmethod
     def from_data(cls, fields: dict[str, Any]) -> Self:
-        """Read what :meth:`to_data` gave. Raises SerializationError, naming the fields that are wrong."""
+        """Read what :meth:`to_data` returned. Raises SerializationError, which names the wrong fields."""
         try:
             return cls.model_validate(fields)
-        except ValidationError as error:  # it quotes what was said, which a traceback would show
+        except ValidationError as error:  # it quotes content, which a traceback would show
             flaws = error.errors(include_input=False)
             names = dict.fromkeys(str(part) for flaw in flaws for part in flaw["loc"][:1]) or ["a field's name"]
             raise SerializationError(f"a stored {cls.__name__} has wrong values in {', '.join(names)}") from None
@@ -110,10 +110,10 @@ def _stored(value: Any) -> Any:
     return value.to_data() if isinstance(value, _Data) else value
 
 
-class Scope(BaseModel, frozen=True, extra="forbid"):  # as arguments, which tell pyright that it has a hash
-    """Whose memory: a tenant, a user of the tenant, a session of the user.
+class Scope(BaseModel, frozen=True, extra="forbid"):  # class arguments, so that pyright sees that it is hashable
+    """The owner of a memory: a tenant, a user of the tenant, a session of the user.
 
-    Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the tenant when
+    Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the tenant if
     asked. What a scope does not name is never searched: without a user, long-term memory stays inside the session.
 
     >>> Scope(user="ada", session="monday")
@@ -126,7 +126,7 @@ class Scope(BaseModel, frozen=True, extra="forbid"):  # as arguments, which tell
 
 
 class ToolCall(_Data):
-    """A call that a model asked for. ``args`` is the parsed argument object."""
+    """A tool call that a model asked for. ``args`` is the parsed argument object."""
 
     id: str | None = None
     name: str = ""
@@ -134,10 +134,10 @@ class ToolCall(_Data):
 
 
 class Message(_Data):
-    """One message of a conversation, as every framework would recognise it.
+    """One message of a conversation, in the terms that all frameworks share.
 
-    ``role`` is "system", "user", "assistant" or "tool", or a host's own word. ``host`` holds what only the
-    framework that wrote the message understands, under that framework's name, so that it comes back equal there.
+    ``role`` is "system", "user", "assistant" or "tool", or a host's own word. ``host`` holds, under the name of the
+    framework that wrote the message, what only that framework understands, so that the message comes back equal there.
 
     >>> Message(role="user", content="Where is my bike?").text
     'Where is my bike?'
@@ -155,7 +155,7 @@ class Message(_Data):
 
     @property
     def text(self) -> str:
-        """The readable part: the text blocks, joined by line ends."""
+        """The text blocks of the content, joined by line ends."""
         if isinstance(self.content, str):
             return self.content
         parts = (block if isinstance(block, str) else block.get("text") for block in self.content)
@@ -166,7 +166,7 @@ class Message(_Data):
 
 
 class MessageData:
-    """What :meth:`Message.to_data` gives, for callers that know it is valid: it is not checked, which saves time.
+    """What :meth:`Message.to_data` returns, for callers that know it to be valid: it is not validated, to save time.
 
     >>> MessageData({"role": "user", "content": "Where is my bike?"}).message().text
     'Where is my bike?'
@@ -179,36 +179,36 @@ class MessageData:
 
     @property
     def id(self) -> str:
-        """The message's id."""
+        """The id of the message."""
         return cast("str", self.fields.get("id", ""))
 
     @property
     def created_at(self) -> float | None:
-        """The message's time."""
+        """When the message was made, in Unix seconds."""
         return cast("float | None", self.fields.get("created_at"))
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The message's metadata."""
+        """The metadata of the message."""
         return cast("dict[str, Any]", self.fields.get("metadata", {}))
 
     def to_bytes(self, **instead: Any) -> bytes:
-        """As :meth:`Message.to_bytes`."""
+        """Like :meth:`Message.to_bytes`."""
         return encode({"v": FORMAT, **self.fields, **instead})
 
     def to_data(self) -> dict[str, Any]:
-        """As :meth:`Message.to_data`."""
+        """Like :meth:`Message.to_data`."""
         return self.fields
 
     def message(self) -> Message:
-        """The message itself."""
+        """Validate the fields and make the message."""
         return Message.from_data(self.fields)
 
 
 def salvage(data: bytes, place: str) -> Message | None:
-    """Read a stored message as far as it can be read; a damaged row must not make its session unreadable.
+    """Read a stored message as far as possible, so that a damaged row does not make its session unreadable.
 
-    Damaged parts are left out, and a warning names the place. None if nothing of the message is left.
+    Damaged parts are left out, and a logged warning names the place. None, if nothing of the message can be read.
     """
     try:
         return Message.from_bytes(data)
@@ -229,7 +229,7 @@ def salvage(data: bytes, place: str) -> Message | None:
 
 
 class Summary(_Data):
-    """What a conversation said before its window. ``covers`` is the store's id of the last message it covers."""
+    """A summary of the messages before the window. ``covers`` is the log entry id of the last message it covers."""
 
     text: str
     covers: str = ""
@@ -250,7 +250,7 @@ class SessionInfo(_Data):
 
 
 class Hit(NamedTuple):
-    """A search result. ``score`` lies in [0, 1]; higher is better."""
+    """An id that a search found. ``score`` lies in [0, 1]; higher is better."""
 
     id: str
     score: float
@@ -266,7 +266,7 @@ class Occurrence(_Data):
 
 
 class Memory(_Data):
-    """What the long-term memory keeps: a message, and each time that the same was said."""
+    """An entry of the long-term memory: a message, and the occurrences of it and its repeats."""
 
     id: str = ""
     message: Message
@@ -275,9 +275,9 @@ class Memory(_Data):
 
 
 class Recalled(NamedTuple):
-    """A memory that was found. ``score`` lies in [0, 1]; higher is better.
+    """A memory that a search found. ``score`` lies in [0, 1]; higher is better.
 
-    ``signals`` is filled where a search is asked to explain: what each signal added to the score.
+    ``signals`` holds what each signal added to the score, if the search was asked to explain.
     """
 
     memory: Memory
@@ -286,7 +286,7 @@ class Recalled(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What was said."""
+        """The text of the message."""
         return self.memory.message.text
 
     def __repr__(self) -> str:
@@ -316,7 +316,7 @@ class Metric(_Data):
 
 
 class Trajectory(_Data):
-    """The way to a response: plan, action, observation, reward."""
+    """The steps that led to a response: plan, action, observation, reward."""
 
     plan: str = ""
     action: str = ""
@@ -325,7 +325,7 @@ class Trajectory(_Data):
 
 
 class Experience(_Data):
-    """A request, the response it got and how good that was (MetaGPT's ``Experience``).
+    """A request, the response that it got, and how good that was (MetaGPT's ``Experience``).
 
     ``req`` and ``resp`` are plain data, kept with their types. ``timestamp`` is Unix time in seconds.
 

@@ -1,4 +1,4 @@
-"""What models are told. Each is a plain text that can be replaced."""
+"""The instructions for models. Each is a plain text that can be replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocols between the floors of the library. You can implement each of them with a class of your own."""
+"""The protocols of stores and indexes. A class of your own may implement any of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Item(NamedTuple):
-    """An entry of a namespace's log. ``seq`` rises for ever; ``id`` is unique in the log."""
+    """An entry of a namespace's log. ``seq`` only ever rises; ``id`` is unique in the log."""
 
     seq: int
     id: str
@@ -36,7 +36,7 @@ class Item(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Part of a log, read together with the log's length and the values that were asked for."""
+    """A part of a log, read together with the log's length (``total``) and the requested values."""
 
     items: list[Item]
     total: int
@@ -44,7 +44,7 @@ class Page(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Which entries of an append were new, in their order, how long the log is now, and the values asked for."""
+    """The result of an append: for each entry whether it was new, the log's new length, and the requested values."""
 
     new: list[bool]
     total: int
@@ -62,10 +62,10 @@ class Listed(NamedTuple):
 class Store(Protocol):
     """Ordered, namespaced bytes: the only truth. Sync; safe to share between threads and across ``fork``.
 
-    A namespace holds a *log* (entries with an id, in the order of their writing) and *values* (bytes by key).
-    It comes into being with its first write and expires as a whole: each write states its ``ttl`` in seconds,
-    or None for no expiry. Constructing a store touches neither disk nor network. A store that was closed may
-    be used again and then connects again. Failures are raised as :class:`~langmem_adapters.errors.StoreError`.
+    A namespace holds a *log* (entries with an id, in the order in which they were written) and *values* (bytes by key).
+    The first write creates it, and it expires as a whole: each write sets its ``ttl`` in seconds, or None for no
+    expiry. The constructor touches neither disk nor network. A closed store may be used again; it then reconnects.
+    Failures are raised as :class:`~langmem_adapters.errors.StoreError`.
     """
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
@@ -81,9 +81,9 @@ class Store(Protocol):
         reverse: bool = False,
         keys: Sequence[str] = (),
     ) -> Page:
-        """Read log entries with ``after < seq < before``, and values with them, in one consistent read.
+        """Read log entries with ``after < seq < before``, and the values of ``keys``, in one consistent read.
 
-        ``reverse`` reads from the newest down. The cost is that of the entries returned, not of the log.
+        ``reverse`` reads from the newest entry down. The cost is that of the entries returned, not of the log.
         """
 
     def append(
@@ -95,10 +95,10 @@ class Store(Protocol):
         keys: Sequence[str] = (),
         ttl: float | None = None,
     ) -> Appended:
-        """Add ``(id, data)`` entries at the end, all or none; an id that the log holds already is left as it is.
+        """Add ``(id, data)`` entries at the end, all or none; the entry of an id that the log has already is unchanged.
 
-        One round trip at any length, and no conflict between writers. ``put`` writes values with them, whatever was
-        there. The values of ``keys`` are read in the same moment, before the change.
+        It takes one round trip at any length, and writers never conflict. ``put`` sets values in the same step,
+        unguarded. The returned values of ``keys`` are those just before this step.
         """
 
     def write(
@@ -114,13 +114,13 @@ class Store(Protocol):
     ) -> None:
         """Change values and log entries of one namespace, all or nothing.
 
-        An entry that was removed and written again has another ``seq``, so ``remove`` does not touch it.
-        With ``guard``, only if these values are exactly as given (None: absent); otherwise
+        ``remove`` goes by ``seq``: an entry that was removed and written again has a new one, and stays.
+        With ``guard``, the change is made only if those values are exactly these (None: absent); otherwise
         :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
         """
 
     def clear(self, namespace: Namespace) -> None:
-        """Remove a namespace with all it holds."""
+        """Remove a namespace with its log and values."""
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         """List the direct children of ``parent`` by last write, newest first.
@@ -129,17 +129,17 @@ class Store(Protocol):
         """
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
-        """Go through all namespaces that begin with ``prefix``, in no order; for maintenance."""
+        """Iterate over all namespaces that begin with ``prefix``, in no order; for maintenance."""
 
     def close(self) -> None:
         """Release files and connections."""
 
 
 class Document(NamedTuple):
-    """What an index is given: an id within its namespace, and the text by which it is found.
+    """A document of an index: an id, unique in its namespace, and the text by which it is found.
 
-    A message may also have its speaker, its thread, its time (Unix), the other threads in which it was said ``again``,
-    and its role. Documents of one thread are ordered as they were first added.
+    A message may also have its speaker, its thread, its Unix time (``at``), the other threads in which it was said
+    ``again``, and its role. Documents of one thread stand in the order in which they were first added.
     """
 
     id: str
@@ -152,17 +152,17 @@ class Document(NamedTuple):
 
 
 Position: TypeAlias = tuple[int, str]
-"""How far an index follows a store: the ``(seq, id)`` of a log entry, or of the mark at its start, whose seq is 0."""
+"""How far an index has followed a store: the ``(seq, id)`` of a log entry; seq 0 is the beginning of the log."""
 
 START: Position = (0, "")
-"""The position of an index that has not begun."""
+"""The position of an index that has not begun to follow."""
 
 
 @runtime_checkable
 class Index(Protocol):
     """Finds ids by text. It can be dropped at any time and rebuilt from the store that it follows.
 
-    Partition, then search: nothing outside the namespace is ever looked at. Scores lie in [0, 1], higher is
+    Only the given namespace is searched; nothing outside it is ever looked at. Scores lie in [0, 1]; higher is
     better. Failures are raised as :class:`~langmem_adapters.errors.SearchError`.
     """
 
@@ -175,21 +175,21 @@ class Index(Protocol):
         position: Position | None = None,
         since: Position | None = None,
     ) -> None:
-        """Add, replace and remove documents and remember how far the store was followed, all or nothing.
+        """Add, replace and remove documents and record how far the store was followed, all or nothing.
 
         ``position`` is the ``(seq, id)`` of the store's last log entry that this change reflects. With ``since``,
-        only if the namespace is at that position (``START``: not begun); otherwise
+        the change is made only if the namespace is at that position (``START``: not begun); otherwise
         :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
         """
 
     def position(self, namespace: Namespace) -> Position | None:
-        """How far this namespace follows its store; None: not begun."""
+        """How far this namespace has followed its store; None: not begun."""
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """The ``k`` best documents, best first; those that share nothing with the query are left out."""
 
     def clear(self, namespace: Namespace) -> None:
-        """Forget a namespace."""
+        """Remove a namespace."""
 
     def close(self) -> None:
         """Release files and connections."""
@@ -205,29 +205,29 @@ class SemanticIndex(Index, Protocol):
 
 @runtime_checkable
 class PiecewiseIndex(SemanticIndex, Protocol):
-    """A semantic index that may also compare word by word."""
+    """A semantic index that may also compare the word pieces of texts."""
 
     @property
     def piecewise(self) -> bool:
-        """Whether it does: not every embedder returns the meaning of word pieces."""
+        """Whether it does: not every embedder returns vectors of word pieces."""
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
-        """How near these documents, or what was said just before each, come to the pieces of the query's words.
+        """How well documents match the query's word pieces, each by itself or by the one said just before it.
 
-        From 0 to 1; documents of which nothing is known are left out.
+        ``before`` has their ids, each with that other id or "". From 0 to 1; those without known pieces are left out.
         """
 
 
 @runtime_checkable
 class SelectiveIndex(Index, Protocol):
-    """An index that skips documents that its embedder refuses."""
+    """An index that skips documents which its backend, such as an embedder, refuses."""
 
     def refused(self, namespace: Namespace) -> list[str]:
-        """The ids of the refused documents, as long as they are worth another try."""
+        """The ids of the skipped documents, as long as they are worth another try."""
 
 
 class Turn(NamedTuple):
-    """A document as it stands in its conversation. ``marks`` are those of :mod:`langmem_adapters.language.features`."""
+    """A document in its conversation. ``marks`` are those of :mod:`langmem_adapters.language.features`."""
 
     id: str
     length: int
@@ -237,7 +237,7 @@ class Turn(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A thread, or a part of a long one: how many documents, how long together, and whether they follow each other."""
+    """A thread, or a part of a long one: number of documents, their total length, and whether they have an order."""
 
     documents: int
     length: int
@@ -245,7 +245,7 @@ class Stretch(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """All that an index knows of the documents that a query may mean.
+    """All that an index knows about the candidates of a query.
 
     A place is a number; the neighbours of a document have the places before and after it in the same stretch.
     """
@@ -253,19 +253,19 @@ class Evidence(NamedTuple):
     query: str
     """The query without the names of speakers."""
     named: frozenset[str]
-    """The speakers whom it names."""
+    """The speakers whom the query names."""
     idf: list[float]
-    """The inverse document frequency of each term of the query."""
+    """The weight of each term of the query: its count there times its inverse document frequency."""
     stretch_idf: list[float]
-    """The same, with stretches for documents."""
+    """The inverse frequency of each term among stretches, as if documents were spread at random."""
     found: float
-    """The share of the query, by weight, that the namespace has at all."""
+    """The share of the query, by weight, that occurs anywhere in the namespace."""
     candidates: list[int]
-    """Places of the candidate documents."""
+    """The places of the candidates."""
     turns: dict[int, Turn]
-    """By place: the candidates and their neighbours."""
+    """The candidates and their neighbours, by place."""
     postings: Sequence[Mapping[int, tuple[Sequence[int], Sequence[int], Sequence[int]]]]
-    """Of each term, by stretch: the places that have it, how often each does, and the length of each."""
+    """For each term, by stretch: the places that have it, how often each does, and the length of each."""
     stretches: dict[int, Stretch]
     """By number."""
     average: float
@@ -275,25 +275,25 @@ class Evidence(NamedTuple):
 
     @staticmethod
     def stretch_of(place: int) -> int:
-        """The stretch in which a place is."""
+        """The number of the stretch of a place."""
         return place >> 8
 
 
 @runtime_checkable
 class ConversationIndex(Index, Protocol):
-    """An index that knows of each document who said it, when, and what was said beside it."""
+    """An index that knows the speaker, the time and the neighbours of each document."""
 
     def nameless(self, namespace: Namespace, query: str) -> str:
-        """The query without the names of those who speak in the namespace, unless nothing else is in it."""
+        """The query without the names of the namespace's speakers, unless it holds nothing else."""
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
-        """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
+        """All documents of a thread, whether first said there or said again there, best first as in :meth:`search`.
 
         Those that share nothing with the query come last, with a score of 0.
         """
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
-        """The evidence of the ``k`` best documents, of those ``also`` named by their ids, and of their neighbours.
+        """What is known of the ``k`` best documents, of those with the ids ``also``, and of their neighbours.
 
-        None if there is none.
+        None, if nothing is known.
         """

@@ -1,4 +1,4 @@
-"""List, rename, delete, export and import the sessions of a user."""
+"""Sessions of a user: list, rename, delete, export and import them."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from langmem_adapters.validation import check_sources, check_store, check_text, 
 __all__ = ["Line", "Sessions", "parse_lines"]
 
 _PAGE = 500
-_DEEPEST = 3  # levels of agents, each called by a tool of the one above
+_DEEPEST = 3  # levels of subagents: each agent is called by a tool of the one above it
 _log = logging.getLogger("langmem_adapters")
 
 
 class Imported(NamedTuple):
-    """How many messages were new, and the ids of those that were left out because they had been deleted since."""
+    """How many messages were new, and the ids of those left out because the session had deleted them."""
 
     new: int
     deleted: set[str]
 
 
 class Sessions(Shared):
-    """The sessions of one user (or of nobody in particular).
+    """The sessions of one user (or those without a user).
 
     Args:
-        store: Where they are kept.
-        user, tenant: Whose sessions; those of others are never seen.
+        store: Where the sessions are kept.
+        user, tenant: The owner of the sessions; those of other owners are never seen.
         ttl: Seconds after which a session that is imported or renamed expires; None: never.
-        refresh: What restarts that time, as in :class:`~langmem_adapters.brain.BrainMemory`.
-        clock: Gives Unix seconds.
+        refresh: What restarts the ``ttl``, as in :class:`~langmem_adapters.brain.BrainMemory`.
+        clock: Returns Unix seconds.
 
     >>> from langmem_adapters import BrainMemory, Sessions, open_store
     >>> store = open_store("memory:")
@@ -79,9 +79,9 @@ class Sessions(Shared):
         self._parent = brain_namespace(self.scope)[:-1]
 
     def list_sessions(self, limit: int | None = 20, *, cursor: str | None = None) -> list[SessionInfo]:
-        """List the sessions, the latest activity first; ``cursor`` is that of the previous page's last session.
+        """The sessions, latest activity first; ``cursor`` is that of the last session of the previous page.
 
-        Costs reads for the page, however many sessions there are.
+        The cost is that of the page, however many sessions there are.
         """
         return run(self._list(limit, cursor))
 
@@ -106,11 +106,10 @@ class Sessions(Shared):
         return await arun(self._rename(session, title))
 
     def delete_session(self, session: str) -> bool:
-        """Remove a session: history, knowledge, summary, and without a user its own long-term memory.
+        """Delete a session: history, knowledge, summary, and without a user its own long-term memory.
 
-        The sessions of agents that its tools called, and of theirs, go with it (see BrainMemoryMiddleware). False, if
-        there was none. A user's long-term memory stays: ``brain.clear(long_term=True)`` removes from it what the
-        session said.
+        The sessions of its subagents (see BrainMemoryMiddleware) are deleted too. False, if there was no session.
+        A user's long-term memory outlasts the session; ``brain.clear(long_term=True)`` removes what it said there.
         """
         return run(self._delete(session))
 
@@ -119,12 +118,12 @@ class Sessions(Shared):
         return await arun(self._delete(session))
 
     def export(self, session: str | None = None, *, progress: Progress = False) -> Generator[bytes, None, None]:
-        """One session, or all, as JSON Lines: a line for the session, then one for each message.
+        """Export one session, or all, as JSON Lines: a line for the session, then one for each message.
 
-        Reads a page at a time, so a long history never has to fit into memory. ``progress`` shows the lines; see
+        Reads a page at a time, so a long history need not fit into memory. ``progress`` shows the lines; see
         :data:`~langmem_adapters.progress.Progress`.
         """
-        # The oldest activity first, so that an import brings about the same order.
+        # Oldest activity first, so that an import restores the same order.
         names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
         places = [] if progress is False else [self._namespace(name) for name in names]
         total = None if progress is False else sum(1 + self.store.scan(place, limit=0).total for place in places)
@@ -145,9 +144,9 @@ class Sessions(Shared):
         """Add exported sessions to this user's; returns how many messages were new.
 
         All lines are read before the first is written, so a malformed line changes nothing. Importing the same lines
-        again adds nothing, nor does it bring back what a session has archived or deleted since. The title, facts and
-        summary that it has stay. A message of the same id that says something else is added under another id. A summary
-        is left out if it would hide messages that it does not cover. ``progress`` shows the lines that are written.
+        again adds nothing, and does not restore what a session has archived or deleted since. An existing session keeps
+        its title, facts and summary. A message with a known id but other content is added under a new id. A summary is
+        left out if it would hide messages that it does not cover. ``progress`` shows the lines that are written.
 
         Import only lines that you trust: they may hold system messages, and name files of this machine, which
         LlamaIndex shows its model.
@@ -165,7 +164,7 @@ class Sessions(Shared):
         return views.attempt(self, self._view)
 
     def _view(self) -> str:
-        """Show the latest sessions by id only: titles and counts would cost a read for each."""
+        """The latest sessions by id only, as titles and counts would cost a read for each."""
         cells = [(row.namespace[-1], views.when(row.updated_at)) for row in self.store.recent(self._parent, limit=20)]
         user = f"user {self.scope.user}" if self.scope.user else ""
         return views.rows("The latest sessions", ("session", "last activity"), cells, details=[user])
@@ -209,12 +208,12 @@ class Sessions(Shared):
     def _info(self, row: Listed) -> Flow[SessionInfo]:
         try:
             page = yield from step(self.store.scan, row.namespace, limit=1, keys=[TITLE, CREATED])
-        except NotSealed as damage:  # one session must not make the list fail
+        except NotSealed as damage:  # one damaged session must not fail the whole list
             _log.warning("a stored title, or when a session began, is left out: %s", damage)
             page = yield from step(self.store.scan, row.namespace, limit=1)
         try:
             title, created_at = read_title(page.values.get(TITLE)), _began(page)
-        except SerializationError as sealed:  # and there is no codec
+        except SerializationError as sealed:  # encrypted, and there is no codec
             _log.warning("a stored title, and when a session began, are left out: %s", sealed)
             title, created_at = "", None
         return SessionInfo(
@@ -245,7 +244,7 @@ class Sessions(Shared):
             places = [self._namespace(name)]
             if not self.scope.user:
                 own = longterm_namespace(self.scope.model_copy(update={"session": name}))
-                places = [own, *places, own]  # again, for what moved there meanwhile
+                places = [own, *places, own]  # twice, as messages may be moved there meanwhile
             for place in places:
                 yield from step(self.store.clear, place)
         return existed
@@ -259,13 +258,13 @@ class Sessions(Shared):
                 if message is not None:
                     kept = loaded(message.to_bytes())
                     yield {"v": VERSION, "type": "message", "session": session, "message": kept}
-        if (now := self._values(session)) != values:  # what has left the log meanwhile is archived or summarised there
+        if (now := self._values(session)) != values:  # what left the log meanwhile is in its archive or summary
             yield _told(session, now)
 
     def _values(self, session: str) -> dict[str, bytes]:
         try:
             values = self.store.get(self._namespace(session))
-        except NotSealed as damage:  # one session must not make the others fail
+        except NotSealed as damage:  # one damaged session must not fail the others
             _log.warning("title, summary and knowledge of a session are left out: %s", damage)
             return {}
         return {key: data for key, data in sorted(values.items()) if key not in {BEGUN, EXPIRES}}
@@ -287,7 +286,7 @@ class Sessions(Shared):
 
 
 def _began(page: Page) -> float | None:
-    """When a session began: the stored time, or that of its first message, if that is still there."""
+    """When a session began: the stored time, or else that of its first message, if there is one."""
     created = page.values.get(CREATED)
     if created is not None and sound(CREATED, created):
         return cast("float | None", decode(created))

@@ -1,4 +1,4 @@
-"""Settings: the one place where stores, indexes and services are put together."""
+"""Settings: the one place that puts stores, indexes and services together."""
 
 from __future__ import annotations
 
@@ -51,25 +51,23 @@ _VARIABLES = {"url": URL_VARIABLES, **{name: (f"LANGMEM_{name.upper()}",) for na
 
 
 class Settings(BaseModel):
-    """Where memory is kept and how much of it is shown; makes the services accordingly.
+    """Where memory is kept and how much of it is shown; a factory of the services that use it.
 
-    Defaults are read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each other setting that
-    is a plain value the variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which names the
-    setting that is wrong and quotes no value. ``repr`` shows no URL, and ``model_dump_json`` has *** for its password,
-    with which no store can be opened; ``model_dump``, from which the same settings can be made, has the password
-    itself.
+    Settings that are not given are read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each
+    other plain value a variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which names the
+    wrong setting and quotes no value. ``repr`` shows no URL. ``model_dump_json`` shows *** instead of a password, which
+    no store accepts; ``model_dump``, from which settings can be made again, has the password itself.
 
     Args:
-        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and the tenant to whom all of it
-            belongs.
-        memory_k, similarity_top_k: How many messages a window shows (200), and how many memories a search gives (5).
+        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and the tenant that owns all data.
+        memory_k, similarity_top_k: How many messages a window shows (200), and how many memories a search returns (5).
         ttl: Seconds after which sessions, experiences and working memory expire; a user's long-term memory does not.
-        refresh: What restarts a session's time: each "write", each "read" too, or "never".
-        enable_longterm_memory: Whether sessions have a long-term memory, unless :meth:`brain` says otherwise.
+        refresh: What restarts the ttl of a session: each "write", each "read" too, or "never" anything.
+        enable_longterm_memory: Whether sessions have a long-term memory, if :meth:`brain` is not told.
         enable_experience_read, enable_experience_write: Whether experiences are looked up, and kept.
-        vectors_url: Where vectors are, if not beside the index of words; see :func:`~langmem_adapters.open_vectors`.
-        embedder, ranker: A model that finds memories by meaning, and one that reorders what was found.
-        codec, redactor: Encrypt what is stored, and first remove from texts what must not be stored; see SealedStore.
+        vectors_url: Where vectors are, if not beside the lexical index; see :func:`~langmem_adapters.open_vectors`.
+        embedder, ranker: A model that finds memories by meaning, and one that reorders the memories found.
+        codec, redactor: Encrypts what is stored; first removes from texts what must not be stored. See SealedStore.
 
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")
     >>> brain.add_talk("Where is my bike?")
@@ -103,19 +101,19 @@ class Settings(BaseModel):
                 sentence = _sentence(error, given)
             else:
                 return
-            raise ConfigurationError(sentence)  # outside of the except, as pydantic's error holds the values
+            raise ConfigurationError(sentence)  # outside the except, as pydantic's error holds the values
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str], **given: Any) -> Self:
         """Read the section ``langmem`` of a file, and MetaGPT's own sections ``redis``, ``role_zero`` and ``exp_pool``.
 
-        ``given`` takes precedence, then the environment, then ``langmem``, which has the names of this class, then
-        MetaGPT's sections. Others are ignored, so that the file may be MetaGPT's ``config2.yaml``. Needs PyYAML.
+        Arguments ``given`` come first, then the environment, then ``langmem``, which uses the names of this class,
+        then MetaGPT's. Other sections are ignored, so that the file may be MetaGPT's ``config2.yaml``. Needs PyYAML.
 
-        Raises ConfigurationError, naming the setting that is wrong, and MissingDependency.
+        Raises ConfigurationError, which names the wrong setting, and MissingDependency.
         """
         document = read_document(at_home(path))
-        cls(**given)  # so that any later error is one of the file
+        cls(**given)  # errors here are in the arguments; those below, in the file
         try:
             theirs = Config2.model_validate(document).settings()
             ours = own_section(document, _VARIABLES)
@@ -163,19 +161,19 @@ class Settings(BaseModel):
 
     @property
     def store(self) -> Store:
-        """The store of this process for the URL, behind ``codec`` and ``redactor`` where they are given."""
+        """The store that this process has for the URL, behind ``codec`` and ``redactor`` if they are given."""
         return protected_store(self.url, self.codec, self.redactor)
 
     @property
     def index(self) -> Index:
-        """The lexical index of this process for the URL; with a ``codec``, one that stores no readable words."""
+        """The lexical index that this process has for the URL; with a ``codec``, one that writes no words to disk."""
         return protected_index(self.url, self.codec)
 
     def brain(self, session: str, *, user: str = "", long_term: bool | None = None) -> BrainMemory:
         """The short-term memory of a session.
 
-        With ``long_term`` (default: ``enable_longterm_memory``), what leaves its window goes to the user's long-term
-        memory (to the session's own, if there is no user) instead of staying in the history.
+        With ``long_term`` (default: ``enable_longterm_memory``), messages that leave its window move to the user's
+        long-term memory (to the session's own, if there is no user) instead of staying in the history.
         """
         remembers = self.enable_longterm_memory if long_term is None else long_term
         return BrainMemory(
@@ -190,7 +188,7 @@ class Settings(BaseModel):
         )
 
     def long_term(self, *, user: str = "", session: str = "") -> LongTermMemory:
-        """The long-term memory of a user, or of a session where there is no user; that one expires with its session."""
+        """The long-term memory of a user; without a user, that of a session, which expires with the session."""
         place = self.vectors_url or vectors_url(self.url, self.codec)
         return LongTermMemory(
             self.store,
@@ -205,7 +203,7 @@ class Settings(BaseModel):
         )
 
     def experiences(self, tag: str, *, user: str = "", index: Index | None = None) -> ExperiencePool:
-        """The experiences under a tag; with an ``index``, such as that of these settings, similar ones are found."""
+        """The experiences under a tag; with an ``index``, such as :attr:`index`, it also finds similar ones."""
         return ExperiencePool(
             self.store,
             tag=tag,
@@ -218,7 +216,7 @@ class Settings(BaseModel):
         )
 
     def working(self, *, user: str = "") -> WorkingMemory:
-        """The working memory of a user's conversations; without a ``ttl`` of the settings, it lives for 12 hours."""
+        """The working memory of a user's conversations; if the settings have no ``ttl``, it expires after 12 hours."""
         ttl = TWELVE_HOURS if self.ttl is None else self.ttl
         return WorkingMemory(self.store, user=user, tenant=self.tenant, ttl=ttl)
 
@@ -229,9 +227,9 @@ class Settings(BaseModel):
     def delete_user(
         self, user: str, *, items: Sequence[Namespace] | None = None, report: Report | None = None
     ) -> dict[str, int]:
-        """Delete all that is kept for a user, here and in the indexes of this machine, and their traces.
+        """Delete all data of a user in the store and in the indexes of this machine, and traces of it in their files.
 
-        Returns what was deleted, by place. See :func:`langmem_adapters.erasure.delete_user`.
+        Returns how much was deleted, by place. See :func:`langmem_adapters.erasure.delete_user`.
         """
         return run(self.delete_user_flow(user, items=items, report=report))
 
@@ -252,7 +250,7 @@ class Settings(BaseModel):
 
 
 def _environment() -> dict[str, str]:
-    """The settings in the environment: of each, the first of its variables that is not empty."""
+    """The settings in the environment: for each, the first of its variables that is not empty."""
     found = ((name, os.environ.get(known)) for name, variables in _VARIABLES.items() for known in reversed(variables))
     return {name: value for name, value in found if value}
 

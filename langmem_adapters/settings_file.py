@@ -1,4 +1,4 @@
-"""Read a file of settings: its own section, and those of MetaGPT's ``config2.yaml``."""
+"""The settings file: the section ``langmem``, and the sections of MetaGPT's ``config2.yaml``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_COUNTERPART = {
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a YAML file. Raises ConfigurationError, and MissingDependency."""
+    """Read a YAML file. Raises ConfigurationError, and MissingDependency if PyYAML is missing."""
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
@@ -43,7 +43,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def own_section(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """The section ``langmem``. Raises ConfigurationError for names that are unknown or outside of it."""
+    """The section ``langmem``, without settings set to null. Raises ConfigurationError for unknown names."""
     if outside := [name for name in document if name in names]:
         raise ConfigurationError(f"the setting {outside[0]} belongs in the section langmem")
     section = document.get("langmem")
@@ -56,7 +56,7 @@ def own_section(document: Mapping[str, Any], names: Collection[str]) -> dict[str
 
 
 class _Section(BaseModel):
-    """Unknown keys are ignored, and a key without a value counts as absent."""
+    """A section of MetaGPT's. Unknown keys and keys without a value are ignored."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
@@ -96,7 +96,7 @@ class _RoleZero(_Section):
 
 
 class _ExpPool(_Section):
-    enabled: bool = True  # versions of MetaGPT that lack it have the other two
+    enabled: bool = True  # missing in older versions, which have the other two
     enable_read: bool = False
     enable_write: bool = False
 
@@ -109,9 +109,9 @@ class Config2(_Section):
     exp_pool: _ExpPool | None = None
 
     def settings(self) -> dict[str, Any]:
-        """What the sections say, by the names of :class:`~langmem_adapters.settings.Settings`."""
+        """The values of these sections, under the names of :class:`~langmem_adapters.settings.Settings`."""
         found: dict[str, Any] = self.role_zero.model_dump(exclude_none=True) if self.role_zero else {}
-        if self.redis and not self.redis.host.startswith("YOUR_"):  # as in MetaGPT's example
+        if self.redis and not self.redis.host.startswith("YOUR_"):  # MetaGPT's placeholder
             found["url"] = self.redis.url()
         if self.exp_pool:
             found["enable_experience_read"] = self.exp_pool.enabled and self.exp_pool.enable_read
@@ -120,7 +120,7 @@ class Config2(_Section):
 
 
 def without_counterpart(document: Mapping[str, Any]) -> list[str]:
-    """The settings that MetaGPT's sections switch on or set, and that have no effect here."""
+    """The names of settings that are set in MetaGPT's sections and have no effect here."""
     return [
         f"{section}.{name}"
         for section, names in _NO_COUNTERPART.items()

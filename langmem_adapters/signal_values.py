@@ -1,4 +1,4 @@
-"""Measure the signals of candidates for a query on an index's evidence, before they are scaled and weighted."""
+"""The signals of a search, measured on an index's evidence, before they are scaled and weighed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from langmem_adapters.protocols import Evidence, Turn
 __all__ = ["MaxSim", "SignalValues"]
 
 MaxSim: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, float]]
-"""Tells by id how near documents come to each word of the query, given what was said just before each."""
+"""Gives how near documents come to each word of the query, by id; takes the id of what was said just before each."""
 
 _K1, _B = 1.2, 0.4
 _FAR = 2  # turns on each side that count as beside one
-_ONE, _TWO = 0.5, 0.25  # the weight of a word that was said one turn before, and two turns before
-_FEW = 10  # cosines; fewer tell little about a model
-_SHORT = 60  # words; a longer text counts as this long beside others, and a number or time in it means little
+_ONE, _TWO = 0.5, 0.25  # the weight of a word that was said one turn before, and two
+_FEW = 10  # cosines
+_SHORT = 60  # words; a longer text counts as this many beside others, and a number or a time in it says little
 
 
 class SignalValues:
     """The signals of the candidates, before they are scaled, in the order of ``_ORDER``.
 
-    The turns are in a row of cells, in the order in which they were said; empty cells separate those not said together.
+    The turns stand in a row of cells, as they were said; empty cells separate turns that were not said together.
     """
 
     def __init__(self, evidence: Evidence, meaning: Mapping[str, float]) -> None:
@@ -52,9 +52,9 @@ class SignalValues:
         self._sessions = self._read_words()
 
     def _read_words(self) -> dict[int, tuple[float, float, float]]:
-        """By stretch that has an order: its BM25 squared, the BM25 of its best turn, and the greatest cosine in it.
+        """For each stretch that has an order: its BM25 squared, the BM25 of its best turn, and its greatest cosine.
 
-        It fills the cells on its way: with the BM25 of each turn, and with how often the turn has each term.
+        On the way it fills the cells: with each turn's BM25, and with how often the turn has each term.
         """
         evidence = self._evidence
         counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
@@ -101,7 +101,7 @@ class SignalValues:
                 counts[cell_of[place]] = count
 
     def measured(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
-        """The candidates that have any signal of the query, each of the signals of all, and its greatest value."""
+        """The candidates that have any signal of the query, their values of each signal, and its greatest value."""
         near, cell_of = self._near_words, self._cell_of
         there = [place for place in self._evidence.candidates if cell_of[place] in near or self.says_it(place)]
         if not there:
@@ -117,7 +117,7 @@ class SignalValues:
         return there, columns, {name: max(column) for name, column in columns.items()}
 
     def max_sim(self, places: Sequence[int], max_sim: MaxSim) -> list[float]:
-        """How near these come to each word of the query; the mean of the others where that is not known."""
+        """How near these come to each word of the query; if that is not known of one, the mean of the others."""
         ids, cells = self._ids, [self._cell_of[place] for place in places]
         near = max_sim({ids[cell]: ids[cell - 1] for cell in cells})
         unknown = sum(near.values()) / len(near) if near else 0.0
@@ -212,7 +212,7 @@ class SignalValues:
 
 
 def _cells(evidence: Evidence) -> list[int | None]:
-    """The places of the turns in a row, with empty cells between turns that are not neighbours."""
+    """The places of the turns in a row, with empty cells between turns that do not stand beside each other."""
     apart: list[int | None] = [None] * _FAR
     cells = [*apart]
     last, before = 0, -1
@@ -226,13 +226,13 @@ def _cells(evidence: Evidence) -> list[int | None]:
 
 
 def _said_before(turns: Sequence[Turn]) -> list[float]:
-    """For each turn, the share of turns that were said before it."""
+    """For each turn, the share of all turns that were said before it."""
     known = sorted(turn.at for turn in turns if turn.at is not None)
     return [0.0 if turn.at is None else bisect_left(known, turn.at) / len(turns) for turn in turns]
 
 
 def _floor(cosines: Collection[float]) -> float:
-    """The cosine that nine in ten texts exceed, whatever they say. With few cosines, it is drawn to 0."""
+    """The cosine that nine in ten texts exceed, whatever they say; with few cosines, it is drawn towards 0."""
     count = len(cosines)
     return max(0.0, sorted(cosines)[count // 10]) * count / (count + _FEW) if cosines else 0.0
 

@@ -19,7 +19,7 @@ __all__ = ["SIGNALS", "MaxSim", "Ranked", "Signal", "candidates", "meaning_of", 
 
 
 class Signal(NamedTuple):
-    """What a signal weighs where there are words only, what it weighs beside vectors, and what it is."""
+    """A signal's weight without vectors, its weight with vectors, and what it says of a memory."""
 
     words: float
     both: float
@@ -59,17 +59,17 @@ SIGNALS: dict[str, Signal] = {
 }
 """All signals with their weights. A search takes others by name: ``LongTermMemory(..., weights={"speaker": 0.0})``."""
 
-_CLOSER = 32  # how many candidates, best by all other signals, are compared word by word
-_BESIDE = 0.5  # share of the best score that a turn must reach if only its neighbours have words of the query
+_CLOSER = 32  # how many of the best by all other signals are compared word by word
+_BESIDE = 0.5  # share of the best score that a turn must reach if only turns beside it match
 
 
 def meaning_of(name: str) -> str:
-    """What a signal is, in words; empty for one that is not known here."""
+    """What a signal says, in words; empty for an unknown one."""
     return SIGNALS[name].what if name in SIGNALS else ""
 
 
 class Ranked(NamedTuple):
-    """A document that fits. ``score`` is what its signals add up to, in [0, 1]."""
+    """A document that fits. ``score`` is the sum of its signals, in [0, 1]."""
 
     id: str
     score: float
@@ -77,7 +77,7 @@ class Ranked(NamedTuple):
 
 
 def weights_of(changed: Mapping[str, float] | None) -> dict[str, Signal]:
-    """The signals with other weights by name, for both cases. Raises ConfigurationError for a wrong name or number."""
+    """The signals with changed weights, for both cases. Raises ConfigurationError for a wrong name or number."""
     found = dict(SIGNALS)
     if not (changed is None or isinstance(changed, Mapping)):
         raise ConfigurationError(f"weights are a dictionary of numbers by signal, not {type(changed).__name__}")
@@ -103,15 +103,15 @@ def ranked(
 ) -> list[Ranked]:
     """Rank what an index gathered, the ``k`` best first.
 
-    Turns that share nothing with the query are left out. So are turns of which only neighbours do, unless they reach
-    half of the best score.
+    A document that shares nothing with the query is left out, and so is one that only stands beside a document that
+    does, unless it reaches half of the best score.
 
     Args:
         evidence: What the index knows.
         meaning: By id: how near a document is to the query, as ``(1 + cosine) / 2``; empty if nothing is known.
         signals: Their weights.
         k: How many at most.
-        max_sim: Tells how near the best, by all other signals, come to each word of the query.
+        max_sim: Gives, for the best by all other signals, how near they come to each word of the query.
         explain: Fill ``signals`` of the results.
     """
     values = SignalValues(evidence, meaning)
@@ -143,12 +143,12 @@ def ranked(
 
 
 def _scales(greatest: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
-    """The factor of each signal's values; signals that no candidate has, or of weight 0, are left out."""
+    """The factor for each signal's values; signals that no document has, or of no weight, are left out."""
     return {name: weights[name] / most for name, most in greatest.items() if most > 0 and weights[name]}
 
 
 def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float]) -> list[float]:
-    """The weighted sum of each candidate's signals."""
+    """The sum of each candidate's signals."""
     totals = [0.0] * len(columns["words"])
     for name, scale in scales.items():
         totals = [total + value * scale for total, value in zip(totals, columns[name], strict=True)]
@@ -156,7 +156,7 @@ def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float])
 
 
 def _word_by_word(values: SignalValues, places: Sequence[int], totals: Sequence[float], max_sim: MaxSim) -> list[float]:
-    """How near the best candidates come to each word of the query; 0 for the others, which thus rank behind them."""
+    """How near the best candidates come to each word of the query; 0 for the others, which so stay behind them."""
     near = [0.0] * len(places)
     best = sorted(range(len(places)), key=totals.__getitem__, reverse=True)[:_CLOSER]
     for n, value in zip(best, values.max_sim([places[n] for n in best], max_sim), strict=True):
@@ -169,7 +169,7 @@ def candidates(
 ) -> dict[str, dict[str, float]]:
     """What :func:`ranked` weighs, by id: the signals that are not 0, divided by the greatest of their kind.
 
-    The weights of :data:`SIGNALS` decide which candidates are compared word by word.
+    The weights of :data:`SIGNALS` decide which are compared word by word.
     """
     values = SignalValues(evidence, meaning)
     places, columns, greatest = values.measured()

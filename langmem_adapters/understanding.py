@@ -24,7 +24,7 @@ def extract_info(text: str) -> tuple[str | None, str]:
 
 
 def parse_verdict(answer: str) -> bool | None:
-    """Read TRUE or FALSE strictly: "NOT TRUE" is False. None if the answer says both, or neither.
+    """Read TRUE or FALSE strictly: "NOT TRUE" is False; None if the answer says both, or neither.
 
     >>> parse_verdict("**TRUE**."), parse_verdict("It is not true"), parse_verdict("maybe")
     (True, False, None)

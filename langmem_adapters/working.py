@@ -1,4 +1,4 @@
-"""WorkingMemory: what a conversation is about right now, kept for hours and changed in place."""
+"""WorkingMemory: the current state of a conversation, kept for hours and changed in place."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from langmem_adapters.working_items import WorkingItem, read_item, write_item
 __all__ = ["TWELVE_HOURS", "MemoryType", "WorkingItem", "WorkingMemory"]
 
 MemoryType: TypeAlias = Literal["SHORT_TERM", "LONG_TERM", "WORKING"]
-"""Which memory of a conversation; they never see each other's items."""
+"""The memories that each conversation has; none sees the items of another."""
 
 TWELVE_HOURS: Final = 12 * 60 * 60.0
-"""Seconds that a working memory lives after its last write, unless it is told otherwise."""
+"""Seconds that a working memory lives after its last write, by default."""
 
-_REVISION = "revision"  # the value that every write changes, so that an update notices any other writer
-_OWN = "revision/"  # the value that every write of one item changes, so that writes of other items do not conflict
-_ATTEMPTS = 40  # attempts at a change, while other writers are faster
-_SHORTEST, _LONGEST = 0.001, 0.2  # seconds: bounds of a pause between two attempts
-_PAGE = 100  # entries read at once while one is looked for
+_REVISION = "revision"  # a value that every write changes, so that an update notices any other writer
+_OWN = "revision/"  # a value for each item, changed by each write of it, so that writes of other items do not matter
+_ATTEMPTS = 40  # tries of a change that keeps losing to other writers
+_SHORTEST, _LONGEST = 0.001, 0.2  # seconds: bounds of the longest pause between two tries
+_PAGE = 100  # entries read at once in the search for an item
 
 
 class _Found(NamedTuple):
@@ -42,21 +42,21 @@ class _Found(NamedTuple):
 class WorkingMemory(Shared):
     """The working memory of conversations (arshai's ``RedisWorkingMemoryManager``): a few items, changed often.
 
-    Each conversation has a memory of each :data:`MemoryType`, and each of these expires as a whole, ``ttl`` seconds
-    after its last write. Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
+    Each conversation has one memory of each :data:`MemoryType`, which expires as a whole, ``ttl`` seconds after its
+    last write. Every method has an async twin whose name begins with ``a``. The constructor reads nothing.
 
     Args:
-        store: Where it is kept.
-        user, tenant: Whose conversations; those of others are never seen.
+        store: Where the items are kept.
+        user, tenant: The owner of the conversations; those of other owners are never seen.
         ttl: Seconds; None: it never expires.
-        clock: Gives Unix seconds.
-        new_id: Gives ids to items, and to each of their versions.
-        sleep: Waits for seconds; with the default, async callers wait on their event loop instead.
+        clock: Returns Unix seconds.
+        new_id: Returns an id for each item, and for each of its versions.
+        sleep: Blocks for some seconds. With the default, async callers wait on their event loop instead.
 
     Raises:
-        ConfigurationError: From every method, for an argument that is wrong.
-        Conflict: When other writers were faster in all of 40 attempts.
-        SerializationError: When data is not plain.
+        ConfigurationError: From every method, if an argument is wrong.
+        Conflict: If other writers were faster at each of 40 tries of a change.
+        SerializationError: If the data to keep is not plain data.
 
     >>> from langmem_adapters import WorkingMemory, open_store
     >>> memory = WorkingMemory(open_store("memory:"))
@@ -96,7 +96,7 @@ class WorkingMemory(Shared):
         memory_type: MemoryType = "SHORT_TERM",
         metadata: Mapping[str, Any] | None = None,
     ) -> list[WorkingItem]:
-        """Append one item for each ``data``; returns them. One round trip."""
+        """Append one item for each ``data``, in one round trip; returns the new items."""
         return run(self.store_flow(conversation_id, data, memory_type, metadata))
 
     async def astore(
@@ -114,7 +114,7 @@ class WorkingMemory(Shared):
     ) -> list[WorkingItem]:
         """The items, or the newest ``limit`` of them, in the order of their last write.
 
-        Damaged items are left out, with a warning that names the conversation's memory type.
+        A damaged item is left out, with a logged warning that names the memory type.
         """
         return run(self.retrieve_flow(conversation_id, memory_type, limit))
 
@@ -136,15 +136,15 @@ class WorkingMemory(Shared):
         """Change the newest item, or the one of ``item_id``, atomically: no concurrent change is lost.
 
         Args:
-            conversation_id: Whose memory.
-            change: The new data, or a function from the data (None if there is no item) to the new data.
-                It is called again when another writer of the item was faster (without ``item_id``, of any item), so
-                it should do nothing but compute. :meth:`aupdate` also takes a coroutine function.
+            conversation_id: The conversation.
+            change: The new data, or a function from the data (None, if there is no item) to the new data.
+                It is called again if another writer of the item was faster (without ``item_id``: of any item), so
+                it should have no side effects. :meth:`aupdate` also accepts a coroutine function.
             memory_type: Which memory of the conversation.
-            item_id: Which item; default: the newest, which is made if there is none.
+            item_id: Which item; default: the newest, which is created if there is none.
             metadata: Replaces the item's metadata; None: it stays.
 
-        Returns: the item as it is now; None, if there is none of ``item_id``.
+        Returns: the changed item; None, if there is none of ``item_id``.
         """
         return run(self.update_flow(conversation_id, change, memory_type, item_id, metadata))
 
@@ -163,7 +163,7 @@ class WorkingMemory(Shared):
     def delete(
         self, conversation_id: str, *, memory_type: MemoryType = "SHORT_TERM", item_id: str | None = None
     ) -> bool:
-        """Forget the item of ``item_id``, or all items, damaged ones too; False, if there was nothing to forget."""
+        """Delete the item of ``item_id``, or all items, damaged ones too; False, if there was nothing to delete."""
         return run(self._delete(conversation_id, memory_type, item_id))
 
     async def adelete(
@@ -186,7 +186,7 @@ class WorkingMemory(Shared):
         *,
         keep: int | None = None,
     ) -> Flow[list[WorkingItem]]:
-        """:meth:`store`, as a part of a larger flow; the same write removes the oldest of more than ``keep`` items."""
+        """:meth:`store`, as a part of a larger flow; the same write removes the oldest items beyond ``keep``."""
         place = self._place(conversation_id, memory_type)
         if not data:
             raise ConfigurationError("there is no data to store")
@@ -203,7 +203,7 @@ class WorkingMemory(Shared):
         return [_OWN + item.id for entry in entries if (item := read_item(entry, place[-1]))]
 
     def _surplus(self, place: Namespace, room: int, count: int) -> Flow[list[Item]]:
-        """The oldest entries beyond the ``room``, at most twice ``count``, so that an old surplus shrinks."""
+        """The oldest entries beyond ``room``: up to twice ``count``, so that an overfull memory shrinks over time."""
         page = yield from step(self._store.scan, place, limit=2 * count)
         return page.items[: max(page.total - max(room, 0), 0)]
 
@@ -228,7 +228,7 @@ class WorkingMemory(Shared):
         behind: Sequence[Any] = (),
         keep: int | None = None,
     ) -> Flow[WorkingItem | None]:
-        """:meth:`update`, as a part of a larger flow; the same write adds ``behind`` after the item.
+        """:meth:`update`, as a part of a larger flow; the same write appends the data of ``behind`` after the item.
 
         ``keep`` as in :meth:`store_flow`.
         """
@@ -278,7 +278,7 @@ class WorkingMemory(Shared):
     def _look_again(
         self, attempt: int, place: Namespace, item_id: str | None
     ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
-        """Read the newest item, or the one of this id; a repeated attempt first pauses for a random time."""
+        """The newest item, or the one of this id, with the revisions. Before a further attempt, pause at random."""
         if attempt:
             share = zlib.crc32(to_bytes(self._new_id())) / 2**32
             seconds = share * min(_SHORTEST * 2**attempt, _LONGEST)
@@ -294,7 +294,7 @@ class WorkingMemory(Shared):
         revisions: dict[str, bytes],
         surplus: Sequence[Item] = (),
     ) -> Flow[bool]:
-        """Replace the item that was found by new ones; False if it was written since it was read."""
+        """Replace the found item and ``surplus`` by new items; False, if another writer was faster."""
         entries = [(self._new_id(), write_item(item)) for item in items]
         put = {_OWN + item.id: version.encode() for item, (version, _) in zip(items, entries, strict=True)}
         own = _OWN + (found[0].item if found else items[0]).id
@@ -318,7 +318,7 @@ class WorkingMemory(Shared):
     def _newest(
         self, place: Namespace, wanted: int | None, item_id: str | None = None
     ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
-        """The newest readable items, newest first, and the revisions that were read with them."""
+        """The newest readable items, newest first, and the revisions that they were read at."""
         check_text("item_id", "" if item_id is None else item_id)
         found: list[_Found] = []
         limit = wanted if item_id is None else _PAGE

@@ -1,4 +1,4 @@
-"""What a working memory holds, and how it is stored."""
+"""The items of a working memory, and how they are stored."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class WorkingItem:
 
 
 def write_item(item: WorkingItem) -> bytes:
-    """Encode an item."""
+    """Encode an item for the store."""
     return encode({"v": FORMAT, **item.__dict__})
 
 
 def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
-    """Decode an item; None, with a warning, if it is damaged: one must not make the others unreadable."""
+    """Decode a stored item; None, with a warning, if it is damaged, so that the others can still be read."""
     with suppress(SerializationError, AttributeError, KeyError, TypeError):
         fields = decode(entry.data)
         version = fields.pop("v")

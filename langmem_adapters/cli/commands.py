@@ -1,4 +1,4 @@
-"""What all commands share: the application, its common options, and how it says what went wrong."""
+"""What all commands share: the application, its common options, and how it reports errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Commands(TyperGroup):
-    """Says in one sentence what went wrong, and leaves with exit code 2."""
+    """Reports an error in one sentence, and exits with code 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Read the arguments, and run a command."""
@@ -40,7 +40,7 @@ class Commands(TyperGroup):
         except LangmemError as error:
             _fail(str(error))
         except OSError as error:
-            name = error.filename2 or error.filename  # the former is what another file was to replace
+            name = error.filename2 or error.filename  # the former is set if a file was to replace another
             said = error.strerror or str(error)
             _fail(f"{name}: {said}" if name else said)
 
@@ -60,7 +60,7 @@ Json = Annotated[bool, typer.Option("--json", help="As one JSON object, for scri
 
 
 def settings_for(url: str | None, tenant: str | None) -> Settings:
-    """Settings for a command that may make the file it writes to."""
+    """Settings for a command that may create the file it writes to."""
     given = {name: value for name, value in {"url": url, "tenant": tenant}.items() if value is not None}
     settings = Settings(**given)
     if settings.url.startswith("memory:"):
@@ -69,7 +69,7 @@ def settings_for(url: str | None, tenant: str | None) -> Settings:
 
 
 def existing_settings(url: str | None, tenant: str | None) -> Settings:
-    """Settings for a command that reads, and must not make the file it looks for."""
+    """Settings for a command that reads, and must not create the file it looks for."""
     settings = settings_for(url, tenant)
     path = file_of_settings(settings)
     if path is not None and not path.exists():
@@ -78,7 +78,7 @@ def existing_settings(url: str | None, tenant: str | None) -> Settings:
 
 
 def check_not_encrypted(settings: Settings) -> None:
-    """Raise SerializationError where sessions are encrypted, beside which a command would write others as they are."""
+    """Raise SerializationError if sessions are encrypted: a command would write others beside them as plain text."""
     store = settings.store
     for namespace in islice(store.namespaces(("brain", settings.tenant)), 1):
         newest = [item.data for item in store.scan(namespace, limit=1, reverse=True).items]
@@ -87,11 +87,11 @@ def check_not_encrypted(settings: Settings) -> None:
 
 
 def file_of_settings(settings: Settings) -> Path | None:
-    """The file of an SQLite store."""
+    """The file of an SQLite store; None for any other store."""
     return file_of(settings.url)[0] if settings.url.startswith("sqlite:") else None
 
 
 def is_file_of(settings: Settings, path: Path | None) -> bool:
-    """Whether the file of an SQLite store lies at this path, too: by a link, or where ``A.db`` is ``a.db``."""
+    """Whether this path is the file of an SQLite store, also by a link, or because ``A.db`` is ``a.db`` here."""
     own = file_of_settings(settings)
     return own is not None and path is not None and own.exists() and path.exists() and own.samefile(path)

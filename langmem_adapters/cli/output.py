@@ -1,4 +1,4 @@
-"""Files that commands write: whole, and in the place of nothing that is needed."""
+"""Files that commands write: complete ones, which replace nothing that is needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_output", "replace_file"]
 
 
 def check_output(settings: Settings, path: Path, what: str) -> None:
-    """Raise ConfigurationError where no file can be written, or the store itself would be replaced."""
+    """Raise ConfigurationError if no file can be written there, or if it would replace the store itself."""
     if is_file_of(settings, path):
         raise ConfigurationError(f"{path} is the store itself: give {what} a file of its own")
     path = path.resolve()
@@ -28,7 +28,7 @@ def check_output(settings: Settings, path: Path, what: str) -> None:
 
 def replace_file(path: Path, lines: Iterable[bytes]) -> None:
     """Write beside the file and rename, so that there is never half of one."""
-    path = path.resolve()  # behind a link, so that this stays one
+    path = path.resolve()  # follows a link, so that the link stays
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with progress() as bar, os.fdopen(descriptor, "wb") as file:

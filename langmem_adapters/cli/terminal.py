@@ -60,7 +60,7 @@ def one_line(text: str) -> str:
 
 
 def progress(console: Console = ERR) -> Progress:
-    """A bar beside the output; on a terminal only, and gone when it is done."""
+    """A bar beside the output; only on a terminal, and removed when it is done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal, get_time=time.monotonic)
 

@@ -35,12 +35,12 @@ from langmem_adapters.settings import Settings
 __all__ = ["upkeep"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_INDEXED = ("memories", "experiences", "items")  # what a file beside a server has words of
+_INDEXED = ("memories", "experiences", "items")  # kinds whose words an index file beside a server may hold
 _ELSEWHERE = (
     "No index of this server lies in this directory. Where applications run that search, one does, with words of them:"
     " run this there too, or remove langmem-*-index.db."
 )
-_RECOUNT = 30.0  # seconds for which the figures of a watched store stand, as counting reads all of its names
+_RECOUNT = 30.0  # seconds for which the figures of a watched store are kept, as counting reads all of its names
 
 upkeep: typer.Typer = typer.Typer()
 
@@ -74,7 +74,7 @@ def doctor(*, as_json: Json = False, url: Url = None, tenant: Tenant = None) -> 
 
 
 def _is_made(index: Index) -> bool:
-    """Whether an index has a file already: looking must not make one."""
+    """Whether an index has a file already: looking must not create one."""
     return bool(files_of(index).databases)
 
 
@@ -103,7 +103,7 @@ def watch(
 
 
 class _Look:
-    """What there is to see of a store; an outage is shown, and does not end it."""
+    """The view of a store at a moment; an outage is shown, and does not end it."""
 
     def __init__(self, settings: Settings, user: str, limit: int) -> None:
         self._checkup = Checkup(settings.store)

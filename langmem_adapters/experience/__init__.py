@@ -1,4 +1,4 @@
-"""Experiences: requests, the responses they got, and how good those were."""
+"""Experiences: requests, the responses that they got, and how good those were."""
 
 from __future__ import annotations
 

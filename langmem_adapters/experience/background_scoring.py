@@ -1,4 +1,4 @@
-"""Scores that are made in the background, after what is scored was returned: nobody waits for them."""
+"""Scoring in the background: no caller waits for the score of its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["BackgroundScoring", "Unscored"]
 
-_MOST = 1000  # that wait for their score; each is held in memory
+_MOST = 1000  # experiences waiting for their score; each is held in memory
 
 
 class Unscored(NamedTuple):
@@ -31,43 +31,43 @@ class Unscored(NamedTuple):
     experience: Experience
     req: Any
     response: Callable[[Experience], Any]
-    """Gives what the scorer is shown of it as its response."""
+    """Returns the response that the scorer is shown."""
 
 
 class BackgroundScoring:
-    """Has what was kept scored. A scorer that fails is counted, and told of once for each cause.
+    """Scores kept experiences. Failures of the scorer are counted, and logged once for each cause.
 
-    So is one that takes so long that a thousand wait for it: what comes meanwhile stays without a score.
+    At most a thousand experiences wait for the scorer; further ones stay unscored, which is counted and logged too.
 
-    While a scorer is at work, all of this library's caches are bypassed: a scorer that asks a model through the very
-    cache would else have its own answers scored, and those of that, and so on.
+    While a scorer runs, all caches of this library are bypassed: otherwise a scorer that asks a model through the same
+    cache would have its own answers scored, endlessly.
 
     Args:
-        scorer: Who scores; None: nobody.
-        what: What is scored, as the log has it.
-        warn: Logs, also for all whose answers are scored here: what is true of each of them is said once.
+        scorer: The scorer; None: nothing is scored.
+        what: What is scored, in the words of the log.
+        warn: Logs. It is shared by all caches that score here, so that what concerns all of them is logged once.
     """
 
     def __init__(self, scorer: Scorer | None, what: str, warn: WarnOnce) -> None:
         check_function("scorer", scorer)
-        self._scorer: Any = scorer  # asked by no call that has none
+        self._scorer: Any = scorer  # never called if it is None
         self._what = what
         self.warn = warn
         self._counts = Counts()
         anew_in_child(self)
 
     def begin_anew(self) -> None:
-        """Have nothing under way: the threads that are at it are the parent's."""
+        """Forget all scoring under way: after a fork, its threads exist only in the parent."""
         self._under_way: set[Future[None] | asyncio.Task[None]] = set()
 
     def begin(self, kept: Unscored) -> None:
-        """Have something scored on a thread of the background."""
+        """Score an experience on a background thread."""
         if self._scorer is not None and self._has_room():
             with bypass(), suppress(RuntimeError):  # the interpreter is shutting down
                 self._note(submit(lambda: run(self._score(kept)), lane="scores"))
 
     def abegin(self, kept: Unscored) -> None:
-        """:meth:`begin` from an async function: on its event loop, where the scorer needs one."""
+        """:meth:`begin` from an async function; on its event loop if the scorer needs one."""
         if not asks_async(self._scorer):
             self.begin(kept)
         elif self._has_room():
@@ -75,7 +75,7 @@ class BackgroundScoring:
                 self._note(asyncio.get_running_loop().create_task(arun(self._score(kept))))
 
     def stats(self) -> dict[str, int]:
-        """How many were scored, and at how many the scorer failed."""
+        """How many experiences were scored, and how many not."""
         return {name: self._counts[name] for name in ("scored", "unscored")}
 
     def flush(self) -> None:
@@ -83,7 +83,7 @@ class BackgroundScoring:
         wait([future for future in list(self._under_way) if isinstance(future, Future)])
 
     async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it, and on no other."""
+        """:meth:`flush`, without blocking the event loop; also waits for scores made on it, not on other loops."""
         here = asyncio.get_running_loop()
         under_way = [each for each in list(self._under_way) if isinstance(each, Future) or each.get_loop() is here]
         waiting = [asyncio.wrap_future(each) for each in under_way]
@@ -120,5 +120,5 @@ class BackgroundScoring:
             score = score if isinstance(score, Score) else Score(val=score)
             if (yield from pool.score_flow(experience, score, key=key)):
                 self._counts.add("scored")
-        except Exception as error:  # noqa: BLE001 - nobody waits for it, so the count and a log are the places to tell
+        except Exception as error:  # noqa: BLE001 - no caller waits for it, so it is counted and logged
             self._miss(type(error).__name__)

@@ -1,4 +1,4 @@
-"""FunctionCache: what a decorated function can be asked about its cache."""
+"""FunctionCache: the cache of a decorated function, to look up, invalidate and count."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors
 
 
 class FunctionCache(Calls, Shared, Generic[A]):
-    """The cache of one function, which has it as its attribute ``cache``. Made by :func:`langmem_adapters.cached`."""
+    """The cache of one function, its attribute ``cache``. Made by :func:`langmem_adapters.cached`."""
 
     def lookup(self, *args: A.args, **kwargs: A.kwargs) -> Experience | None:
-        """The experience of a call with these arguments (of a method: without ``self``); None, if there is none."""
+        """The experience of a call with these arguments (for a method, without ``self``); None, if there is none."""
         return run(self.pool.lookup_flow(self._key(args, kwargs)))
 
     async def alookup(self, *args: A.args, **kwargs: A.kwargs) -> Experience | None:
@@ -44,7 +44,7 @@ class FunctionCache(Calls, Shared, Generic[A]):
         return await arun(self.pool.lookup_flow(self._key(args, kwargs)))
 
     def invalidate(self, *args: A.args, **kwargs: A.kwargs) -> bool:
-        """Forget the result of a call with these arguments (of a method: without ``self``); False, if there is none."""
+        """Delete the result of a call with these arguments (for a method, without ``self``); False, if none is kept."""
         return self.pool.delete(key=self._key(args, kwargs))
 
     async def ainvalidate(self, *args: A.args, **kwargs: A.kwargs) -> bool:
@@ -52,11 +52,11 @@ class FunctionCache(Calls, Shared, Generic[A]):
         return await self.pool.adelete(key=self._key(args, kwargs))
 
     def stats(self) -> dict[str, Any]:
-        """What this object has seen.
+        """Counts of this object.
 
-        hits; misses; hits that were shared by a call in the air; rejected by the judge; stored; refused, as they
-        would not come back equal; errors of the store, or of what decides; scored, and those that the scorer failed
-        at; what the hits have saved: saved_seconds, saved_tokens, saved_money.
+        hits; misses; shared: hits from a concurrent call; rejected: by the judge; stored; refused: results not kept, as
+        they would not come back equal or should_store said no; errors: of the store or of a policy; scored; unscored:
+        the scorer failed or was too slow; saved_seconds, saved_tokens, saved_money: what the hits have saved.
         """
         saved = Saved() if self._pool is None else self._pool.saved()
         counts: dict[str, Any] = {name: self._counts[name] for name in _COUNTED}
@@ -67,11 +67,11 @@ class FunctionCache(Calls, Shared, Generic[A]):
         self._scoring.flush()
 
     async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
         await self._scoring.aflush()
 
     async def afinish(self, turn: Invocation, value: Any, *, whole: bool = True) -> None:
-        """:meth:`finish` for an async function, which may be cancelled before any of it has begun."""
+        """:meth:`finish` for an async function, whose task may be cancelled before :meth:`finish` begins."""
         with self.held(turn):
             await arun(self.finish(turn, value, whole=whole))
 
@@ -98,7 +98,7 @@ class _Method(Protocol[S_contra, Q, R_co]):
 
 
 class CachedFunction(Protocol[P, R_co]):
-    """A decorated function: as type checkers see it, for at run time it is a plain function, or coroutine function."""
+    """A decorated function, for type checkers; at run time it is a plain function or a coroutine function."""
 
     __name__: str
     __qualname__: str
@@ -107,12 +107,12 @@ class CachedFunction(Protocol[P, R_co]):
     def __wrapped__(self) -> Callable[..., R_co]: ...
     @property
     def cache(self) -> FunctionCache[P]:
-        """Its cache."""
+        """The cache of the function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Serve, or call the function."""
+        """Serve a cached result, or call the function."""
 
-    # A class method is called by its class, too, where type checkers take it for a plain one: so nothing is said there.
+    # Accessed on the class, a class method looks like a plain one to type checkers: so parameters stay open there.
     @overload
     def __get__(self, instance: None, owner: type, /) -> CachedFunction[..., R_co]: ...
     @overload

@@ -1,4 +1,4 @@
-"""Ready-made context builders: similar experiences, put into the request as MetaGPT puts them."""
+"""Ready-made context builders: they put similar experiences into a request as MetaGPT does."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LONGEST = 10_000  # characters of a request or a response in an example
 
 
 def as_examples(experiences: Sequence[Experience]) -> str:
-    """A numbered list of requests, responses and scores; of long ones the beginning and the end.
+    """A numbered list of requests, responses and scores; long texts are reduced to beginning and end.
 
-    What has more than one line goes on behind a margin, so that no response looks like another example.
+    Further lines of a text are indented, so that no response looks like another example.
 
     >>> as_examples([Experience(req="France", resp="Paris")])
     '1. Given the request: France, Returns: Paris, Which scored: N/A.'
@@ -34,9 +34,9 @@ def as_examples(experiences: Sequence[Experience]) -> str:
 
 
 def simple_context(req: Any, experiences: Sequence[Experience]) -> Any:
-    """A prompt with the experiences, the request and what to do (MetaGPT's ``SimpleContextBuilder``).
+    """A prompt of experiences, request and instruction (MetaGPT's ``SimpleContextBuilder``).
 
-    Without experiences, the request itself.
+    Without experiences, the request itself is returned.
     """
     if not experiences:
         return req
@@ -49,9 +49,9 @@ def simple_context(req: Any, experiences: Sequence[Experience]) -> Any:
 
 
 def role_zero_context(req: Any, experiences: Sequence[Experience]) -> Any:
-    """RoleZero's messages, as new ones, with the experiences in the last (MetaGPT's ``RoleZeroContextBuilder``).
+    """RoleZero's messages with the experiences in a copy of the last one (MetaGPT's ``RoleZeroContextBuilder``).
 
-    They take the place of ``<experience>`` below the heading "# Past Experience"; where that is not, nothing changes.
+    They replace ``<experience>`` below the heading "# Past Experience"; without that, no text changes.
     """
     if not req or not experiences:
         return req
@@ -61,6 +61,6 @@ def role_zero_context(req: Any, experiences: Sequence[Experience]) -> Any:
 
 
 def _both_ends(text: str) -> str:
-    """A text, shortened where it is long: what is asked often stands at the end."""
+    """A text, shortened in the middle if it is long: the question is often at the end."""
     half = _LONGEST // 2
     return indented(text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}")

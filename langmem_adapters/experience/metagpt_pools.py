@@ -1,4 +1,4 @@
-"""Experiences out of the files of MetaGPT's own pools. No class that they name is imported, only their data is read."""
+"""Read experiences from the files of MetaGPT's pools: only data is read, and no class that they name is imported."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from langmem_adapters.model import Experience
 __all__ = ["ChromaEntry", "chroma_entries", "read_metagpt_pool"]
 
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
-_DUMMY = ("req", "resp", "")  # with its tag: the made-up experience that MetaGPT's BM25 pool begins with
+_DUMMY = ("req", "resp", "")  # request, response and tag of the fake experience that MetaGPT's BM25 pool begins with
 _MILLISECONDS = 1000
-_BESIDE = ("-journal", "-wal")  # what SQLite keeps beside a file, and reads with it
+_BESIDE = ("-journal", "-wal")  # files that SQLite keeps beside a database, and reads with it
 _ROWS = """SELECT e.id, c.name, e.embedding_id, m.string_value FROM embeddings AS e
     JOIN segments AS s ON s.id = e.segment_id JOIN collections AS c ON c.id = s.collection
     LEFT JOIN embedding_metadata AS m ON m.id = e.id AND m.key IN ('obj_json', '_node_content')
     WHERE ? IN ('', c.name) ORDER BY e.id, m.key DESC"""
-# Chroma 1 takes changes in first and carries them out then; before, both were one transaction, and this is a blob.
+# Chroma 1 queues changes and applies them later. Earlier versions did both in one transaction; max_seq_id was a blob.
 _PENDING = """SELECT 1 FROM embeddings_queue AS q JOIN collections AS c ON q.topic LIKE '%/' || c.id
     JOIN segments AS s ON s.collection = c.id AND s.scope = 'METADATA' LEFT JOIN max_seq_id AS m ON m.segment_id = s.id
     WHERE ? IN ('', c.name) AND q.seq_id > ifnull(m.seq_id, 0) LIMIT 1"""
@@ -37,17 +37,17 @@ _log = logging.getLogger("langmem_adapters")
 
 
 def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> list[Experience]:
-    """Read what MetaGPT's ``exp_pool`` has persisted, oldest first; the made-up first entry is left out.
+    """Read what MetaGPT's ``exp_pool`` has persisted, oldest first, without the fake first entry.
 
-    Requests and responses are MetaGPT's texts. What stands beside them and is nothing of this library's, as a score of
-    0, is left out. The number of unreadable records is logged.
+    Requests and responses are MetaGPT's texts. Other fields that are not valid here, such as a score of 0, are left
+    out. The number of unreadable records is logged.
 
     Args:
-        path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use. Of a
-            folder with both, which MetaGPT leaves where its retrieval was changed, both are read.
+        path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use. If a
+            folder has both, as after a change of MetaGPT's retrieval type, both are read.
         collection: The collection of a Chroma database; default: all of them.
 
-    Raises SerializationError, which quotes nothing, where this is no such pool.
+    Raises SerializationError, which quotes no content, if this is not such a pool.
 
     ::
 
@@ -73,7 +73,7 @@ def _records(path: Path, collection: str) -> list[Any]:
 def _docstore(path: Path) -> list[Any]:
     """The objects in a LlamaIndex docstore."""
     nodes = None
-    with contextlib.suppress(ValueError, RecursionError):  # these carry the whole text
+    with contextlib.suppress(ValueError, RecursionError):  # these errors hold the whole text
         whole = json.loads(path.read_bytes())
         nodes = whole.get("docstore/data") if isinstance(whole, dict) else None
     if not isinstance(nodes, dict):
@@ -82,7 +82,7 @@ def _docstore(path: Path) -> list[Any]:
 
 
 class ChromaEntry(NamedTuple):
-    """An entry of a collection of Chroma, and the object that MetaGPT keeps in it; None, where it has none."""
+    """An entry of a Chroma collection, and the object that MetaGPT keeps in it (``held``); None, if there is none."""
 
     collection: str
     id: str
@@ -90,10 +90,10 @@ class ChromaEntry(NamedTuple):
 
 
 def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
-    """The entries of a ``chroma.sqlite3``, oldest first, of one collection or of all. Nothing but SQLite is needed.
+    """The entries of a ``chroma.sqlite3``, oldest first, of one collection or of all. Needs only SQLite.
 
-    Where a process that was killed has left something half done, a copy is read, in which SQLite undoes it. Raises
-    SerializationError for what is no such file, and for one with changes that Chroma has taken in, and not carried out.
+    If a killed process left an unfinished transaction, a copy is read, in which SQLite rolls it back. Raises
+    SerializationError if this is not such a file, or if Chroma has queued changes that it has not applied yet.
     """
     try:
         rows = _rows(path.resolve(), collection)
@@ -108,20 +108,20 @@ def _rows(path: Path, collection: str) -> list[_Row] | None:
     try:
         return _read(path, "ro", collection)
     except sqlite3.OperationalError as error:
-        if "locked" in str(error):  # somebody is writing, and a copy would have the half of it
+        if "locked" in str(error):  # another process is writing, and a copy would have half of its change
             raise
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         beside = [path.with_name(path.name + end) for end in _BESIDE]
         for each in (path, *filter(Path.is_file, beside)):
-            shutil.copyfile(each, Path(folder, each.name))  # which can be written to, also where this cannot
+            shutil.copyfile(each, Path(folder, each.name))  # the copy is writable, even if the original is not
         return _read(Path(folder, path.name), "rw", collection)
 
 
 def _read(path: Path, mode: str, collection: str) -> list[_Row] | None:
-    """Name, id and text of each entry, in one consistent state; None, where changes are pending."""
+    """Collection, id and text of each entry, in one consistent state; None, if changes are pending."""
     first: dict[int, _Row] = {}
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True)) as connection:
-        connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # an error would quote it
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # an error would quote the text
         connection.execute("BEGIN")
         if connection.execute(_PENDING, (collection,)).fetchone():
             return None
@@ -131,7 +131,7 @@ def _read(path: Path, mode: str, collection: str) -> list[_Row] | None:
 
 
 def _object(node: Any) -> Any:
-    """What a node of MetaGPT's stands for: in its metadata, as JSON."""
+    """The object that a node of MetaGPT holds, as JSON in its metadata."""
     node = _parsed(node)
     metadata = node.get("metadata") if isinstance(node, dict) else None
     if not isinstance(metadata, dict):
@@ -164,7 +164,7 @@ def _experience(record: Any) -> Experience | None:
 
 
 def _valid(fields: dict[str, Any]) -> Experience:
-    """The experience, without what is said beside its request and response and is no such thing here."""
+    """The experience, without those optional fields that are not valid here."""
     try:
         return Experience.model_validate(fields)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What models answered: as policies are shown it, and in the pieces of a stream that is served again."""
+"""Kept answers of models: as text for policies, and as the pieces of a served stream."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WORD = re.compile(r"\S+\s*|\s+")
 
 
 def said(entries: Sequence[Mapping[str, Any]]) -> str:
-    r"""The words of a kept answer, of which there may be several; each call of a tool in a line of its own.
+    r"""The text of a kept answer, which may have several entries; each tool call is on its own line.
 
-    Raises SerializationError for what is no kept answer.
+    Raises SerializationError if this is not a kept answer.
 
     >>> said([{"message": {"role": "assistant", "content": "Let me see.", "tool_calls": [{"name": "look"}]}}])
     'Let me see.\nlook {}'
@@ -41,7 +41,7 @@ def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def in_words(text: str) -> list[str]:
-    """A text as a served stream gives it, word by word; of an empty one, one empty piece.
+    """Split a text into the pieces of a served stream, word by word; an empty text is one empty piece.
 
     >>> in_words("Let me see.")
     ['Let ', 'me ', 'see.']

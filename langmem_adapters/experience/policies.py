@@ -1,4 +1,4 @@
-"""What decides about experiences: each a plain function, sync or async, or an object that is called like one."""
+"""Policies that decide about experiences: each is a function, sync or async, or a callable object."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ class Scorer(Protocol):
     """Says how good a response to a request is; may be a coroutine function."""
 
     def __call__(self, req: Any, resp: Any, /) -> Any:
-        """Give a Score, or a number from 1 to 10."""
+        """Return a Score, or a number from 1 to 10."""
 
 
 class Judge(Protocol):
     """Says whether an experience may be served for a request; may be a coroutine function."""
 
     def __call__(self, experience: Experience, req: Any, /) -> Any:
-        """Give True or False."""
+        """Return True or False."""
 
 
 class ContextBuilder(Protocol):
-    """Puts experiences into a request; may be a coroutine function. It leaves the request that it is given alone."""
+    """Puts experiences into a copy of a request; may be a coroutine function. It must not change its argument."""
 
     def __call__(self, req: Any, experiences: Sequence[Experience], /) -> Any:
-        """Give the request that is made instead."""
+        """Return the request to make instead."""
 
 
 @runtime_checkable
 class Serializer(Protocol):
-    """Says what of a call is its request, and how a response is kept as data."""
+    """Decides what the request of a call is, and how a response is kept as data."""
 
     def serialize_req(self, **arguments: Any) -> Any:
-        """Give the request, as data, from the arguments that count. It is the key, and what is searched."""
+        """Return the request, as data, from the arguments that count. The key is made of it, and it is searched."""
 
     def serialize_resp(self, resp: Any, /) -> Any:
-        """Give a response as data."""
+        """Return a response as data."""
 
     def deserialize_resp(self, data: Any, /) -> Any:
-        """Give the response back. Raises where the data is none."""
+        """Return the response. Raises any error if the data is not that of a response."""
 
 
 def exact_and_perfect(experience: Experience, req: Any) -> bool:
@@ -77,7 +77,7 @@ def exact_and_perfect(experience: Experience, req: Any) -> bool:
 
 
 class AtLeast:
-    """Judges by the score: what has none, or a lower one, is not served. It does not compare requests.
+    """Judges by the score: an experience with a lower score, or none, is not served. Requests are not compared.
 
     >>> from langmem_adapters.model import Metric
     >>> AtLeast(7)(Experience(req="France", resp="Paris", metric=Metric(score=Score(val=8))), "France")
@@ -90,7 +90,7 @@ class AtLeast:
         self.threshold = threshold
 
     def __call__(self, experience: Experience, req: Any) -> bool:  # noqa: ARG002 - the score alone counts
-        """Judge."""
+        """Whether the score is high enough."""
         return (score_of(experience) or 0) >= self.threshold
 
     def __repr__(self) -> str:
@@ -98,10 +98,10 @@ class AtLeast:
 
 
 class RuleScorer:
-    """Scores by rules: 10, less the points of each rule that a response breaks, 1 at the least.
+    """Scores by rules: 10, minus the points of each rule that a response breaks, at least 1.
 
     Args:
-        rules: By its reason: what says of a request and a response whether the rule holds, and the points it costs.
+        rules: For each reason, a function ``(req, resp)`` that returns whether the rule holds, and the points it costs.
 
     >>> scorer = RuleScorer({"it is too long": (lambda req, resp: len(resp) < 10, 4)})
     >>> scorer("France", "Paris is the capital of France")
@@ -116,7 +116,7 @@ class RuleScorer:
         self._rules = dict(rules)
 
     def __call__(self, req: Any, resp: Any) -> Score:
-        """Score."""
+        """Score a response."""
         broken = {reason: points for reason, (holds, points) in self._rules.items() if not holds(req, resp)}
         return Score(val=max(1, min(_PERFECT, _PERFECT - sum(broken.values()))), reason="; ".join(broken))
 
@@ -126,7 +126,7 @@ def _is_rule(rule: Any) -> bool:
 
 
 def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
-    """Ask a policy, in whichever way it can be asked."""
+    """Ask a policy: its flow if it has one, else by calling or awaiting it."""
     flow = getattr(policy, "flow", None)
     if flow is not None:
         return (yield from flow(*args))
@@ -135,7 +135,7 @@ def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
 
 
 def attempt(what: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
-    """:func:`ask`. Raises ModelError for a policy that fails, whatever its own error is."""
+    """:func:`ask`, with errors of the policy raised as ModelError; a LangmemError is raised as it is."""
     try:
         return (yield from ask(policy, *args))
     except LangmemError:
@@ -145,7 +145,7 @@ def attempt(what: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
 
 
 def decision(what: str, decide: Callable[[], T]) -> T:
-    """What a function of the user's decides. Raises LangmemError for one that fails, whatever its own error is."""
+    """Call a function of the user, with its errors raised as LangmemError."""
     try:
         return decide()
     except LangmemError:
@@ -155,15 +155,15 @@ def decision(what: str, decide: Callable[[], T]) -> T:
 
 
 def asks_async(policy: Any) -> bool:
-    """Whether a policy can be asked on an event loop only."""
+    """Whether a policy can only be asked on an event loop."""
     return is_coroutine(policy) or not getattr(policy, "blocks", True)
 
 
 def age_of(experience: Experience, now: float) -> float:
-    """How many seconds ago an experience was kept; 0, where nothing says when."""
+    """How many seconds ago an experience was kept; 0, if it has no timestamp."""
     return 0.0 if experience.timestamp is None else max(0.0, now - experience.timestamp)
 
 
 def score_of(experience: Experience) -> int | None:
-    """The score of an experience; None, where nobody has scored it."""
+    """The score of an experience; None, if it has none."""
     return experience.metric.score.val if experience.metric and experience.metric.score else None

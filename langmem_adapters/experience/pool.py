@@ -1,4 +1,4 @@
-"""ExperiencePool: what was asked before and what came of it."""
+"""ExperiencePool: earlier requests with their responses, found again by request."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from langmem_adapters.validation import (
 __all__ = ["ExperiencePool", "QueryType", "Similar", "experience_namespace"]
 
 _COUNTED = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
-_PAGE = 500  # lines that a worker reads at once
-_TAGS = 256  # the latest, of which it is known what was seen of them
+_PAGE = 500  # lines that a worker thread reads at once
+_TAGS = 256  # the newest tags, whose counts are kept
 
 
 def experience_namespace(scope: Scope, tag: str) -> Namespace:
@@ -51,26 +51,26 @@ class ExperiencePool(Shared, PoolFlows):
     """Experiences of a tenant (or of one user) under one tag (MetaGPT's ``ExperienceManager``).
 
     An experience is found by its request, which is compared as a whole: same data, same types. The request's
-    fingerprint is the key; a later experience of the same request replaces the earlier. Tenant, user and tag are part
-    of the name under which it is kept, so nothing of another is ever looked at. Every method has an async twin with an
-    ``a`` in front. Constructing one reads nothing.
+    fingerprint is the key; a later experience of the same request replaces the earlier one. Tenant, user and tag
+    are part of the namespace, so nothing of another owner is ever looked at. Every method has an async twin whose
+    name begins with ``a``. The constructor reads nothing.
 
     Args:
         store: Where the experiences are kept.
         tag: What they are experiences of, such as a function's name.
-        user, tenant: Whose they are.
-        index: Finds similar experiences; :func:`~langmem_adapters.open_index` makes one.
-        ttl: Seconds for which an experience may be served; None: for ever. Expired ones are removed when they are read,
-            and a few with each later write.
-        max_entries, max_bytes: How much is kept; None: no limit. The least recently used goes first, and of that the
-            worst score, a few on each write. All writers of a tag must use the same limits.
-        keep: Seconds for which an experience that was read is served again from this process's memory; None: not at
-            all. What this process changes takes effect at once, what others change after so long.
-        prices: What a million tokens in and out cost, by a model's name, for :meth:`stats` and :meth:`saved`.
-        enabled: False switches off looking up and storing.
-        enable_read, enable_write: False switches looking up, or storing, off.
-        clock: Gives Unix seconds.
-        new_id: Gives ids.
+        user, tenant: The owner of the experiences.
+        index: Finds similar requests; :func:`~langmem_adapters.open_index` makes one.
+        ttl: Seconds for which an experience may be served; None: for ever. An expired one is removed when it is met,
+            and a few are removed on later writes.
+        max_entries, max_bytes: The bounds of the pool; None: unbounded. Beyond them, the least recently used are
+            evicted, worst score first, a few on each write. All writers of a tag must use the same bounds.
+        keep: Seconds for which this process serves what it has read from its own memory, without asking the store;
+            None: not at all. Changes by this process take effect at once, those by others after that time.
+        prices: The price of a million tokens in and out, by model name, for :meth:`stats` and :meth:`saved`.
+        enabled: False switches off both look-ups and storing.
+        enable_read, enable_write: False switches off look-ups, or storing.
+        clock: Returns Unix seconds.
+        new_id: Returns ids.
 
     >>> from langmem_adapters import Experience, ExperiencePool, open_store
     >>> pool = ExperiencePool(open_store("memory:"), tag="capitals")
@@ -117,7 +117,7 @@ class ExperiencePool(Shared, PoolFlows):
         self._new_id = new_id
         self._seen: dict[str, Counts] = {}
         self._seeing = ForkSafeLock()
-        # Seconds are counted by a clock that nobody sets, unless time is given.
+        # The read cache uses a monotonic clock, unless the caller gave a clock.
         ticks = time.monotonic if clock is time.time else clock
 
         def shelf_of(pool: ExperiencePool) -> Shelf:
@@ -137,7 +137,7 @@ class ExperiencePool(Shared, PoolFlows):
         self._open(tag)
 
     def _open(self, tag: str) -> None:
-        """Keep experiences under this tag; they are counted together with the pools of other tags."""
+        """Use this tag; its counts live beside those of the other tags of this pool."""
         check_text("tag", tag)
         self.tag = tag
         self._shelf = self._shelf_of(self)
@@ -147,7 +147,7 @@ class ExperiencePool(Shared, PoolFlows):
                 del self._seen[next(iter(self._seen))]
 
     def _counted_with(self, other: ExperiencePool) -> ExperiencePool:
-        """Count from now on together with another pool of this tag."""
+        """Share the counts of another pool of this tag from now on."""
         self._seen, self._seeing, self._own = other._seen, other._seeing, other._own
         return self
 
@@ -157,9 +157,9 @@ class ExperiencePool(Shared, PoolFlows):
         return self._shelf.store
 
     def create(self, experience: Experience, *, key: str | None = None) -> Experience:
-        """Keep an experience; returns it as it was kept, with its id, tag and time.
+        """Store an experience; returns it as stored, with its id, tag and time.
 
-        ``key`` replaces the request's fingerprint, so that the request itself need not be stored.
+        ``key`` replaces the fingerprint of the request, so that the request itself need not be stored.
         """
         return run(self.create_flow(experience, key=key))
 
@@ -168,7 +168,7 @@ class ExperiencePool(Shared, PoolFlows):
         return await arun(self.create_flow(experience, key=key))
 
     def lookup(self, req: Any = None, *, key: str | None = None) -> Experience | None:
-        """The experience of exactly this request; None, if there is none (a falsy response is not none)."""
+        """The experience of exactly this request; None, if there is none. A falsy response is a hit."""
         return run(self.lookup_flow(key_of(req, key)))
 
     async def alookup(self, req: Any = None, *, key: str | None = None) -> Experience | None:
@@ -178,10 +178,10 @@ class ExperiencePool(Shared, PoolFlows):
     def query(
         self, req: Any, *, k: int = 4, query_type: QueryType = "semantic", tag: str | None = None
     ) -> list[Similar]:
-        """The ``k`` experiences that fit a request best, best first; "exact" gives the one of this request, if any.
+        """The ``k`` experiences that fit a request best, best first; with "exact", only that of this very request.
 
-        Only those under the pool's own tag (or under ``tag``) are searched at all. Raises ConfigurationError, where
-        the pool has no index to find similar ones with.
+        Only the pool's own tag (or ``tag``) is searched. Raises ConfigurationError if similar experiences are asked
+        for and the pool has no index.
         """
         return run(self._query(req, k, query_type, tag))
 
@@ -192,7 +192,7 @@ class ExperiencePool(Shared, PoolFlows):
         return await arun(self._query(req, k, query_type, tag))
 
     def delete(self, req: Any = None, *, key: str | None = None, uuid: str | None = None) -> bool:
-        """Forget the experience of this request, key or id (which reads them all); False, if there was none."""
+        """Delete the experience of this request, key or id; False, if there was none. An id reads all experiences."""
         return run(self._delete(req, key, uuid))
 
     async def adelete(self, req: Any = None, *, key: str | None = None, uuid: str | None = None) -> bool:
@@ -200,7 +200,7 @@ class ExperiencePool(Shared, PoolFlows):
         return await arun(self._delete(req, key, uuid))
 
     def invalidate(self, where: Callable[[Experience], bool]) -> int:
-        """Forget the experiences for which ``where`` is true, and those that cannot be read; returns how many."""
+        """Delete the experiences for which ``where`` is true, and unreadable ones; returns how many."""
         return run(self._invalidate(where))
 
     async def ainvalidate(self, where: Callable[[Experience], bool]) -> int:
@@ -208,7 +208,7 @@ class ExperiencePool(Shared, PoolFlows):
         return await arun(self._invalidate(where))
 
     def all(self) -> list[Experience]:
-        """Every experience that can be served, in the order of their first writing (bounded: of their use)."""
+        """Every experience that can be served, in the order of first writes; in a bounded pool, roughly of last use."""
         return run(step(lambda: list(self._each())))
 
     async def aall(self) -> list[Experience]:
@@ -216,7 +216,7 @@ class ExperiencePool(Shared, PoolFlows):
         return await arun(step(lambda: list(self._each())))
 
     def count(self) -> int:
-        """How many experiences can be served. Reads them all, one after the other."""
+        """How many experiences can be served. Reads every one of them."""
         return run(step(lambda: sum(1 for _ in self._each())))
 
     async def acount(self) -> int:
@@ -224,7 +224,7 @@ class ExperiencePool(Shared, PoolFlows):
         return await arun(step(lambda: sum(1 for _ in self._each())))
 
     def clear(self, tag: str | None = None) -> None:
-        """Forget all experiences of this tag (or of ``tag``), and no others."""
+        """Delete all experiences of this tag (or of ``tag``), and no others."""
         run(step(self.at(tag)._shelf.clear))  # noqa: SLF001 - a pool like this one
 
     async def aclear(self, tag: str | None = None) -> None:
@@ -232,7 +232,7 @@ class ExperiencePool(Shared, PoolFlows):
         await arun(step(self.at(tag)._shelf.clear))  # noqa: SLF001 - a pool like this one
 
     def export(self, *, progress: Progress = False) -> Generator[bytes, None, None]:
-        """All experiences as JSON Lines, expired ones left out. Reads a page at a time.
+        """Export all experiences that can be served as JSON Lines. Reads a page at a time.
 
         ``progress`` shows them; see :data:`~langmem_adapters.progress.Progress`.
         """
@@ -250,10 +250,10 @@ class ExperiencePool(Shared, PoolFlows):
                 yield line
 
     def import_(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
-        """Add exported experiences to this pool's; returns how many were added: none, where storing is switched off.
+        """Add exported experiences; returns how many were added: none, if storing is switched off.
 
-        All lines are read before the first is written, so a malformed line changes nothing. An experience takes the
-        place of the one of the same request.
+        All lines are read before the first is written, so a malformed line changes nothing. An experience replaces
+        the one of the same request.
         """
         return run(self._import(lines, progress))
 
@@ -266,9 +266,9 @@ class ExperiencePool(Shared, PoolFlows):
     ) -> Tuned:
         """Choose a threshold for the scores of :meth:`query` by pairs of two requests and whether they mean the same.
 
-        Returns the lowest score at which results have this precision, and the whole curve; nothing is changed. Raises
-        ConfigurationError if no score has that precision, or if the pool's index has no embedder: how well words match
-        depends on all that is kept. ``progress`` shows the pairs.
+        Returns the lowest score at which results have this precision, and the whole curve; the pool is not changed.
+        Raises ConfigurationError if no score has that precision, or if the pool's index has no embedder: scores of
+        word matches depend on all entries of the pool, and so have no threshold. ``progress`` shows the pairs.
 
         >>> from langmem_adapters import Embedder, ExperiencePool, open_store, open_vectors
         >>> letters = Embedder(lambda texts: [[text.count("a"), text.count("b")] for text in texts], name="letters")
@@ -285,7 +285,7 @@ class ExperiencePool(Shared, PoolFlows):
         return await arun(tuning(self._shelf.index, pairs, precision, progress=progress))
 
     def at(self, tag: str | None) -> ExperiencePool:
-        """The pool like this one under another tag; this one, for its own tag or None."""
+        """The same pool under another tag; the pool itself, for its own tag or None."""
         if tag is None or tag == self.tag:
             return self
         pool = copy.copy(self)
@@ -293,10 +293,10 @@ class ExperiencePool(Shared, PoolFlows):
         return pool
 
     def stats(self, tag: str | None = None) -> dict[str, Any]:
-        """What this object, and what :meth:`at` made of it, have seen of its tag (or of ``tag``).
+        """Counts of this object, and of those that :meth:`at` made of it, for its tag (or ``tag``).
 
         hits, misses, stored, unreadable, expired, evicted; and what the hits have saved: saved_seconds, saved_tokens,
-        and saved_money, in the unit of the prices. Of no more than 256 tags.
+        and saved_money, in the unit of the prices. Counts of the newest 256 tags are kept.
         """
         seen = self._of(tag)
         counts: dict[str, Any] = {name: seen[name] for name in _COUNTED}
@@ -304,7 +304,7 @@ class ExperiencePool(Shared, PoolFlows):
         return views.Figures(counts | Saved.of(seen).told(), title=title)
 
     def saved(self, tag: str | None = None) -> Saved:
-        """What the hits of :meth:`stats` have saved: seconds, tokens, money."""
+        """What the hits counted by :meth:`stats` have saved: seconds, tokens, money."""
         return Saved.of(self._of(tag))
 
     def _of(self, tag: str | None) -> Counts:
@@ -317,7 +317,7 @@ class ExperiencePool(Shared, PoolFlows):
         return views.attempt(self, self._view)
 
     def _view(self) -> str:
-        """What this object has seen, and how many there are by the log, which names expired ones too."""
+        """The counts, and the number of log entries, which includes expired experiences."""
         kept = self._shelf.store.scan(self._shelf.namespace, limit=0).total
         title = f"Experience pool {self.tag}".rstrip()
         details = [f"{kept:,} kept", f"user {self.scope.user}" if self.scope.user else ""]

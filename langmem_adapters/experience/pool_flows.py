@@ -28,10 +28,10 @@ from langmem_adapters.validation import check_plain
 __all__ = ["PoolFlows", "QueryType", "Similar"]
 
 QueryType = Literal["exact", "semantic"]
-"""Whether the very same request is looked for, or those that are like it."""
+"""Whether to look for the very same request, or for similar ones."""
 
-_UNSCORED = 5.0  # the worth of what nobody has scored
-_BEGINNING = b'{"v":1,'  # of entries in the format that is written now
+_UNSCORED = 5.0  # the worth of an entry without a score
+_BEGINNING = b'{"v":1,'  # how entries in the current format begin
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -76,7 +76,7 @@ class PoolFlows:
     def create_flow(
         self, experience: Experience, *, key: str | None = None, evicted: list[tuple[str, bytes]] | None = None
     ) -> Flow[Experience]:
-        """:meth:`create`, as a part of a larger flow. What goes meanwhile is added to ``evicted``, by its key."""
+        """:meth:`create`, as a part of a larger flow. Evicted entries are added to ``evicted``, with their keys."""
         if not isinstance(experience, Experience):
             kind = type(experience).__name__
             raise ConfigurationError(f"an experience is made as Experience(req=…, resp=…), not {kind}")
@@ -104,10 +104,10 @@ class PoolFlows:
         return experience
 
     def read_flow(self, key: str) -> Flow[Experience | None]:
-        """What is kept under a key, which :meth:`tally` is to be told of once it is known whether it is served.
+        """The experience under a key, not counted yet: pass it to :meth:`tally` once it is known whether it is served.
 
-        An entry that cannot be read is a miss, and is removed. One that is encrypted, or a newer version's, stays where
-        it is, as others read it.
+        An unreadable entry is a miss, and is removed. An encrypted entry, or one of a newer version, is a miss too but
+        stays, as others can read it.
         """
         if not self.reads:
             return None
@@ -122,14 +122,14 @@ class PoolFlows:
         return experience
 
     def recent(self, key: str) -> Experience | None:
-        """What is kept under a key, if it was read a moment ago: no store is asked, and nothing is counted."""
+        """The experience under a key, if the read cache has it: no store is asked, and nothing is counted."""
         cache = self._shelf.read_cache
         data = cache.get(key) if cache is not None and self.reads else None
         experience = None if data is None else Experience.from_bytes(data)
         return None if experience is None or self._has_expired(experience) else experience
 
     def tally(self, served: Experience | None) -> None:
-        """Count a hit, and what it saved; or a miss, where a look-up was wanted."""
+        """Count a hit, and what it saved; for None, a miss, unless look-ups are switched off."""
         if served is not None:
             self._own.add("hits")
             if served.metric is not None:
@@ -138,24 +138,24 @@ class PoolFlows:
             self._own.add("misses")
 
     def credit(self, served: Experience) -> None:
-        """Count a miss as a hit after all, as this was served while somebody else asked."""
+        """Turn a counted miss into a hit: the result of another caller was served."""
         self.tally(served)
         self._own.add("misses", -1)
 
     def begun(self, key: str) -> Begun:
-        """Note that something is made for a key. Where it is asked for anew, what others have begun is outdated."""
+        """Note that a result is being made for a key; within :func:`refresh`, those begun earlier are outdated."""
         if not may_read():
             outdate(self._shelf.namespace, [key])
         return Begun(self._shelf.namespace, key)
 
     def discard_flow(self, key: str, experience: Experience) -> Flow[None]:
-        """Remove exactly this experience, and not what another has put in its place by now."""
+        """Remove exactly this experience, not one that has replaced it since."""
         yield from step(self._shelf.discard, key, experience.to_bytes())
 
     def supersede_flow(self, key: str) -> Flow[None]:
-        """Remove what is kept under a key, where it was to be refreshed and what came in its place is not kept.
+        """Within :func:`refresh`, remove the old entry of a key, as its new result is not kept.
 
-        Not what only others can read.
+        An entry that only others can read stays.
         """
         if self.writes and not may_read():
             data = yield from step(self._shelf.get, key)
@@ -163,12 +163,12 @@ class PoolFlows:
                 yield from step(self._shelf.delete, [key])
 
     def heal_flow(self, key: str) -> Flow[None]:
-        """Remove an entry that its reader cannot read."""
+        """Count and remove an unreadable entry."""
         self._own.add("unreadable")
         yield from step(self._shelf.delete, [key])
 
     def score_flow(self, experience: Experience, score: Score, *, key: str) -> Flow[bool]:
-        """Give a kept experience its score; False, if another has taken its place."""
+        """Give a kept experience its score; False, if it was removed or replaced."""
         old = yield from step(self._shelf.get, key)
         current = None if old is None else self._read(old)
         if old is None or current is None or current.uuid != experience.uuid:
@@ -180,7 +180,7 @@ class PoolFlows:
     def similar_flow(
         self, req: Any, k: int, where: Callable[[Experience], bool] = lambda _: True
     ) -> Flow[list[Similar]]:
-        """The experiences that are like a request, best first; only those of which ``where`` is true."""
+        """The experiences of similar requests, best first; only those for which ``where`` is true."""
         if not isinstance(k, int):
             raise ConfigurationError(f"k is a whole number, not {k!r:.50}")
         if not self.reads or k < 1:
@@ -240,7 +240,7 @@ class PoolFlows:
         return experience.expires_at is not None and experience.expires_at <= self._clock()
 
     def _lasts(self, data: bytes) -> bool:
-        """Whether an entry has not expired, as far as that can be read."""
+        """Whether an entry has not expired; True, if it cannot be read."""
         try:
             return not self._has_expired(Experience.from_bytes(data))
         except SerializationError:
@@ -266,9 +266,9 @@ class PoolFlows:
 
 
 def _lasts_until(data: bytes) -> float:
-    """When an entry without a score expires, if both its ends tell it; long ago, if it must be read to know.
+    """When an unscored entry expires, judged by its first and last bytes; -inf, if it must be parsed to know.
 
-    No text inside can look like a field, as its quotation marks are escaped.
+    No text inside an entry can look like a field, as quotation marks are escaped.
     """
     if not (data.startswith(_BEGINNING) and data.endswith(b"}")) or b'"metric":' in data:
         return -math.inf

@@ -1,4 +1,4 @@
-"""Requests of experiences: the key under which one is kept, and the words by which similar ones are found."""
+"""Requests of experiences: the key under which each is kept, and the words by which similar ones are found."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from langmem_adapters.validation import check_text
 
 __all__ = ["key_of", "searched_by", "text_of", "words"]
 
-_LONGEST = 10_000  # characters that are searched by
+_LONGEST = 10_000  # characters of a request that are indexed and searched for
 
 
 def key_of(req: Any, key: str | None) -> str:
-    """The key of a request: its fingerprint, or what the caller gives instead."""
+    """The key of a request: its fingerprint, or the caller's own key."""
     if key is None:
         return fingerprint(req)
     check_text("a key of an experience", key)
@@ -27,7 +27,7 @@ def key_of(req: Any, key: str | None) -> str:
 
 
 def words(req: Any) -> str:
-    """What a request says, for people and for models: texts as they are, of messages what was said.
+    """A request as text, for people and for models: strings as they are, and the content of messages.
 
     >>> words({"messages": [{"role": "user", "content": "Where is my bike?"}], "k": 3})
     'Where is my bike? 3'
@@ -36,7 +36,7 @@ def words(req: Any) -> str:
 
 
 def searched_by(req: Any) -> str:
-    """The words by which a request is found, and finds others: its first ones, if it is long."""
+    """The text by which a request is found, and finds others: the beginning, if it is long."""
     return words(req)[:_LONGEST]
 
 
@@ -55,7 +55,7 @@ def _parts(value: Any) -> Iterator[str]:
 
 
 def text_of(data: bytes) -> str:
-    """What a stored experience is found by; empty, where that cannot be said."""
+    """The text by which a stored experience is found; empty, if it is damaged."""
     try:
         return searched_by(Experience.from_bytes(data).req)
     except SerializationError:

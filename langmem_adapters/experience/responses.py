@@ -1,6 +1,6 @@
-"""Responses as data, and back: with an equal value of the same type, or not at all.
+"""Responses as data, and back: as an equal value of the same type, or not at all.
 
-Data is restored by what the function says that it returns, or by nothing; no class is found by a name in the data.
+Data is restored by the declared return type of the function, if there is one; stored data never names a class.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _FORMS_OF_TYPES = {"typing", "types", "typing_extensions", "annotationlib"}  # A
 
 
 class Responses:
-    """What one function returns, or yields.
+    """Converts the responses, or yielded items, of one function to data and back.
 
-    A response has one of three forms: "plain" data that is what the function says that it returns, "typed" data from
-    which pydantic makes what it returns, and "loose", which is plain, and not what it says. Which it is, is found out
-    by restoring it.
+    A response is kept in one of three forms: "plain" data that is of the declared type, "typed" data from which
+    pydantic makes that type, or "loose": plain data that is not of the declared type. The first form that restores an
+    equal value is taken.
 
     Args:
-        function: Whose responses they are.
-        returns: The type of a response (of an item, for generators); default: what the function's annotation says.
-        serializer: Turns responses into data and back, before and after all that.
+        function: The function.
+        returns: The type of a response (for generators: of an item); default: the return annotation.
+        serializer: Turns responses into data before this conversion, and back after it.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Responses:
         self._looked = False
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
-        """A response as an experience; of a stream, its frozen items. Raises SerializationError like :meth:`freeze`."""
+        """Make an experience of a response, or of a stream's frozen items. Raises as :meth:`freeze` does."""
         if self.stream:
             forms, items = [form for form, _ in value], [data for _, data in value]
             return Experience(req=req, resp=items, metric=metric, form=forms)
@@ -64,19 +64,19 @@ class Responses:
         return Experience(req=req, resp=data, metric=metric, form=form, **({} if data is not None else {"none": True}))
 
     def of(self, experience: Experience) -> Any:
-        """The response of an experience; of a stream, the list of its items. Raises as :meth:`restore` does."""
+        """The response of an experience; for a stream, the list of its items. Raises as :meth:`restore` does."""
         own = experience.model_extra or {}
         form, data = own.get("form"), experience.resp
         if self.stream:
             if not (isinstance(form, list) and isinstance(data, list) and len(form) == len(data)):
                 raise SerializationError("a stored response is not what the function returns")
             return list(map(self.restore, form, data))
-        if data is None and not own.get("none"):  # as nothing would be, had the field been lost
+        if data is None and not own.get("none"):  # a lost field would look like None
             raise SerializationError("a stored experience has no response")
         return self.restore(form, data)
 
     def formed(self, experience: Experience) -> Experience:
-        """An experience, with its form where it has none: it was put in by hand, and holds what pydantic is given."""
+        """The experience with a form: one added by hand has none, and holds data for pydantic."""
         if "form" in (experience.model_extra or {}):
             return experience
         form: Any = "plain" if self._adapter is None else "typed"
@@ -85,15 +85,15 @@ class Responses:
         return experience.model_copy(update={"form": form, "none": True})
 
     def shown(self, experience: Experience) -> Any:
-        """What a scorer is shown as the response of an experience. Raises as :meth:`restore` does."""
+        """The response of an experience as a scorer is shown it. Raises as :meth:`restore` does."""
         return self.of(experience)
 
     def seen(self, value: Any) -> Any:
-        """What the function's caller sees: the value; of a stream, the list of its items."""
+        """What the caller of the function sees: the value; for a stream, the list of its items."""
         return [self.restore(form, data) for form, data in value] if self.stream else value
 
     def freeze(self, value: Any) -> tuple[Form, Any]:
-        """A response's form and data. Raises SerializationError for one that would not come back equal."""
+        """The form and data of a response. Raises SerializationError if it would not come back equal."""
         why: Exception | None = None
         gone = kind = type(value).__qualname__
         for form in _FORMS:
@@ -113,20 +113,20 @@ class Responses:
         raise SerializationError(f"{said}; {self._remedy(type(value))}") from why
 
     def _remedy(self, kind: type) -> str:
-        """What makes responses of a kind come back: a type helps once, and none that pydantic does not know."""
+        """How to have responses of a class kept: declare their type, unless it is declared or unknown to pydantic."""
         if self._said is not Any or _adapter(kind) is None:
             return "return plain data, or say how it is kept with serializer="
         return "say of what type it is with returns=, or an annotation"
 
     def restore(self, form: Any, data: Any) -> Any:
-        """The response. Raises SerializationError, where the data is not what the function returns."""
+        """Restore a response. Raises SerializationError if the data is not what the function returns."""
         try:
             return self._restored(form, data)
         except Exception as error:
             raise SerializationError("a stored response is not what the function returns") from error
 
     def _data(self, form: Form, value: Any) -> Any:
-        """A response as data that nobody else can change."""
+        """A response as data that shares nothing with it."""
         value = self._serializer.serialize_resp(value)
         if form != "typed" or self._adapter is None:
             return decode(encode(value))
@@ -159,7 +159,7 @@ class Responses:
 
     @property
     def _said(self) -> Any:
-        """What a response is by ``returns``, or else by the annotation; Any, where there is none that can be read."""
+        """The declared type of a response: ``returns``, or else the annotation; Any, if none can be read."""
         if self._returns is not None:
             return self._returns
 
@@ -186,8 +186,8 @@ def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
 
 
 def _by_value(dumped: Any) -> Any:
-    """What pydantic dumped, with the values of enum members in their places. Raises for what reading uses up."""
-    if isinstance(dumped, Iterator):  # it is the caller's to read, and as JSON it would be read here
+    """What pydantic dumped, with enum members replaced by their values. Raises TypeError for an iterator."""
+    if isinstance(dumped, Iterator):  # the caller is to read it; a dump to JSON would use it up
         raise TypeError("an iterator cannot be kept")
     if isinstance(dumped, enum.Enum):
         return dumped.value

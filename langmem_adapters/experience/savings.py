@@ -1,4 +1,4 @@
-"""What hits have saved: the time, the tokens and the money that the answers had cost."""
+"""What hits have saved: the time, the tokens and the money that the answers cost when they were made."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from langmem_adapters.model import Metric
 __all__ = ["Prices", "Saved", "check", "cost"]
 
 Prices = Mapping[str, tuple[float, float]]
-"""Of a model's name: what a million tokens cost that go in, and that come out."""
+"""By model name: the price of a million input tokens, and of a million output tokens."""
 
 _MILLION = 1_000_000
 _VERSION = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|\d{3,4})$")
 
 
 class Saved(NamedTuple):
-    """Seconds, tokens, and money in the unit of ``Metric.money_cost`` and of the price table.
+    """Saved seconds, tokens and money; money is in the unit of ``Metric.money_cost`` and of the prices.
 
     >>> Saved(tokens=100) + Saved(seconds=1.5, tokens=20)
     Saved(seconds=1.5, tokens=120, money=0.0)
@@ -40,14 +40,14 @@ class Saved(NamedTuple):
         return {f"saved_{name}": value for name, value in self._asdict().items()}
 
     def add_to(self, counts: Counts) -> None:
-        """Count this, by the names of :meth:`told`."""
+        """Add these figures to counts, under the names of :meth:`told`."""
         counts.add("saved_seconds", self.seconds)
         counts.add("saved_tokens", self.tokens)
         counts.add("saved_money", self.money)
 
     @classmethod
     def of(cls, counts: Counts) -> Saved:
-        """The sum of what was counted."""
+        """Read the figures from counts."""
         return cls() + cls(counts["saved_seconds"], counts["saved_tokens"], counts["saved_money"])
 
     def __sub__(self, other: Saved) -> Saved:
@@ -55,11 +55,11 @@ class Saved(NamedTuple):
 
 
 def cost(metric: Metric, prices: Prices) -> Saved:
-    """What an answer had cost, by its metric.
+    """What an answer cost, by its metric.
 
-    Money is the metric's own ``money_cost``, where it has one; else its ``input_tokens`` and ``output_tokens`` at
-    the price of its ``model``. Providers answer by a name with a version, ``gpt-4o-mini-2024-07-18``, where they were
-    asked for ``gpt-4o-mini``: that has the price of the latter, unless it has its own.
+    Money is the metric's own ``money_cost``, if it has one; else its ``input_tokens`` and ``output_tokens`` at the
+    price of its ``model``. A model that is not in the prices, such as ``gpt-4o-mini-2024-07-18``, has the price of the
+    name without the version, ``gpt-4o-mini``: providers answer by the former when asked for the latter.
 
     >>> cost(Metric(time_cost=2.0, model="small", input_tokens=1000, output_tokens=500), {"small": (1.0, 2.0)})
     Saved(seconds=2.0, tokens=1500, money=0.002)
@@ -72,7 +72,7 @@ def cost(metric: Metric, prices: Prices) -> Saved:
 
 
 def check(prices: Prices) -> None:
-    """Raise ConfigurationError for a table that is not one of prices."""
+    """Raise ConfigurationError if this is not a table of prices."""
     if not isinstance(prices, Mapping):
         raise ConfigurationError("prices are a table by the names of models")
     for model, pair in prices.items():

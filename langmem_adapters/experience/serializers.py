@@ -1,4 +1,4 @@
-"""Ready-made serializers: what of a call is its request, and how its response is kept as data."""
+"""Ready-made serializers: they decide what the request of a call is, and how its response is kept as data."""
 
 from __future__ import annotations
 
@@ -27,56 +27,56 @@ _USEFUL = "Command Editor.read executed: file_path"
 
 
 class DataSerializer:
-    """Keeps data as it is: the request is the only argument that counts, or all of them by name.
+    """Keeps data unchanged. The request is the only argument, or all arguments by name.
 
     >>> DataSerializer().serialize_req(country="France"), DataSerializer().serialize_req(a=1, b=2)
     ('France', {'a': 1, 'b': 2})
     """
 
     def serialize_req(self, **arguments: Any) -> Any:
-        """Give the arguments."""
+        """Return the only argument, or all by name."""
         return next(iter(arguments.values())) if len(arguments) == 1 else arguments
 
     def serialize_resp(self, resp: Any) -> Any:
-        """Give the response."""
+        """Return the response."""
         return resp
 
     def deserialize_resp(self, data: Any) -> Any:
-        """Give the response."""
+        """Return the response."""
         return data
 
 
 class TextSerializer(DataSerializer):
-    """The request as text (MetaGPT's ``SimpleSerializer``). Responses that are texts are kept, no others.
+    """Keeps the request as text (MetaGPT's ``SimpleSerializer``), and only responses that are texts.
 
     >>> TextSerializer().serialize_req(req=["a", 1])
     "['a', 1]"
     """
 
     def serialize_req(self, **arguments: Any) -> str:
-        """Give the text of the request."""
+        """Return the text of the request."""
         return str(super().serialize_req(**arguments))
 
     def serialize_resp(self, resp: Any) -> str:
-        """Give the response."""
+        """Return the response."""
         if not isinstance(resp, str):
             raise SerializationError(f"a response of {type(resp).__qualname__} is no text")
         return resp
 
 
 class JsonSerializer(DataSerializer):
-    """Requests and responses as one JSON text each, with types that JSON lacks.
+    """Keeps request and response as one JSON text each, including types that JSON lacks.
 
     >>> JsonSerializer().serialize_resp({"rivers": (1, 2)})
     '{"rivers":{"$type":"tuple","$value":[1,2]}}'
     """
 
     def serialize_req(self, **arguments: Any) -> str:
-        """Give the request's JSON."""
+        """Return the request's JSON."""
         return encode(super().serialize_req(**arguments)).decode()
 
     def serialize_resp(self, resp: Any) -> str:
-        """Give the response's JSON."""
+        """Return the response's JSON."""
         return encode(resp).decode()
 
     def deserialize_resp(self, data: Any) -> Any:
@@ -85,7 +85,7 @@ class JsonSerializer(DataSerializer):
 
 
 class PydanticSerializer(DataSerializer):
-    """Responses that are models of one class, where the function does not say so.
+    """Keeps responses that are pydantic models of one class, if the function has no annotation for it.
 
     >>> from langmem_adapters.model import Score
     >>> PydanticSerializer(Score).deserialize_resp({"val": 9}).val
@@ -98,7 +98,7 @@ class PydanticSerializer(DataSerializer):
         self._model = model
 
     def serialize_resp(self, resp: Any) -> dict[str, Any]:
-        """Give the model's fields."""
+        """Return the model's fields."""
         return self._model.model_dump(resp, by_alias=True, round_trip=True)
 
     def deserialize_resp(self, data: Any) -> BaseModel:
@@ -107,9 +107,9 @@ class PydanticSerializer(DataSerializer):
 
 
 class MessagesSerializer(DataSerializer):
-    """Requests that hold chat messages: of each only what was said and called, so that ids and usage do not count.
+    """Keeps only role, content, name and tool calls of the chat messages in a request: ids and usage do not count.
 
-    Messages are LangChain's, anywhere in the arguments; dictionaries stay as they are.
+    It finds LangChain's messages anywhere in the arguments; dictionaries stay as they are.
 
     >>> from langchain_core.messages import HumanMessage
     >>> MessagesSerializer().serialize_req(messages=[HumanMessage("Hello.", id="m1")])
@@ -117,14 +117,14 @@ class MessagesSerializer(DataSerializer):
     """
 
     def serialize_req(self, **arguments: Any) -> Any:
-        """Give the arguments with plain messages in them."""
+        """Return the arguments with messages as plain data."""
         return _plain_messages(super().serialize_req(**arguments))
 
 
 class RoleZeroSerializer(TextSerializer):
-    """The request of MetaGPT's ``RoleZero``: of its long prompt only what makes the task, as JSON.
+    """Keeps the request of MetaGPT's ``RoleZero``: only the part of its long prompt that makes the task, as JSON.
 
-    That is, messages that show a file which was read, and ``state_data`` or, without one, the last message. Plan,
+    These are the messages that show the content of a file, and ``state_data`` or, without it, the last message. Plan,
     time and the rest of the state, which change on each call, are left out.
 
     >>> RoleZeroSerializer().serialize_req(req=[{"role": "user", "content": "plan"}], state_data="the task")
@@ -132,7 +132,7 @@ class RoleZeroSerializer(TextSerializer):
     """
 
     def serialize_req(self, **arguments: Any) -> str:
-        """Give the request's JSON."""
+        """Return the request's JSON."""
         messages = arguments.get("req")
         if not messages:
             return ""
@@ -143,7 +143,7 @@ class RoleZeroSerializer(TextSerializer):
 
 
 class _RequestSerializer(DataSerializer):
-    """A plain function from the arguments to the request."""
+    """Makes requests with a plain function of the arguments."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -153,7 +153,7 @@ class _RequestSerializer(DataSerializer):
 
 
 def as_serializer(given: Serializer | Callable[..., Any]) -> Serializer:
-    """A serializer; of a plain function, one that makes requests with it."""
+    """The serializer itself, or one that makes requests with a plain function."""
     if isinstance(given, Serializer):
         if isinstance(given, type):
             raise ConfigurationError(f"a serializer is an object, {given.__name__}(…), and not its class")

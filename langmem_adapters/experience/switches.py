@@ -1,4 +1,4 @@
-"""Switching every cache off, or anew, for a few calls; per task and thread, by a context variable."""
+"""Switches that bypass or refresh every cache for some calls; by context variables, so for one task or thread."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def bypass() -> Iterator[None]:
 
 @contextlib.contextmanager
 def refresh() -> Iterator[None]:
-    """Ask anew inside this block, and store what comes back in place of what was there.
+    """Skip look-ups inside this block, and replace what is stored by the new results.
 
-    What comes back and is not kept (it cannot be written, an answer was cut off) takes what was there away too: it
-    was asked for anew. A call that fails leaves it.
+    If a new result is not kept (it cannot be stored, or an answer was cut off), the old one is removed all the same.
+    A call that fails leaves the old result.
     """
     token = _read.set(False)
     try:
@@ -43,17 +43,17 @@ def refresh() -> Iterator[None]:
 
 
 def may_read() -> bool:
-    """Whether a look-up is wanted here."""
+    """Whether look-ups are switched on here."""
     return _read.get()
 
 
 def may_write() -> bool:
-    """Whether storing is wanted here."""
+    """Whether storing is switched on here."""
     return _write.get()
 
 
 class Switches:
-    """:func:`bypass` and :func:`refresh` as methods of what has a cache: ``with model.bypass():``."""
+    """:func:`bypass` and :func:`refresh` as methods of an object with a cache: ``with model.bypass():``."""
 
     bypass = staticmethod(bypass)
     refresh = staticmethod(refresh)

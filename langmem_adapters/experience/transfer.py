@@ -1,4 +1,4 @@
-"""Experiences as JSON Lines: one a line, with the key under which it is found."""
+"""Experiences as JSON Lines: each line has an experience and its key."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _VERSION = 1
 
 
 def write_line(key: str, data: bytes) -> bytes:
-    """One line, without its end, of a stored experience."""
+    """The line of a stored experience, without a line end."""
     head = json.dumps({"type": "experience", "v": _VERSION, "key": key})
     return head[:-1].encode() + b', "experience": ' + data + b"}"
 
 
 def read_lines(lines: Iterable[bytes | str]) -> list[tuple[str, Experience]]:
-    """Read and check lines. Raises SerializationError, which quotes nothing, naming the first wrong one."""
+    """Read and check lines. Raises SerializationError, which names the first wrong line and quotes no content."""
     found = []
     for number, raw in enumerate(lines_of(lines), start=1):
         if not raw.strip():
@@ -34,6 +34,6 @@ def read_lines(lines: Iterable[bytes | str]) -> list[tuple[str, Experience]]:
             found.append((key_of(None, str(line["key"])), experience))
         except (ValueError, KeyError, TypeError, RecursionError, SerializationError):
             is_ours = False
-        if not is_ours:  # outside of the except, as the parser's own error holds the line
+        if not is_ours:  # outside the except, as the parser's error holds the line
             raise SerializationError(f"line {number} is not an experience of this version's export")
     return found

@@ -1,4 +1,4 @@
-"""Answers by the meaning of a request: nearest neighbours of the same partition, each checked before it is served."""
+"""Find answers by the meaning of a request: each nearest neighbour in the partition is verified before it is served."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _log = logging.getLogger("langmem_adapters")
 
 
 class Match(NamedTuple):
-    """A kept request that means the same as the one that was asked."""
+    """A kept request that means the same as the new one."""
 
     key: str
     """The key of its answer."""
     text: str
     score: float
-    """How surely it means the same, by the verifier."""
+    """The verifier's confidence that it means the same."""
     cosine: float
-    """Of the two texts, as the embedder has it."""
+    """The cosine of the two texts' embeddings."""
 
 
 class VerifiedAnswers:
-    """Finds the keys of answers by what was asked, in any words, within a partition.
+    """Finds the keys of answers by the meaning of their requests, within a partition.
 
-    A partition holds what may stand for each other: it is part of the namespace, so nothing of another is looked at.
-    Each turn of a conversation has one of its own, so those that become empty do not stay.
-    What is kept of a request is its text (in the store, so that the index can be rebuilt) and the key of its answer.
-    Texts are embedded in the background, and at the latest by the next search of their partition.
+    A partition holds requests that may share answers. It is part of the namespace, so no other is searched.
+    Each turn of a conversation has its own partition, so partitions that become empty are removed.
+    The text of a request is kept (in the store, so that the index can be rebuilt) with the key of its answer.
+    Texts are embedded in the background, at the latest by the next search of their partition.
 
     Args:
         store: Where the texts are kept.
-        namespace: Under which the partitions lie.
-        index: Finds them by meaning.
-        verifier: Has the last word.
-        candidates: How many of the nearest are checked.
-        counts: Where refused candidates are counted, by guard: "rejected_numbers".
-        answers: Where the answers are kept, if in the same store: requests whose answers are gone, go.
+        namespace: The parent of the partitions.
+        index: Finds texts by meaning.
+        verifier: Decides whether a candidate is accepted.
+        candidates: How many of the nearest texts are verified.
+        counts: Where rejected candidates are counted, by guard: "rejected_numbers".
+        answers: Where the answers are kept, if in the same store: requests without an answer are removed.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class VerifiedAnswers:
         self._lock = threading.Lock()
 
     def find_flow(self, partition: str, text: str) -> Flow[list[Match]]:
-        """The kept requests of a partition that mean the same, the surest first."""
+        """The kept requests of a partition that mean the same, highest score first."""
         found = yield from step(self._shelf(partition).search, text, self._candidates, _read)
         scale = (yield from scale_flow(self.index, self.verifier)) if found else Scale()
         matches = []
@@ -98,13 +98,13 @@ class VerifiedAnswers:
 
     def keep_flow(self, partition: str, text: str, key: str) -> Flow[None]:
         """Keep a request under the key of its answer; its vector follows in the background."""
-        shelf, data = self._shelf(partition), encode([key, text, os.urandom(8).hex()])  # other bytes each time
+        shelf, data = self._shelf(partition), encode([key, text, os.urandom(8).hex()])  # different bytes for each write
         yield from step(shelf.put, key, data)
         with suppress(RuntimeError):  # the interpreter is shutting down; the next search embeds it
             submit(lambda: self._embed(shelf))
 
     def drop_flow(self, partition: str, *keys: str) -> Flow[None]:
-        """Forget requests whose answers are gone, and have not come back."""
+        """Remove requests whose answers are gone, unless an answer was stored again."""
         yield from step(self._drop, self._shelf(partition), keys)
 
     def _drop(self, shelf: Shelf, keys: Sequence[str]) -> None:
@@ -118,18 +118,18 @@ class VerifiedAnswers:
             shelf.leave()
 
     def sweep_flow(self, gone: Callable[[str], bool]) -> Flow[None]:
-        """Forget the requests, in all partitions, whose keys ``gone`` is true of. Reads them all."""
+        """Remove the requests, in all partitions, for whose keys ``gone`` is true. Reads all requests."""
         for shelf in (yield from step(self._all)):
             if (yield from step(shelf.drop, lambda data: gone(_key(data)))):
                 yield from step(shelf.leave)
 
     def clear_flow(self) -> Flow[None]:
-        """Forget everything."""
+        """Remove all requests."""
         for shelf in (yield from step(self._all)):
             yield from step(shelf.clear)
 
     def at(self, namespace: Namespace) -> VerifiedAnswers:
-        """The same in another place."""
+        """The same store, index, verifier and counts under another namespace."""
         return VerifiedAnswers(
             self._store, namespace, self.index, verifier=self.verifier, candidates=self._candidates, counts=self.counts
         )
@@ -143,7 +143,7 @@ class VerifiedAnswers:
         return Shelf(self._store, namespace, worth=self._worth, index=self.index, text_of=lambda data: _read(data)[1])
 
     def _worth(self, data: bytes) -> float | None:
-        """Nothing without the answer, which may have gone with a process that was killed before it went on to this."""
+        """None if the answer is gone: a process may have been killed after it removed that, and before this."""
         return 1.0 if self._answers is None or self._store.get(self._answers, [_key(data)]) else None
 
     def _all(self) -> list[Shelf]:
@@ -153,8 +153,8 @@ class VerifiedAnswers:
 
     def _embed(self, shelf: Shelf) -> None:
         try:
-            shelf.search("", 1, _read)  # a blank query finds nothing; that the index follows is all
-            run(scale_flow(self.index, self.verifier))  # so that no look-up has to wait for it
+            shelf.search("", 1, _read)  # finds nothing; it only brings the index up to date
+            run(scale_flow(self.index, self.verifier))  # so that no look-up waits for it
         except LangmemError as error:
             self.counts.add("behind")
             _log.info("what was asked is embedded later: %s", type(error).__name__)
@@ -168,7 +168,7 @@ def _key(data: bytes) -> str:
 
 
 def _read(data: bytes) -> tuple[str, str]:
-    """What was kept; nothing, where that is damaged, which is found by nothing and equals nothing."""
+    """Key and text of a kept request; both empty if it is damaged, so that no search finds it."""
     try:
         key, text, *_ = decode(data)
     except (SerializationError, TypeError, ValueError):

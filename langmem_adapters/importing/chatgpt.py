@@ -1,4 +1,4 @@
-"""ChatGPT's export, ``conversations.json``: conversations as trees, of which the branch shown last is taken."""
+"""ChatGPT's export, ``conversations.json``: conversations as trees, of which the last shown branch is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Content(BaseModel):
     text: str | None = None
 
     def said(self) -> str:
-        # What was spoken is a part with its text, beside one that names the recording.
+        # Speech is a part with its text, beside a part that names the recording.
         parts = [part.get("text") if isinstance(part, dict) else part for part in self.parts or []]
         return "\n".join([*(part for part in parts if isinstance(part, str)), *([self.text] if self.text else [])])
 

@@ -77,7 +77,7 @@ def llamaindex_message(place: str, value: Any) -> Message:
 
 
 def llamaindex_sessions(values: Sequence[Numbered]) -> list[Transcript] | None:
-    """The sessions of a persisted ``SimpleChatStore``; None, where this is not one."""
+    """The sessions of a persisted ``SimpleChatStore``; None if this is not one."""
     whole = values[0].value if len(values) == 1 else None
     store = whole.get("store") if isinstance(whole, Mapping) else None
     if not isinstance(store, dict):

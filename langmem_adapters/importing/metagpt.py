@@ -1,6 +1,6 @@
 """MetaGPT's long-term memory: the Chroma collections in which ``RoleZeroLongTermMemory`` keeps messages.
 
-Source: MetaGPT's ``metagpt/memory/role_zero_memory.py``. The names of classes beside a message are not looked at.
+Source: MetaGPT's ``metagpt/memory/role_zero_memory.py``. The names of classes beside a message are ignored.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["read_collections"]
 
 
 def read_collections(path: Path) -> list[Transcript]:
-    """Each collection (a role of MetaGPT) that has messages is a session, its messages in the order of their times.
+    """Each collection (a role of MetaGPT) that has messages becomes a session, its messages ordered by time.
 
-    Raises SerializationError, naming the entry, where one cannot be read; OSError, where there is no folder.
+    Raises SerializationError, naming the entry, if one cannot be read; OSError if there is no folder.
     """
     if path.is_file():
         raise SerializationError("MetaGPT's Chroma is a folder; a BrainMemory's dump is for BrainMemory.from_metagpt")

@@ -45,7 +45,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _tool_call(call: Any) -> dict[str, Any]:
-    """A call; as LangChain has those of which a model did not write the arguments as an object, where it did not."""
+    """A tool call; if its arguments are not an object, in LangChain's form of an invalid call."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise SerializationError("a tool call has no function")

@@ -1,4 +1,4 @@
-"""Which format a source has, and its values with their places."""
+"""Detects which format a source has, and reads its values with their places."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def read_transcripts(
 
     Args:
         path: The file. Gzip is recognised by its content.
-        format_: How it is written; "auto" tells by the first value, and takes a folder with a Chroma database for
-            MetaGPT's.
+        format_: How it is written; "auto" detects it from the first value, and takes a folder with a Chroma database
+            for MetaGPT's.
         session: Names the session of chat messages; default: the file's name without its suffixes.
 
-    Raises SerializationError, naming the first wrong place, OSError where the file cannot be read, ConfigurationError
-    for a format that there is none of, and MissingDependency where one needs an extra that is not installed.
+    Raises SerializationError, naming the first wrong place, OSError if the file cannot be read, ConfigurationError
+    for an unknown format, and MissingDependency if a format needs an extra that is not installed.
     """
     if format_ not in get_args(FileFormat):
         raise ConfigurationError(f"format_ is {', '.join(get_args(FileFormat))}, not {format_!r:.50}")
@@ -51,7 +51,7 @@ def read_transcripts(
             return read_collections(path)
         text = text_of(path.read_bytes())
         values = values_of(text, lines=format_ == "jsonl" or ".jsonl" in path.suffixes)
-        if len(values) == 1 and text.lstrip().startswith('"'):  # as LlamaIndex persisted its chat stores at first
+        if len(values) == 1 and text.lstrip().startswith('"'):  # LlamaIndex persisted its chat stores so at first
             values = values_of(values[0].value)
         format_ = _detected(values) if format_ == "auto" else format_
         sessions = llamaindex_sessions(values) if format_ == "llama-index" else None
@@ -60,7 +60,7 @@ def read_transcripts(
         if sessions is not None:
             return sessions
         if format_ == "jsonl":
-            del values  # before the lines are read as what they are
+            del values  # frees them before the lines are parsed
             return _export(text)
         if format_ in _MESSAGES:
             return conversations(values, session or path.name.split(".")[0] or path.name, _MESSAGES[format_])

@@ -1,4 +1,4 @@
-"""What every format is turned into: sessions as lines of our own export."""
+"""The common form of all formats: sessions as lines of our own export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Transcript", "conversation", "conversations", "flaw", "line"]
 
 
 class Transcript(NamedTuple):
-    """A session as lines of an export. ``user`` is None where the file does not say whose session it is."""
+    """A session as lines of an export. ``user`` is None if the file does not say whose session it is."""
 
     user: str | None
     session: str
@@ -35,7 +35,7 @@ def line(session: str, message: Message) -> Line:
 
 
 def conversation(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> Transcript:
-    """One session, its messages read one by one; those without an id get one of their place and content."""
+    """One session, its messages read one by one; those without an id of their own get one of place and content."""
     lines: dict[str, Line] = {}
     for number, (place, value) in enumerate(values):
         message = read(place, value)
@@ -46,7 +46,7 @@ def conversation(values: Sequence[Numbered], session: str, read: Callable[[str, 
 
 
 def conversations(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> list[Transcript]:
-    """A list of messages, or objects that hold one each under "messages" (a file for fine-tuning, for one)."""
+    """One session of messages, or one for each object with a list under "messages", as in files for fine-tuning."""
     if not any(isinstance(value, dict) and "messages" in value for _, value in values):
         return [conversation(values, session, read)]
     found = []
@@ -64,7 +64,7 @@ def conversations(values: Sequence[Numbered], session: str, read: Callable[[str,
 def flaw(error: ValidationError | SerializationError) -> str:
     """The first place that is wrong, and why; without the value, which may be long or secret.
 
-    pydantic's own error quotes it: it is to be raised from nothing.
+    pydantic's own error quotes the value: raise yours ``from None``.
     """
     if isinstance(error, SerializationError):
         return str(error)

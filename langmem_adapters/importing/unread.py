@@ -1,4 +1,4 @@
-"""Values of other kinds, which are not read: how each is known, and what to do with it."""
+"""Recognizes values of kinds that are not read, and says what to do with each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_LANGCHAIN: Final = frozenset({"human", "ai", "system", "tool", "function", "
 
 
 def other_kind(value: Any) -> str | None:
-    """Say of a value what it is and what to do with it; None, where it is read, or nobody knows."""
+    """Say what a value is and what to do with it; None if it is read, or of no known kind."""
     if not isinstance(value, dict):
         return None
     if "role" in value:
@@ -39,7 +39,7 @@ def other_kind(value: Any) -> str | None:
 
 
 def _other_message(value: dict[str, Any]) -> str | None:
-    """Of a message with a role, as those of OpenAI's chats, whose content would be lost, or refused by a model."""
+    """:func:`other_kind` for messages with a role: kinds whose content would be lost, or refused by a model."""
     if value.get("object") == "thread.message":
         return f"it is of OpenAI's Assistants API: {_AS_CHAT}, the oldest first"
     content = value.get("content")

@@ -64,5 +64,5 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # type checkers see the names above, and that there are no others
-    # At their first use: langchain-core 2 drops chat histories, and the rest must go on without.
+    # Imported at first use: langchain-core 2 drops chat histories, and the rest must go on without them.
     __getattr__, __dir__ = lazily(globals(), _WHERE)

@@ -1,4 +1,4 @@
-"""ExperienceCache: answers that were given before, for ``set_llm_cache``."""
+"""ExperienceCache: an LLM response cache, for ``set_llm_cache``."""
 
 from __future__ import annotations
 
@@ -44,36 +44,36 @@ __all__ = ["ExperienceCache"]
 class ExperienceCache(Shared, CachedModel, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
-    Prompts and model parameters are kept as a hash only. A hit is a new object each time, with a message id of
-    its own (so that LangGraph keeps it beside the first), with usage set to zero, and with ``cache``,
-    ``cache_key``, ``cache_age`` (seconds), ``cache_score`` and ``cache_usage`` in ``response_metadata``.
-    An entry that cannot be read is a miss. Truncated, filtered and empty answers are not stored.
+    Prompts and model parameters are stored only as a hash; ``semantic`` also stores the text of the last question. Each
+    hit is a new object with a message id of its own (so that LangGraph keeps it beside the first answer), with usage
+    set to zero, and with ``cache``, ``cache_key``, ``cache_age`` (seconds), ``cache_score`` and ``cache_usage`` in
+    ``response_metadata``. An unreadable entry is a miss. Truncated, filtered and empty answers are not stored.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        tenant: Whose answers; those of others are never served. A context variable, or a function without arguments,
-            gives the id of the current tenant, so that one cache serves all.
-        strict: Whether calls for which these give none bypass the cache. Otherwise they share their answers.
+        tenant: The tenant whose answers these are; other tenants are never served them. A context variable, or a
+            function without arguments, gives the current tenant's id, so that one cache serves all tenants.
+        strict: Whether calls for which these give no tenant bypass the cache. If False, such calls share their answers.
         tag: Keeps these entries apart from those of other tags.
         ttl: Seconds for which an answer may be served; None: for ever.
-        max_entries, max_bytes: How much is kept; see :class:`~langmem_adapters.ExperiencePool`. What is removed is
-            removed from the semantic mode, too.
-        keep: Seconds for which an answer that was read is served again from this process's memory; None: not at all.
-            What this process changes takes effect at once, what others change after so long. Some 1,000 answers of 16
-            MB are kept at the most.
-        prices: What a million tokens in and out cost, by a model's name, for :meth:`stats`; without them, what an
-            answer took is not kept beside it.
+        max_entries, max_bytes: How much is kept; see :class:`~langmem_adapters.ExperiencePool`. Evicted entries leave
+            the semantic mode, too.
+        keep: Seconds for which an answer that was read is served again from this process's memory, without reading
+            the store; None: not at all. Changes by this process take effect at once, changes by others after this
+            time. At most about 1,000 answers, and 16 MB, are held.
+        prices: The price of a million input and output tokens, by model name, for :meth:`stats`. Without prices, the
+            cost of an answer is not stored with it.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
-        scorer: Scores each new answer, in the background, after it was returned:
-            :class:`~langmem_adapters.experience.LLMScorer`, for one. It is shown what the user had asked last, and the
-            answer's text with the tools that it calls. One that is a coroutine function scores answers of async calls.
-            While it is at work, all caches are bypassed: a model that it asks is not served from here.
-        judge: Says whether a kept answer may be served: :class:`~langmem_adapters.experience.AtLeast`, for one. One
-            that is a coroutine function works only with async calls. A semantic mode may have it instead.
-        semantic: Also serve answers to requests that mean the same, if there is none to an equal one: a
+        scorer: Scores each new answer, in the background, after it was returned, such as
+            :class:`~langmem_adapters.experience.LLMScorer`. It is shown the user's last question, and the answer's
+            text with the tools that it calls. A coroutine function scores answers of async calls.
+            While it runs, all caches are bypassed: a model that it asks is not served from here.
+        judge: Says whether a stored answer may be served, such as :class:`~langmem_adapters.experience.AtLeast`. A
+            coroutine function works only with async calls. A semantic mode may have the judge instead.
+        semantic: Also serve answers to requests that mean the same, if there is none to the identical request: a
             :class:`~langmem_adapters.langchain.SemanticMode`, or an embedding model for one with defaults. Default: no.
-            Such a hit has ``cache`` "semantic" and ``cache_score``, how surely it means the same.
+            Such a hit has ``cache`` "semantic", and in ``cache_score`` how surely it means the same.
         on_error: What an outage of the store does to a model call: "degrade" goes on without the cache, is
             logged once for each cause and counted in :meth:`stats`; "raise" raises.
 
@@ -117,7 +117,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             if judge is not None:
                 raise ConfigurationError("give the judge to the cache or to its semantic mode, not to both")
             judge = mode.judge
-        self._keeps = keep is not None and judge is None  # who is asked may take their time
+        self._keeps = keep is not None and judge is None  # a judge must be asked each time, and may be slow
         self._counts = Counts()
         self._warn = WarnOnce()
         scoring = BackgroundScoring(scorer, "an answer", self._warn)
@@ -140,7 +140,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
                 new_id=new_id,
             )
 
-        counted = pool_of("")  # with which all are
+        counted = pool_of("")  # adds up the counts of all tenants
 
         def kept_of(tenant: str) -> Kept:
             pool = pool_of(tenant)._counted_with(counted)  # noqa: SLF001 - pools of its own
@@ -156,11 +156,11 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
     @property
     def pool(self) -> ExperiencePool:
-        """The pool with the answers of the current tenant."""
+        """The pool of the tenant that is being served."""
         return self._tenants.named().pool
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
-        """The answer to this request, or None."""
+        """The cached answer to this request, or None."""
         if (kept := self._tenants.served()) is None:
             return None
         asked = self._request(prompt, llm_string)
@@ -180,7 +180,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             return await arun(self._look_up(kept, asked))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
-        """Keep an answer, if it is worth keeping."""
+        """Store an answer, if it is worth keeping."""
         if (kept := self._tenants.here()) is None:
             return
         turn = run(self._keep(kept, self._request(prompt, llm_string, was_asked=True), return_val))
@@ -196,7 +196,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             kept.answers.score(turn, on_loop=True)
 
     def clear(self, **kwargs: Any) -> None:
-        """Forget the entries of this tenant and tag, and nothing else."""
+        """Delete the entries of this tenant and tag, and nothing else."""
         _refuse(kwargs)
         run(self._tenants.named().clear())
 
@@ -206,7 +206,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         await arun(self._tenants.named().clear())
 
     def delete(self, hit: str | AIMessage | ChatGeneration) -> bool:
-        """Forget the entry that served this answer (or has this key); False, if there is none any more."""
+        """Delete the entry that served this answer (or has this key); False if it no longer exists."""
         return run(self._tenants.named().delete(_key_of(hit)))
 
     async def adelete(self, hit: str | AIMessage | ChatGeneration) -> bool:
@@ -214,10 +214,10 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         return await arun(self._tenants.named().delete(_key_of(hit)))
 
     def invalidate(self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None) -> int:
-        """Forget the entries whose answers make ``where`` true; returns how many.
+        """Delete the entries whose answers make ``where`` true; returns how many.
 
-        With ``tag``, those of this tenant under that tag instead of the cache's own; without ``where``, all of them,
-        including those of any cache's semantic mode.
+        With ``tag``, entries of this tenant under that tag, instead of the cache's own; without ``where``, all of them,
+        including what the semantic mode of any cache has stored there.
         """
         return run(self._tenants.named().invalidate(where, tag))
 
@@ -230,10 +230,11 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def tune(
         self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
     ) -> Tuned:
-        """Choose the semantic mode's threshold by pairs of two requests and whether they mean the same.
+        """Choose the semantic mode's threshold from labelled pairs: two requests, and whether they mean the same.
 
-        Returns it with the whole curve, for a ``Verifier(threshold)``; nothing is changed. Raises ConfigurationError if
-        no threshold has that precision, or if there is no semantic mode. ``progress`` shows the pairs.
+        Returns the threshold with the whole curve, for a ``Verifier(threshold)``; it changes nothing by itself. Raises
+        ConfigurationError if no threshold reaches that precision, or if there is no semantic mode. ``progress``
+        shows the pairs.
         """
         return run(self._tune(pairs, precision, progress))
 
@@ -244,15 +245,15 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         return await arun(self._tune(pairs, precision, progress))
 
     def stats(self) -> dict[str, Any]:
-        """What this object has seen of its tag, and the models around which it is.
+        """Counts of this object, for its tag, including those of the models that use it as their cache.
 
         Hits, misses, stored, unreadable and expired entries; refused answers, errors, requests without a key, calls
-        bypassed because they have no tenant; answers scored, those that the scorer failed at, and those that the judge
-        rejected; hits that waited for a call under way; tokens saved, by the usage of what was served, seconds, and,
-        with ``prices``, money.
+        bypassed for lack of a tenant; answers scored, those on which the scorer failed, and those that the judge
+        rejected; hits shared from a call in flight; tokens saved (by the usage of what was served), seconds saved,
+        and, with ``prices``, money saved.
 
-        In the semantic mode also: semantic hits (of the hits), hits of a dry run, errors of its own, texts whose
-        vectors are behind, and rejected candidates, all of them and by guard (``rejected_numbers``).
+        In semantic mode also: semantic hits (a part of the hits), hits of a dry run, errors of that mode, texts whose
+        vectors are behind, and rejected candidates, in total and by guard (``rejected_numbers``).
         """
         return views.Figures(self._answers.stats(), title="LLM cache")
 
@@ -263,7 +264,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         return views.attempt(self, lambda: views.statistics(self.stats(), title=f"LLM cache {self._answers.pool.tag}"))
 
     def _around_calls(self, wait: float, output_version: str | None) -> Tenants[Answers]:
-        """The same answers, by the same rules, around the calls of a CachedChatModel."""
+        """The same answers, under the same rules, around the calls of a CachedChatModel."""
 
         def answers_of(tenant: str) -> Answers:
             kept = self._tenants.of(tenant)
@@ -272,11 +273,11 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         return self._tenants.with_same(answers_of)
 
     def _recently(self, kept: Kept, asked: Request) -> list[Generation] | None:
-        """The answer, if it was read a moment ago."""
+        """The answer from this process's memory, if it was read recently."""
         return kept.answers.recent(asked.key) if self._keeps and asked.key else None
 
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
-        """The request, with what only its caller knows of it; without a key, where it cannot be told from another."""
+        """The request, completed with what only its caller knows; its key is "" if others might be mistaken for it."""
         try:
             told = with_fields(completed(llm_string, was_asked=was_asked))
             check_whole(told)
@@ -302,7 +303,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
 
 def _index(url: str | None, store: Store | None, mode: SemanticMode) -> SemanticIndex:
-    """What finds what was asked."""
+    """The index that finds earlier requests by meaning."""
     if mode.index is not None:
         return mode.index
     if store is not None:

@@ -36,22 +36,22 @@ __all__ = ["CachedChatModel"]
 class CachedChatModel(CachedModel, BaseChatModel):
     """A chat model with its cache (implements ``langchain_core.language_models.BaseChatModel``).
 
-    It caches streams as :class:`ExperienceCache` caches ``invoke``: a second one does not ask the model and yields
-    chunks that add up to the same message. If several callers ask the same at the same time, in this process or in
-    others on the same store, one asks the model; if it fails, the others ask for themselves. A stream that was broken
-    off is not kept. Use it wherever you use the model: tools, structured output, chains, agents, callbacks, tracing.
-    Its hits are those of ``set_llm_cache``, and the other way round. Attributes that it does not have are the model's.
+    It caches streams as :class:`ExperienceCache` caches ``invoke``: a repeated stream does not call the model, and
+    yields chunks that add up to the same message. Of several callers with the same request at the same time, in this
+    process or in others on the same store, one calls the model; if that fails, the others call it themselves. A stream
+    that was not read to its end is not stored. It goes wherever the model goes: tools, structured output, chains,
+    agents, callbacks, tracing. It shares its entries with ``set_llm_cache``. Attributes that it lacks are the model's.
 
-    The whole request is compared, so tool calls, and answers to results of tools, are served too: the same results
-    have the same answer, and a tool that is called once more runs once more. ``should_store`` of the cache can refuse
-    calls. In the cache's semantic mode, neither is served to a request that is only alike.
+    The whole request is compared, so tool calls and answers to tool results are served too: the same results get the
+    same answer, and a tool call that is served again runs its tool again. ``should_store`` of the cache can refuse
+    tool calls. In the cache's semantic mode, neither is served to a request that is only similar.
 
     Args:
         model: The chat model, before tools are bound to it.
         cache: Where answers are kept, and by which rules.
         url: Short for ``cache=ExperienceCache(url)``.
-        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Whoever waits for a
-            stream sees none of it until its reader has finished.
+        wait: Seconds to wait at most for another caller with the same request; 0: each caller calls the model. A caller
+            that waits for a stream sees none of it until that stream's reader has finished.
 
     >>> from langchain_core.language_models import FakeListChatModel
     >>> from langmem_adapters.langchain import CachedChatModel
@@ -62,9 +62,9 @@ class CachedChatModel(CachedModel, BaseChatModel):
     'In Paris.'
     """
 
-    # A dump has its class alone, with which nothing is made of it again that would ask elsewhere.
+    # A dump has only the class name: nothing can rebuild from it a model that would ask elsewhere.
     wrapped: Annotated[BaseChatModel, PlainSerializer(lambda model: type(model).__name__)] = Field(repr=False)
-    streaming: bool | None = None  # looked for by BaseChatModel, where a model has it
+    streaming: bool | None = None  # BaseChatModel reads it, if a model has it
     _tenants: Tenants[Answers] = PrivateAttr()
     _made_by: dict[str, Any] | None = PrivateAttr()
 
@@ -90,14 +90,14 @@ class CachedChatModel(CachedModel, BaseChatModel):
         if "streaming" in model.model_fields_set:
             fields["streaming"] = getattr(model, "streaming", None)
         if not (model.disable_streaming or _implements(model, "_stream") or _implements(model, "_astream")):
-            fields["disable_streaming"] = "tool_calling"  # in pieces of a call that is cut off, LangChain mends it
+            fields["disable_streaming"] = "tool_calling"  # LangChain would mend a cut-off call in chunks
         super().__init__(wrapped=model, cache=False, **fields)
-        by = ExperienceCache(url) if cache is None else cache  # whose rules decide
+        by = ExperienceCache(url) if cache is None else cache  # its rules apply
         self._tenants = by if isinstance(by, Tenants) else by._around_calls(wait, self.output_version)  # noqa: SLF001
         self._made_by = {"url": url, "wait": wait} if cache is None and may_be_written_down(url) else None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with the same cache; what is the model's own is changed in a copy of the model."""
+        """A copy with the same cache; updates of the model's own fields go into a copy of the model."""
         own = {name: value for name, value in (update or {}).items() if self._is_own(name)}
         copy = super().model_copy(update=own, deep=deep)
         of_model = {name: value for name, value in (update or {}).items() if name not in own}
@@ -106,7 +106,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         return copy
 
     def __reduce__(self) -> Any:
-        """The model, the URL and what was set here, for another process to open the same cache with."""
+        """Pickle the model, the URL and the fields set here, so that another process opens the same cache."""
         if self._made_by is None:
             raise unpicklable("a CachedChatModel with a cache of its own")
         fields = {name: getattr(self, name) for name in self.model_fields_set - {"wrapped"} if self._is_own(name)}
@@ -200,7 +200,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     def _request(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> Request | None:
-        """The request as LangChain shows it to a cache; None, where it has no key or, of a strict cache, no tenant."""
+        """The request as LangChain shows it to a cache; None if it has no key, or if a strict cache finds no tenant."""
         if self._tenants.served() is None:
             return None
         prompt = dumps(list(messages))
@@ -213,7 +213,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         return note(Request(prompt, llm_string, request_key(prompt, llm_string)))
 
     def _gives_several(self, kwargs: Mapping[str, Any]) -> bool:
-        """Whether several answers are asked for, of which a stream has one: it cannot stand for all of them."""
+        """Whether several answers are asked for: a stream has only one, so it cannot stand for all of them."""
         return (kwargs.get("n") or getattr(self.wrapped, "n", None) or 1) != 1
 
     # --- whatever is made from the model
@@ -230,7 +230,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     def configurable_fields(self, **kwargs: Any) -> RunnableSerializable[Any, Any]:
         """The model with fields that a run's configuration sets, and its cache."""
-        self.wrapped.configurable_fields(**kwargs)  # refuses what it does not have
+        self.wrapped.configurable_fields(**kwargs)  # raises for fields that the model does not have
         return FieldsOfTheModel(default=self, fields=kwargs)
 
     def _rebound(self, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -252,7 +252,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     @property  # type: ignore[misc] # of an object it may be set
     def __class__(self) -> type[Any]:
-        """The model's, for ``isinstance``, by which others choose prompt caching, strict tools and the like."""
+        """The model's class, for ``isinstance``, by which others choose prompt caching, strict tools and the like."""
         return type(self.__dict__.get("wrapped", self))
 
     @property
@@ -282,7 +282,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         return self.wrapped._combine_llm_outputs(_llm_outputs)  # noqa: SLF001 - what a chat model implements
 
     def get_token_ids(self, text: str) -> list[int]:
-        """The model's own tokens of a text."""
+        """The token ids of a text, by the model's own tokenizer."""
         return self.wrapped.get_token_ids(text)
 
     def get_num_tokens(self, text: str) -> int:
@@ -294,7 +294,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         return self.wrapped.get_num_tokens_from_messages(messages, tools, **more)
 
     def __dir__(self) -> set[str]:
-        return {*super().__dir__(), *dir(type(self))}  # the first looks at __class__
+        return {*super().__dir__(), *dir(type(self))}  # super() lists the model's, by __class__
 
     def __repr_name__(self) -> str:
         return "CachedChatModel"
@@ -304,7 +304,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         yield "model", type(self.__dict__.get("wrapped")).__name__
 
     def _is_own(self, name: str) -> bool:
-        """Whether it is set here; the model's are its way to count, and its limiter, as no hit has to wait for that."""
+        """Whether the field is the wrapper's; token counting and the limiter (no hit waits for it) are the model's."""
         return name in type(self).model_fields and name not in {"custom_get_token_ids", "rate_limiter"}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -326,7 +326,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
 
 def _shown(messages: list[BaseMessage], told: Request | None) -> list[BaseMessage]:
-    """What the model is shown of a request: with examples, where some were put into it."""
+    """The messages that the model is shown: with examples, if the request was given some."""
     return messages if told is None else with_examples(messages, told[-1])  # a plain tuple, once it has examples
 
 
@@ -339,7 +339,7 @@ def _implements(model: BaseChatModel, method: str) -> bool:
 
 
 def _given(call: Any, run_manager: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as they are, whatever the model does to them, and the run manager, for those that take one.
+    """Copies of the parameters, which the model may change, and the run manager, if the call takes one.
 
     ``ChatGoogleGenerativeAI`` empties the schema of a bound tool without arguments: that would be another request.
     """

@@ -1,4 +1,4 @@
-"""ExperienceMiddleware: answers that an agent's model gave before, and similar ones as examples."""
+"""ExperienceMiddleware: a response cache for an agent's model, with similar requests as examples."""
 
 from __future__ import annotations
 
@@ -46,39 +46,39 @@ except ImportError as error:
 
 __all__ = ["ExperienceMiddleware"]
 
-_SCOPES = 256  # the latest, whose calls in the air are kept
+_SCOPES = 256  # the most recent ones, whose calls in flight are tracked
 
 
 class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     """A cache for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
-    It does for an agent what :class:`CachedChatModel` does for a model, with streams, tools and structured output, and
-    with any model, also one that other middleware chooses. The run's context says whose answers are looked at, so one
-    instance serves all users, and none gets another's answers. Each hit has a message id, and tool calls ids, of its
-    own, so a thread stays whole; a tool that is called once more runs once more. If an answer does not fit the
-    ``response_format`` and the agent fails, the answer is deleted, so that trying again helps. Put it last, so that it
-    sees the final request. With a :class:`CachedChatModel`, it asks the model inside: that one's own cache, which knows
-    nothing of users, is neither read nor written.
+    It does for an agent what :class:`CachedChatModel` does for a model. The model may be any, also one that other
+    middleware chooses; streams, tools and structured output are included. The run's context says whose answers may be
+    served, so one instance serves all users and none sees another's. Each hit has a message id and tool call ids of
+    its own, so a thread stays whole; a tool call that is served again runs its tool again. An answer that does not fit
+    the ``response_format`` of an agent that then fails is forgotten, so that a retry helps. Put it last, so that it
+    sees the final request. Given a :class:`CachedChatModel`, it asks the model inside: that model's own cache, which
+    knows nothing of users, is neither read nor written.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        user, tenant: Whose answers: an id, or a function from the runtime to one. Default: the context's
+        user, tenant: Whose answers: an id, or a function that takes the runtime and returns one. Default: the context's
             ``user_id``; no tenant. ``user=""`` shares answers among the users of a tenant.
-        strict: Whether a run without a user or tenant bypasses the cache. Otherwise all such runs share their answers.
+        strict: Whether a run whose user or tenant was looked for and not found bypasses the cache. If False, all such
+            runs share their answers.
         examples: How many similar requests, with their answers, the model is shown on a miss, in the system message
-            and marked as data; 0: none. With some, the users' questions are kept in the store; else only hashes are.
-            Answers that were made with tools, and what calls them, are no examples.
-        deterministic_tools: The names of tools that give the same answer tomorrow: answers made only with these are
-            examples.
+            and marked as data; 0: none. Above 0, the users' questions are stored; otherwise only hashes are.
+            Tool calls, and answers that were made with tools, are no examples.
+        deterministic_tools: Names of tools with constant results: answers made only with these may be examples.
         index: What finds similar requests; default: the one of the URL, or for a store of your own one in memory.
         tag, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
         should_store: Decides which answers are worth keeping.
-        scorer: Scores each new answer, in the background, after it was returned. It is shown what the user had asked
-            last, and the answer's text with the tools that it calls. One that is a coroutine function scores answers
-            of async runs. While it is at work, all caches are bypassed.
-        judge: Says whether a kept answer may be served: :class:`~langmem_adapters.experience.AtLeast`, for one.
-        wait: Seconds to wait at the most for another run that asks the same; 0: everybody asks.
+        scorer: Scores each new answer, in the background, after it was returned. It is shown the user's last question,
+            and the answer's text with the tools that it calls. A coroutine function scores answers of async runs.
+            While it runs, all caches are bypassed.
+        judge: Says whether a stored answer may be served, such as :class:`~langmem_adapters.experience.AtLeast`.
+        wait: Seconds to wait at most for another run with the same request; 0: each run calls the model.
         on_error: What an outage of the store does to a run: "degrade" goes on without the cache, is logged once for
             each cause and counted in :meth:`stats`; "raise" raises.
 
@@ -148,10 +148,10 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         }
         self._counts = Counts()
         self._scoring = BackgroundScoring(scorer, "an answer", WarnOnce())
-        self._pool = self.pool()  # what all have seen of theirs
+        self._pool = self.pool()  # adds up the counts of all scopes
         self._lock = ForkSafeLock()
         self._answers: LRU[tuple[Scope, str | None], Answers] = LRU(_SCOPES)
-        self._made(Scope(), None)  # so that a wrong setting is told here
+        self._made(Scope(), None)  # so that a wrong setting raises here
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
@@ -183,7 +183,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     # --- outside of runs
 
     def pool(self, *, user: str = "", tenant: str = "") -> ExperiencePool:
-        """The answers of a user of a tenant: for clearing, exporting, and deleting by the ``cache_key`` of a hit."""
+        """The answers of one user of a tenant: to clear, export, or delete by the ``cache_key`` of a hit."""
         return ExperiencePool(self._store, user=user, tenant=tenant, **self._pools)
 
     def flush(self) -> None:
@@ -191,13 +191,13 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         self._scoring.flush()
 
     async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        """:meth:`flush`, without blocking the event loop; it also waits for the scores that are made on the loop."""
         await self._scoring.aflush()
 
     def stats(self) -> dict[str, Any]:
-        """Hits, misses, shared, stored, refused, errors, scored, as CachedChatModel has them; runs bypassed.
+        """Hits, misses, shared, stored, refused, errors, scored, as for CachedChatModel; and runs that were bypassed.
 
-        And what the hits of all users have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
+        Also what the hits of all users have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
         """
         return self._made(Scope(), None).stats()
 
@@ -226,13 +226,13 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         return request.override(model=model)
 
     def _forget(self, runtime: Runtime[Any], keys: Collection[str]) -> Flow[None]:
-        """Forget what is no structured output of its schema: it would be served for ever, also to who tries again."""
+        """Delete answers that do not fit their schema: they would be served for ever, also to a retry."""
         scope = self._found(runtime)
         if scope is not None:
             yield from self._of(scope, None).forget(keys)
 
     def _found(self, runtime: Runtime[Any]) -> Scope | None:
-        """Whose answers a run has; None, where it must not have any."""
+        """The scope whose answers the run may be served; None if it must bypass the cache."""
         scope = self._scope(runtime)
         places = ((self._scope.user, scope.user), (self._scope.tenant, scope.tenant))
         in_vain = any(not found for given, found in places if not isinstance(given, str))
@@ -248,7 +248,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
 
 def _chosen(model: Any) -> Any:
-    """Of a model with configurable fields or alternatives, the one that the run's configuration asks for."""
+    """The model that the run's configuration selects, if it has configurable fields or alternatives."""
     if isinstance(model, DynamicRunnable):
         chosen, _ = model.prepare()
         return chosen.with_config(model.config) if model.config else chosen

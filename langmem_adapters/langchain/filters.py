@@ -1,4 +1,4 @@
-"""Filters as LangChain's vector stores write them, as predicates that a search applies before it counts to k."""
+"""Filters in the form of LangChain's vector stores, as predicates that a search applies before it counts to k."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def metadata_predicate(filter_: MetadataFilter | None) -> Predicate:
     """Compile a filter; none lets everything through.
 
     A key is compared with a value, or by ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in``, ``$nin``;
-    ``$and``, ``$or`` (lists of filters) and ``$not`` (a filter) combine. A key that is missing is None. What cannot
-    be compared is not let through.
+    ``$and``, ``$or`` (lists of filters) and ``$not`` (a filter) combine. A missing key has the value None. A value
+    that cannot be compared does not match.
 
     Raises ConfigurationError for anything else.
     """
@@ -38,7 +38,7 @@ def metadata_predicate(filter_: MetadataFilter | None) -> Predicate:
 
 
 def one_value(filter_: MetadataFilter | None, key: str) -> Any:
-    """The value that a key has wherever a filter lets through, if the filter says so by an equality; else None."""
+    """The value that the filter requires a key to have, if it says so by an equality; else None."""
     parts = filter_.items() if isinstance(filter_, Mapping) else ()
     for name, wanted in parts:
         if name == "$and":

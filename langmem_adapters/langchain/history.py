@@ -30,48 +30,48 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["BrainChatMessageHistory"]
 
-_MOST = 1_000_000_000  # messages; where no window is asked for
-_SUMMARISED = 200  # messages; where a summary stands for those before
-_warn = WarnOnce()  # histories are made for each call
+_MOST = 1_000_000_000  # messages; the window if none is asked for
+_SUMMARISED = 200  # messages; the window if a summary covers the older ones
+_warn = WarnOnce()  # shared, as a history is made for each call
 
 
 class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     """Chat history on a store (implements ``langchain_core.chat_history.BaseChatMessageHistory``).
 
-    Every message comes back equal, of the same class, in the order of writing; a streamed chunk comes back as the whole
-    message, objects in a tool's artifact as the data in them, and what cannot be stored, such as an array there, is
-    left out with one warning. One that is added alone, with the id and the content of a stored one, counts as the same:
-    LangChain's own caches replay ids, ours do not.
+    Every message comes back equal, of the same class, in the order of writing. A streamed chunk comes back as the
+    whole message, and an object in a tool's artifact as its data; what cannot be stored there, such as an array,
+    is left out with one warning. A message that is added on its own, with the id and the content of a stored one,
+    counts as that message: LangChain's own caches replay ids, ours do not.
 
-    Making a history does no I/O, so an outage shows at its first read or write, and all histories of a process share
-    their connections. So make one for each call: ``RunnableWithMessageHistory(chain, lambda session_id:
-    BrainChatMessageHistory(session_id))``.
+    Making a history does no I/O, so an outage shows at its first read or write. All histories of a process share
+    their connections, so make one for each call:
+    ``RunnableWithMessageHistory(chain, lambda session_id: BrainChatMessageHistory(session_id))``.
 
-    Within one run of a chain's step, each read repeats the first one until this object writes; elsewhere, each read is
-    fresh. ``RunnableWithMessageHistory`` reads again at the end of its turn, to learn how many messages it was given,
-    and gets the same ones, whatever other turns wrote in between, also through the same object.
+    Within one run of a chain's step, reads repeat the first one until this object writes; outside of a run, each read
+    is fresh. At the end of its turn, ``RunnableWithMessageHistory`` reads again to learn how many messages it was
+    given; it gets the same list, whatever other turns wrote in between, even through the same object.
 
     With any of ``memory_k``, ``max_tokens`` and ``model``, ``messages`` is what a model may be shown: the newest
-    messages, never a tool's result without its call, and in front of them, if there is a summary, a SystemMessage
-    with it. That message is not stored when it is added.
+    messages, never a tool's result without its call, and before them a SystemMessage with the summary, if there is
+    one. That SystemMessage is not stored when it is added back.
 
-    ``messages`` is a copy: appending to it stores nothing, and to limit it to the newest, give ``memory_k``. A subclass
-    that shows or keeps other messages overrides ``messages`` and ``aget_messages``, or ``add_messages`` and
+    ``messages`` is a copy: appending to it stores nothing, and to cut it to the newest, give ``memory_k``. A subclass
+    that shows or stores other messages overrides ``messages`` and ``aget_messages``, or ``add_messages`` and
     ``aadd_messages``: all other methods call these.
 
     Args:
         session_id: Any text.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        brain: A BrainMemory instead of both, with the settings it was made with.
+        brain: A BrainMemory instead of both; its own settings apply.
         user, tenant: Whose session it is; sessions of others are never seen.
-        memory_k: How many messages are shown at the most. None: all, or with ``summarize_at`` the newest 200.
-        long_term: Takes the messages that leave that window, and with it the history.
+        memory_k: How many messages are shown at most. None: all, or the newest 200 with ``summarize_at``.
+        long_term: The memory that receives what leaves that window; it then leaves the history.
         model: Makes summaries, as in BrainMemory.
         summarize_at: Tokens of messages beyond which the oldest become part of the summary, in the background.
-        max_tokens: Tokens of messages that are shown at the most; the summary is not counted.
+        max_tokens: Tokens of messages that are shown at most; the summary is not counted.
         ttl: Seconds after which the session expires; None: never.
-        refresh: What starts that time anew: each "write", each "read" too, or "never"; see BrainMemory.
+        refresh: What restarts that time: each "write", each "read" too, or "never"; see BrainMemory.
 
     >>> from langmem_adapters.langchain import BrainChatMessageHistory
     >>> history = BrainChatMessageHistory("session-1", url="memory:")
@@ -146,8 +146,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages in their order, all or none, in one round trip.
 
-        After a ``stream`` of ``RunnableWithMessageHistory`` that its reader has left, they are marked as those of an
-        interrupted turn: see :meth:`record_turn`.
+        If the reader of ``RunnableWithMessageHistory.stream`` has left it, the turn's messages are stored as those of
+        an interrupted turn: see :meth:`record_turn`.
         """
         own = _own(messages)
         self._write(interrupted(gather(own, _warn), mark) if is_cut_off() else _writable(own))
@@ -169,7 +169,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         await self._awrite(_writable(_own(messages)))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
-        """Record a question with its answer, or with what there is of it when the turn is interrupted.
+        """Record a question with its answer, or with as much of it as there is when the turn is interrupted.
 
         The chain inside must not store the turn itself. The last message of an interrupted turn has
         ``response_metadata["interrupted"]``.
@@ -206,8 +206,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         await self.brain.aclear()
 
     def _look(self) -> Flow[list[BaseMessage]]:
-        """Read, and make messages where it was read, so that an event loop is not kept busy with it."""
-        if self._window is None:  # without a Message for each
+        """Read, and build the messages in the same thread, so that an event loop is not kept busy with it."""
+        if self._window is None:  # builds no Message objects
             return read((yield from self.brain._flows.entries(None)))  # noqa: SLF001 - a part of this flow
         if self.brain.max_tokens is None:
             summary, newest = yield from self.brain._flows.newest(self._window, message_views)  # noqa: SLF001 - same
@@ -224,7 +224,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         await arun(added(self.brain, messages, _warn))
 
     def __str__(self) -> str:
-        """The messages as text, as LangChain has it; in an outage, what keeps them back: printing raises nothing."""
+        """The messages as text, as LangChain has it; in an outage, the reason instead: printing raises nothing."""
         try:
             return super().__str__()
         except LangmemError as failure:

@@ -1,4 +1,4 @@
-"""Stored messages as LangChain messages, many at a time and without a Message in between."""
+"""Stored messages as LangChain messages, many at a time, without building a Message for each."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from langmem_adapters.text import unreadable_calls, without_calls
 __all__ = ["MessageView", "message_views", "read"]
 
 _LISTS: Final = ("tool_calls", "invalid_tool_calls")
-_MANY: Final = 500  # messages, from which on the garbage collector would take as long as the reading
+_MANY: Final = 500  # messages; from here on, garbage collection would take as long as the reading
 
 
 def read(items: Sequence[Item]) -> list[BaseMessage]:
     """The messages of log entries, as :func:`from_message` gives them.
 
-    One that is damaged beyond reading is passed over, with a warning.
+    An unreadable message is skipped, with a warning.
     """
     with nullcontext() if len(items) < _MANY else _uncollected():
         return [message for item in items for message in _read(item)]
@@ -38,7 +38,7 @@ def _read(item: Item) -> Sequence[BaseMessage]:
 
 
 class MessageView:
-    """A message as :func:`langmem_adapters.text.newest` looks at it (a ``MessageLike``)."""
+    """A message in the form that :func:`langmem_adapters.text.newest` reads (a ``MessageLike``)."""
 
     __slots__ = ("message", "role", "tool_call_id", "tool_calls")
 
@@ -46,7 +46,7 @@ class MessageView:
         self.message: BaseMessage = message
         self.role: str = role_of(message)
         fields = message.__dict__
-        self.tool_call_id: str | None = fields.get("tool_call_id")  # of which this is the result
+        self.tool_call_id: str | None = fields.get("tool_call_id")  # the call that this is the result of
         calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
         self.tool_calls: list[CallView] = [CallView(call["id"]) for call in calls] if calls else []
         if type(fields["content"]) is list:
@@ -60,7 +60,7 @@ class MessageView:
         return str(self.message.text)
 
     def without(self, ids: set[str | None]) -> MessageView:
-        """A copy without these tool calls, as :func:`without_calls` makes it, mostly without a Message in between."""
+        """A copy without these tool calls, as :func:`without_calls` makes it, mostly without building a Message."""
         fields = self.message.__dict__
         if type(fields["content"]) is not str or "tool_calls" in fields["additional_kwargs"] or self._repeats():
             return MessageView(from_message(without_calls(to_message(self.message), ids)))
@@ -78,7 +78,7 @@ class CallView(NamedTuple):
 
 
 def message_views(items: Sequence[Item]) -> list[MessageView]:
-    """:func:`read`, to be looked at."""
+    """:func:`read`, as views."""
     return [MessageView(message) for message in read(items)]
 
 
@@ -91,7 +91,7 @@ _resumes = False
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector from looking again and again at what is all kept; the last reader lets it go on."""
+    """Pause the garbage collector, which would scan the new messages over and over; the last reader resumes it."""
     global _readers, _resumes  # noqa: PLW0603 - one collector a process
     with _lock:
         if _readers == 0:
@@ -108,7 +108,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _begin_anew() -> None:
-    """The readers of a parent do not go on in its child, and one of them may have held the lock."""
+    """In a forked child, the parent's readers do not go on, and one of them may have held the lock."""
     global _lock, _readers  # noqa: PLW0603 - one collector a process
     _lock = threading.Lock()
     if _readers and _resumes:

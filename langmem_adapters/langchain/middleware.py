@@ -67,7 +67,7 @@ except ImportError as error:
 __all__ = ["BrainMemoryMiddleware", "BrainState"]
 
 T = TypeVar("T")
-_TOKENS = 8000  # the budget that summaries keep to, where no other is given
+_TOKENS = 8000  # tokens; the base of summarize_at without max_tokens
 _BRAINS = 256  # sessions that are remembered for flush()
 
 
@@ -89,35 +89,33 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     """Memory for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
     Each model call is shown the session's newest messages within a budget, in a form that every provider accepts. The
-    system message also has, marked as data, the summary of older messages and the memories that fit the newest
-    question; put what sets another system message, such as ``dynamic_prompt``, before this middleware. The thread
-    itself is not changed, and what was shown from memory is not stored again. A run is appended to the session as a
-    whole when it ends: parallel runs do not mix, and a failed one leaves no half of a turn. One instance serves every
-    user, with a checkpointer or without, whether clients send the whole conversation or only what is new. Messages that
-    a saved thread no longer has (time travel, RemoveMessage), that others hide, or that an agent in a node said before
-    the node was tried again stay in the session, but are not shown from it. Messages deleted from the session are not
-    shown from the thread.
+    system message holds, marked as data, the summary of older messages and the memories that fit the newest question.
+    Middleware that sets another system message, as ``dynamic_prompt`` does, goes before this one in the list. The
+    thread itself is not changed, and what was shown from memory is not stored again. A run is appended to the session
+    as a whole when it ends: parallel runs do not mix, and a failed run leaves no half of a turn. One instance serves
+    every user, with a checkpointer or without; clients may send the whole conversation or only what is new. The session
+    keeps, but does not show, messages that a saved thread no longer has (time travel, RemoveMessage) or that other
+    middleware hides, and what an agent in a node said before a retry. What was deleted from the session is not shown.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
         index: What finds long-term memories; default: the one of the URL, or for a store of your own one in memory.
-        embedder: Finds them by meaning too: a LangChain or LlamaIndex embedding model, or LangChain's name of one, as
-            "openai:text-embedding-3-small". Vectors lie beside the index.
-        user, session, tenant: Whose memory: an id, or a function from the runtime to one, such as
+        embedder: Finds them by meaning, too: a LangChain or LlamaIndex embedding model, or LangChain's name for one,
+            such as "openai:text-embedding-3-small". The vectors are stored beside the index.
+        user, session, tenant: Whose memory: an id, or a function that takes the runtime and returns one, such as
             ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
-            context's ``user_id``; its ``session_id``, else the thread's id, and of an agent that another's tool calls
-            that id with ``"|tools"`` behind it; no tenant.
-        long_term: Whether messages that leave the window move from the session to its user's memory. Each run then
-            needs a user.
-        recall_k: How many memories a model call is shown at the most; 0: none.
-        memory_k: How many messages a model call is shown at the most.
-        max_tokens: Tokens of system message, memory and messages together, at most; None: only ``memory_k`` limits
-            them. Memory is a third of it at the most, and never more than 2,000 tokens.
-        model: Makes summaries, for which a smaller one than the agent's will do: a chat model, its name
-            (``"openai:gpt-4o-mini"``) or what else BrainMemory takes. None: no summaries.
+            context's ``user_id``; its ``session_id``, else the thread's id (with ``"|tools"`` appended for an agent
+            that another agent's tool calls); no tenant.
+        long_term: Whether messages that leave the window move to their user's memory. Each run needs a user then.
+        recall_k: How many memories a model call is shown at most; 0: none.
+        memory_k: How many messages a model call is shown at most.
+        max_tokens: Tokens of system message, memory and messages together; None: ``memory_k`` alone limits them. Memory
+            takes a third of it at most, and never more than 2,000 tokens.
+        model: Makes summaries. It is separate from the agent's own, and a small one will do: a chat model, its name
+            (``"openai:gpt-4o-mini"``) or anything else that BrainMemory takes. None: no summaries.
         summarize_at: Tokens of messages beyond which the oldest become part of the summary; default: half of
-            ``max_tokens``, so that nothing falls out of the window unseen, or 4,000.
+            ``max_tokens``, so that nothing leaves the window before it is summarized, or 4,000.
         summarize_in, max_summary_tokens, archive, counter, prompts, ttl, refresh, clock, new_id: See BrainMemory.
         on_error: What an outage of the store does to a run: "degrade" goes on without memory, is logged once for
             each cause and counted in :meth:`stats`; "raise" raises.
@@ -194,7 +192,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         self._warn = WarnOnce()
         self._lock = ForkSafeLock()
         self._brains: LRU[Scope, BrainMemory] = LRU(_BRAINS)
-        self._made(Scope(user="check", session="check"))  # so that a wrong setting is told here
+        self._made(Scope(user="check", session="check"))  # so that a wrong setting raises here
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
@@ -202,7 +200,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     # --- hooks
 
     def before_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Find out which of the thread's messages the session has, and refuse a run without a scope."""
+        """Find which of the thread's messages the session has, and refuse a run without a scope."""
         return run(self._before(state, runtime))
 
     async def abefore_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -242,7 +240,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         return self._brain(checked_scope(tenant=tenant, user=user, session=session))
 
     def stats(self) -> dict[str, int]:
-        """Messages recorded, memories recalled, errors; and of all sessions, what models were asked for."""
+        """Counts of recorded messages, recalled memories and errors; and of model calls and tokens, by all sessions."""
         return {name: self._counts[name] for name in ("recorded", "recalled", "errors", *ASKED)}
 
     def flush(self) -> None:
@@ -308,7 +306,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             once = [found for found in recalled if found.text not in texts]
             if len(once) == len(recalled):
                 break
-            recalled = once  # there was more room for messages than it seemed
+            recalled = once  # shown messages say the others already
         self._counts.add("recalled", len(recalled))
         messages: list[Any] = [thread.original(message) or from_message(message) for message in shown]
         return request.override(messages=messages, system_message=remembering), said

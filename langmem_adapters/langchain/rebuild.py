@@ -1,8 +1,8 @@
-"""LangChain messages without their constructors: from stored bytes in two thirds of the time.
+"""LangChain messages built without their constructors: from stored bytes in two thirds of the time.
 
-What is stored is checked by pydantic while it is read, against what langchain-core leaves in a message; whatever is not
-exactly so goes through the constructor. So does every class of which this release makes something else than what is
-built here: that is found out when this module is imported.
+While it is read, stored data is checked by pydantic against what langchain-core leaves in a message; whatever differs
+goes through the constructor. So does every class that this release of langchain-core builds in another way than this
+module: that is found out when this module is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T", BaseMessage, ChatGeneration)
 _OwnT = TypeVar("_OwnT")
 _RoleT = TypeVar("_RoleT")
 
-# --- what is stored of a message that its class would leave as it is
+# --- the stored data that a message's class would leave as it is
 
 
 class _Exact(TypedDict):
@@ -109,7 +109,7 @@ _validator: Final = TypeAdapter[Any](Annotated[_User | _Assistant | _Tool, Field
 
 
 def of_bytes(data: bytes) -> BaseMessage | None:
-    """The message that its class would make of what ``Message.to_bytes`` wrote; None, where the class must be asked."""
+    """The message that its class would make of what ``Message.to_bytes`` wrote; None if only the class can tell."""
     if is_tagged(data):
         return None
     try:
@@ -120,7 +120,7 @@ def of_bytes(data: bytes) -> BaseMessage | None:
 
 
 def of_data(data: object) -> BaseMessage | None:
-    """:func:`of_bytes` for what ``Message.to_data`` gave, of which nothing is changed."""
+    """:func:`of_bytes` for what ``Message.to_data`` returned, which is not changed."""
     try:
         stored = _validator.validate_python(data)
     except ValueError:
@@ -188,7 +188,7 @@ def _add_of_tool(fields: _Fields, stored: _Fields, own: _Fields, given: set[str]
 
 
 def rebuilt_generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:
-    """The generation that its class would make of a message."""
+    """The generation that the class ChatGeneration would make of a message."""
     sure = info is None or (type(info) is dict and all(type(key) is str for key in info))
     if not (_GENERATES and type(message.content) is str and sure):
         return ChatGeneration(message=message, generation_info=info)
@@ -233,7 +233,7 @@ _SAMPLES: Final[dict[str, tuple[_Fields, ...]]] = {
 
 
 def _is_same(role: str, kind: _Kind, fields: _Fields) -> bool:
-    """Whether the class makes of these fields what is built here."""
+    """Whether the class makes of these fields what this module builds."""
     stored = {name: value for name, value in fields.items() if name in _Stored.__annotations__}
     own = {name: value for name, value in fields.items() if name not in stored}
     host = {"host": {"langchain": own}} if own else {}

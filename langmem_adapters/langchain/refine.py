@@ -1,4 +1,4 @@
-"""refine_with: the user's last question, made plain by what was said before, as a step of a chain."""
+"""refine_with: a step of a chain that makes the user's last question clear, from what was said before."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def refine_with(
 ) -> Runnable[Any, Any]:
     """A step that refines the question with :meth:`BrainMemory.refine`: ``refine_with(brain) | prompt | model``.
 
-    What comes out is of the kind that came in: a text, a message, a list of messages (its last question of the user
-    is refined) or a dictionary that holds one of these. A question that depends on nothing stays as it is.
+    The output is of the same kind as the input: a text, a message, a list of messages (the user's last question in it
+    is refined) or a dictionary that holds one of these. A question that depends on nothing before it stays as it is.
 
     Args:
-        brain: The session, or what makes it of the ``session_id`` in the config's ``configurable``.
-        model: What is asked; default: the brain's own.
-        key: Where the question is in a dictionary. None: under its only key, else under "input".
+        brain: The session, or a function that makes it from the ``session_id`` in the config's ``configurable``.
+        model: The model to ask; default: the brain's own.
+        key: The question's key in a dictionary. None: its only key, else "input".
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> from langmem_adapters.langchain import refine_with
@@ -60,7 +60,7 @@ def _session(brain: BrainMemory | Callable[[str], BrainMemory], config: Runnable
 
 
 def _question(value: Any, key: str | None) -> tuple[str, Callable[[str], Any]]:
-    """The text of the last question, empty where there is none; and what makes the same with another question."""
+    """The text of the last question (empty if there is none), and a function that puts another one in its place."""
     if isinstance(value, str):
         return value, str
     if isinstance(value, BaseMessage):

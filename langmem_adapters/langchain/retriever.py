@@ -27,21 +27,21 @@ __all__ = ["LongTermRetriever"]
 class LongTermRetriever(BaseRetriever):
     """Finds memories of a user (implements ``langchain_core.retrievers.BaseRetriever``).
 
-    A document's text is what was said; its id is the memory's; its metadata hold ``score`` (in [0, 1], higher is
-    better), ``role``, ``name``, ``session``, ``message_id``, ``created_at`` (Unix seconds) of when it was first
-    said, what the message's own metadata hold, and ``recalled``, by which it is known and not stored again. Of what
-    was said several times, the metadata are those of the first time that the filter lets through.
+    A document's text is what was said, and its id is the memory's. Its metadata hold ``score`` (in [0, 1], higher is
+    better), ``role``, ``name``, ``session``, ``message_id``, ``created_at`` (Unix seconds, when it was first said),
+    the message's own metadata, and ``recalled``, which marks it so that it is not stored again. If it was said several
+    times, the metadata are those of the first time that the filter lets through.
 
     Args:
-        memory: What is searched.
-        k: How many documents at the most; also per call: ``retriever.invoke(query, k=3)``.
-        filter: Which memories are looked at, by the metadata above without the score: ``{"session": "monday"}``,
+        memory: The memory to search.
+        k: How many documents at most; also per call: ``retriever.invoke(query, k=3)``.
+        filter: Which memories are searched, by the metadata above without the score: ``{"session": "monday"}``,
             ``{"created_at": {"$gte": 0}}`` with ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in``,
-            ``$nin``, ``$and``, ``$or`` and ``$not``, or a function of the metadata. It is applied in the search, so
-            that the best of those that are wanted are found; soonest, where they are of one session. Also per call:
+            ``$nin``, ``$and``, ``$or`` and ``$not``, or a function of the metadata. The search itself applies it, so
+            that the best of the wanted memories are found; it is fastest if they are of one session. Also per call:
             ``retriever.invoke(query, filter={…})``, which narrows the retriever's own filter and never widens it.
-        on_error: What an outage of the store or the index does: "raise" raises, as no documents would mean that there
-            are no memories; "degrade" finds none, is logged once for each cause and counted in :meth:`stats`.
+        on_error: What an outage of the store or the index does: "raise" raises, because an empty result would mean that
+            there are no memories; "degrade" returns none, is logged once for each cause and counted in :meth:`stats`.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> from langmem_adapters.langchain import LongTermRetriever
@@ -65,7 +65,7 @@ class LongTermRetriever(BaseRetriever):
     )
 
     def stats(self) -> dict[str, int]:
-        """Counts since construction: ``recalls``, and those of them that found nothing because of ``errors``."""
+        """Counts since construction: ``recalls``, and ``errors``, the recalls that an outage left empty."""
         return dict(self._outages.counts)
 
     def _get_relevant_documents(
@@ -107,7 +107,7 @@ def _view(documents: Sequence[Document], query: str) -> str:
 
 
 def _memory(document: Document) -> Recalled:
-    """The memory that a document was made of, as far as it is shown."""
+    """The memory that a document was made of, as far as a view shows it."""
     said = document.metadata
     message = Message(role=said["role"], name=said["name"], content=document.page_content)
     occurrence = Occurrence(session=said["session"], created_at=said["created_at"])

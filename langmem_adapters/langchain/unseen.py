@@ -1,4 +1,4 @@
-"""What is asked of models beside a run, such as a summary or a judge's word, is no part of what the run streams."""
+"""Keeps model calls beside a run, such as for a summary or a judge's verdict, out of what the run streams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["unseen"]
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Keep what is asked of a model here out of the run's callbacks."""
+    """Keep model calls in this block out of the run's callbacks."""
     token = var_child_runnable_config.set(None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""ExperienceNodeCache: what a graph's nodes answered before, in SQLite or in Redis without modules."""
+"""ExperienceNodeCache: a cache for the results of a graph's nodes, in SQLite or in Redis without modules."""
 
 from __future__ import annotations
 
@@ -41,31 +41,32 @@ ValueT = TypeVar("ValueT", default=Any)
 _ENTRY = "entry"
 _KINDS = {"null", "bytes", "bytearray", "msgpack"}  # what LangGraph writes; its "json" and "pickle" are never read
 _WRITES = "__pregel_ns_writes"  # the first label of what graphs cache
-_NAMELESS = (_WRITES, "__dynamic__")  # what LangGraph finds no name for; a node's own name stands behind it
+_NAMELESS = (_WRITES, "__dynamic__")  # if LangGraph finds no name for a function; the node's own name follows
 _log = logging.getLogger("langmem_adapters")
 
 
 class ExperienceNodeCache(Shared, BaseCache[ValueT]):
     """A node cache for ``compile(cache=…)`` with ``CachePolicy`` (implements ``langgraph.cache.base.BaseCache``).
 
-    Reading never builds anything but LangGraph's own safe types (messages, documents, dates and the like) and the
-    classes given as ``types``. A value that would not come back as it was is not stored: the node runs each time.
-    Tuples come back as lists, as from LangGraph's checkpointers. An entry that cannot be read is a miss, and so is one
-    whose class has changed its fields, was moved, or is no longer in ``types``. Messages come back with their ids, as
-    from LangGraph's own caches: a thread that gets one twice has it once. If a node only asks a model, cache the model.
+    Reading builds nothing but LangGraph's own safe types (messages, documents, dates and the like) and the classes
+    given as ``types``. A value that would not come back as it was is not stored: the node runs each time. Tuples come
+    back as lists, as from LangGraph's checkpointers. An entry that cannot be read counts as a miss, and so does one
+    with a class that has changed its fields or its module since, or is no longer given. Messages come back with their
+    ids, as from LangGraph's own caches: a thread that gets one twice keeps it once. If a node only asks a model, cache
+    the model instead.
 
-    LangGraph tells a cache the name of a node and that of its function, and of an async function, a partial, an
-    object, a chain or a subgraph the node's name alone; never what they hold, such as a prompt. So give each graph a
-    ``tag`` of its own, and another one when its nodes are to answer anew.
+    LangGraph tells a cache the name of a node and of its function; for an async function, a partial, an object, a chain
+    or a subgraph only the node's name; and never what they hold, such as a prompt. So give each graph a ``tag`` of its
+    own, and a new one when its nodes should run anew.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        tenant: Whose entries; those of others are never served.
+        tenant: The tenant whose entries these are; other tenants are never served them.
         tag: Keeps these entries apart from those of other tags: one for each graph.
         types: Classes of your own (pydantic models, dataclasses, enums) that nodes return.
-        serde: A serializer of your own instead; then ``types`` are its affair.
-        prices: What a million tokens in and out cost, by a model's name, for :meth:`stats`.
+        serde: A serializer of your own instead, which then has to allow ``types`` itself.
+        prices: The price of a million input and output tokens, by model name, for :meth:`stats`.
         on_error: What an outage of the store does to a run: "degrade" runs the node, is logged once for each cause
             and counted in :meth:`stats`; "raise" raises.
         clock: Gives Unix seconds.
@@ -111,7 +112,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         self._warn = WarnOnce()
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
-        """The values that are kept under these keys."""
+        """The stored values of these keys."""
         return run(step(self._read_all, keys))
 
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
@@ -119,7 +120,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         return await arun(step(self._read_all, keys))
 
     def set(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
-        """Keep values, each for so many seconds; None: for ever."""
+        """Store values, each with its ttl in seconds; None: for ever."""
         run(step(self._write_all, pairs))
 
     async def aset(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
@@ -127,7 +128,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         await arun(step(self._write_all, pairs))
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
-        """Forget what is kept under these namespaces, or everything of the tag, and without one of the tenant."""
+        """Delete the entries of these namespaces; default: all of the tag or, without a tag, all of the tenant."""
         run(step(self._forget, namespaces))
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
@@ -137,8 +138,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
     def stats(self) -> dict[str, Any]:
         """Counts since construction: hits, misses, stored and unreadable entries, refused values, and errors.
 
-        And what the hits have saved, by the usage in models' messages among the values: saved_tokens, and saved_money
-        by the ``prices``. A cache is not told how long a node took.
+        Also what the hits have saved, by the usage in models' messages among the values: saved_tokens, and
+        saved_money by the ``prices``. The time is unknown, as a cache is not told how long a node took.
         """
         names = ("hits", "misses", "stored", "unreadable", "refused", "errors")
         counts: dict[str, Any] = {name: self._counts[name] for name in names}
@@ -148,7 +149,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
     def __repr__(self) -> str:
         return f"ExperienceNodeCache({self._store!r})"
 
-    # --- entries: a namespace of the store for each, as that is what expires there
+    # --- entries: each has a namespace of the store to itself, as a store expires whole namespaces
 
     def _read_all(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         found: dict[FullKey, ValueT] = {}
@@ -196,7 +197,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
                 self._warn(f"a node's answer is not cached: {error}")
             try:
                 if entry is None:
-                    self._store.clear(place)  # what the node answered before is its answer no more
+                    self._store.clear(place)  # the result stored before is no longer the node's
                 else:
                     self._store.write(place, put={_ENTRY: entry}, ttl=ttl)
                     self._counts.add("stored")
@@ -204,7 +205,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
                 self._outages.bear(error, self._on_error)
 
     def _written(self, namespace: Namespace, value: ValueT, ttl: int | None) -> bytes:
-        if tuple(namespace) == _NAMELESS:  # where all such tasks would be one
+        if tuple(namespace) == _NAMELESS:  # all such tasks would share one namespace
             raise SerializationError("LangGraph finds no name for this task's function; define it with def")
         if tuple(namespace[:2]) == _NAMELESS and not self._tag:
             self._warn(
@@ -237,12 +238,12 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
 
 class _Schema(GenerateJsonSchema):
     def emit_warning(self, *_: object) -> None:
-        """Say nothing: a default that has no JSON is none of the user's business here."""
+        """Do nothing: a default without a JSON form does not matter here."""
 
 
 @lru_cache
 def _form(cls: type) -> str:
-    """What tells whether a class is as it was: LangGraph fills one of another form with what it has, unchecked."""
+    """Fingerprint a class's fields: LangGraph would fill a class whose fields have changed, unchecked."""
     try:
         return fingerprint(TypeAdapter(cls).json_schema(schema_generator=_Schema))
     except Exception:  # noqa: BLE001 - not every class has a schema
@@ -250,13 +251,13 @@ def _form(cls: type) -> str:
 
 
 def _taken(value: Any) -> Iterator[Metric]:
-    """What the messages of models that are in a value took."""
+    """The usage that is told by the models' messages in a value."""
     inside = [value]
     while inside:
         one = inside.pop()
         if isinstance(one, AIMessage):
             used: Any = one.usage_metadata
-            if used and used.get("total_cost") != 0:  # which a cache of LangChain says of a hit, and may say no more
+            if used and used.get("total_cost") != 0:  # 0 marks a hit of a LangChain cache, perhaps without counts
                 told = one.response_metadata
                 name = told.get("model_name") or told.get("model") or ""
                 tokens_in, tokens_out = (used.get(f"{way}_tokens") for way in ("input", "output"))

@@ -1,4 +1,4 @@
-"""LangGraph's own way to say by what the items of a store are found: ``{"embed": …, "dims": …, "fields": […]}``."""
+"""LangGraph's own setting for how a store finds items: ``{"embed": …, "dims": …, "fields": […]}``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["index_and_fields"]
 def index_and_fields(
     index: Index | IndexConfig | None, fields: Sequence[str] | None, url: str | None, store: Store | None
 ) -> tuple[Index, list[str] | None]:
-    """What finds items, and the paths of the fields that it finds them by; None: all texts and numbers.
+    """The index for items, and the paths of the fields by which it finds them; None: all texts and numbers.
 
-    Raises ConfigurationError for what is neither an index nor such a dictionary.
+    Raises ConfigurationError for anything but an index or such a dictionary.
     """
     if isinstance(index, Mapping):
         if fields is not None and "fields" in index:
@@ -39,7 +39,7 @@ def index_and_fields(
 
 
 def _embed(config: Mapping[str, Any]) -> Any:
-    """The embedding model of such a dictionary; vectors tell their dimension themselves."""
+    """The embedding model of such a dictionary; ``dims`` is not needed, as vectors show their dimension."""
     check_settings("the index of a LongTermStore", config, IndexConfig.__optional_keys__)
     embed = config.get("embed")
     if embed is None:

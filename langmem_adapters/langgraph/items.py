@@ -23,18 +23,18 @@ from langmem_adapters.records.keyed import Records
 
 __all__ = ["NamespaceItems", "StoredItem"]
 
-_TOTALS = "census"  # their key; no encoded key is equal to it
-_BESIDE = (_TOTALS, TIDIED)  # what is no item
-_SLACK = 64  # log entries without meaning that are left until there are more of them than items
-_SELDOM = 32  # writes, before one of which a namespace appears once more
-_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds, at the most, that a writer waits for those of other processes
-_TURN = 2.0  # seconds that a writer of this process waits for the others, before it goes on beside them: in an outage
+_TOTALS = "census"  # the key of the totals; no encoded key is equal to it
+_BESIDE = (_TOTALS, TIDIED)  # keys of values that are no items
+_SLACK = 64  # outdated log entries that may remain, beyond one for each item
+_SELDOM = 32  # a write calls ``appear`` again once in so many log entries
+_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds at most that a writer waits after a conflict, first and later
+_TURN = 2.0  # seconds that a writer waits for others of this process; then, as in an outage, it goes on beside them
 _log = logging.getLogger("langmem_adapters")
 
 
 @dataclass(frozen=True)
 class StoredItem:
-    """An item as it is stored. Times are Unix seconds, ``ttl`` seconds; ``fields`` says by what it is found."""
+    """An item as it is stored. Times are Unix seconds, ``ttl`` is seconds; ``fields`` says by what it is found."""
 
     value: dict[str, Any]
     created_at: float
@@ -49,7 +49,7 @@ class StoredItem:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredItem | None:
-        """Read a stored item; None, with a warning, where it is damaged: one must not take the others along."""
+        """Read a stored item; None, with a warning, if it is damaged, so that others can still be read."""
         try:
             fields = decode(data)
             if fields.pop("v") == FORMAT and _is_sound(item := cls(**fields)):
@@ -66,16 +66,16 @@ class StoredItem:
         return self.expires_at is None or now < self.expires_at
 
     def is_worn(self, now: float) -> bool:
-        """Whether so much of its time has gone that a read is to start it anew."""
+        """Whether so much of its ttl has passed that a read restarts it."""
         return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - NOTICEABLE)
 
     def refreshed(self, now: float) -> StoredItem:
-        """The item as it is after it was read."""
+        """The item after it was read."""
         return self if self.ttl is None else replace(self, expires_at=now + self.ttl)
 
 
 def _is_sound(item: StoredItem) -> bool:
-    """Whether each field is of its type, and whether a calendar has its times."""
+    """Whether each field has its type, and the times are valid dates."""
     paths = item.fields if isinstance(item.fields, list) else []
     return (
         isinstance(item.value, dict)
@@ -88,19 +88,19 @@ def _is_sound(item: StoredItem) -> bool:
 class NamespaceItems:
     """Items by key and by search. Blocking; meant for a flow's steps.
 
-    The store is the truth: nothing but :meth:`find` needs the index. Those who write in one process do so one after
-    the other; those in several find out that another came in between, and try again.
+    The store is the truth: only :meth:`find` needs the index. Writers of one process take turns; writers of several
+    processes notice that another came first, and try again.
 
     Args:
         store: Where the items are.
-        place: The namespace they fill.
-        index: What finds them by text.
-        text_of: Gives the text of an item by which it is to be found; empty: not to be found.
-        appear: Is called before the first item is written, and before some of the others.
-        begun: Is called once the first item is written.
+        place: The namespace that they fill.
+        index: Finds them by text.
+        text_of: Gives the text by which an item is found; empty: it is not found.
+        appear: Is called before the first item is written, and before some later ones.
+        begun: Is called after the first item was written.
         clock: Gives Unix seconds.
         new_id: Gives ids to entries of the log.
-        form: Names what ``text_of`` makes a text of; the index begins anew for another one.
+        form: Identifies the texts that ``text_of`` makes; for another one, the index is rebuilt.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class NamespaceItems:
         return self._read(self._store.get(self._place, [_name(key) for key in keys]))
 
     def all(self) -> dict[str, StoredItem]:
-        """Read all items; what has expired is removed."""
+        """Read all items; expired ones are removed."""
         values = self._store.get(self._place)
         if self._is_due(Totals.of(values.get(_TOTALS))):
             with self._writing.taken(_TURN):
@@ -141,7 +141,7 @@ class NamespaceItems:
         return self._read(values)
 
     def is_empty(self) -> bool:
-        """Whether there is no item; what has expired is removed."""
+        """Whether there is no item; expired ones are removed."""
         totals = Totals.of(self._store.get(self._place, [_TOTALS]).get(_TOTALS))
         return not self.all() if self._is_due(totals) else totals.count == 0
 
@@ -156,11 +156,11 @@ class NamespaceItems:
         return [(_key(hit.id), hit.score, item) for hit, item in self._records.search(query, k, read)]
 
     def put(self, changes: Mapping[str, StoredItem | None]) -> None:
-        """Add, replace and (None) remove items, all or none. One that was there keeps when it was created."""
+        """Add, replace and (None) remove items, all or none. A replaced item keeps its ``created_at``."""
         self._until_done(lambda: self._put(changes))
 
     def _until_done(self, change: Callable[[], bool]) -> None:
-        """Try a change until nobody comes in between, after pauses that do not keep step with those of others."""
+        """Try a change until no other writer comes first, after random pauses so that writers do not keep step."""
         longest = _PAUSE
         with self._writing.taken(_TURN):
             while not change():
@@ -175,7 +175,7 @@ class NamespaceItems:
         gone = [name for key, item in changes.items() if item is None and (name := _name(key)) in page.values]
         if not put and not gone:
             return True
-        if before.count == 0 or page.total % _SELDOM == 0:  # a server that evicts keys may have taken its place
+        if before.count == 0 or page.total % _SELDOM == 0:  # a server may have evicted it from the tree
             self._appear()
         count = before.count + sum(name not in page.values for name in put) - len(gone)
         steady = not gone and all(
@@ -192,7 +192,7 @@ class NamespaceItems:
         return done
 
     def refresh(self, items: Mapping[str, StoredItem]) -> None:
-        """Let items that were just read expire later, unless they have changed since or hardly any time has gone."""
+        """Let items that were just read expire later, unless they have changed since or hardly any time has passed."""
         now = self._clock()
         read = {_name(key): item for key, item in items.items() if item.is_worn(now)}
         if read:
@@ -210,24 +210,24 @@ class NamespaceItems:
         return self._write(values, after, fresh)
 
     def tidy(self) -> int:
-        """Remove expired items, and log entries that tell nothing any more; returns how many items that were.
+        """Remove expired items and outdated log entries; returns how many items were removed.
 
-        The newest quarter of the log stays, so that an index that is a little behind goes on from where it stands; one
-        that is further behind begins anew, as it may have missed what the others told. It is not brought closer here:
-        an embedder takes its time, or fails.
+        The newest quarter of the log stays, so that an index that is a little behind can go on from its position; one
+        that is further behind is rebuilt, as it may have missed what the removed entries told. The index is not updated
+        here: an embedder takes its time, or fails.
         """
         with self._writing.taken(_TURN):
             return self._tidy()
 
     def _tidy_beside(self) -> None:
-        """Tidy after a write that is done, or before a read: neither fails because this does."""
+        """Tidy after a finished write, or before a read: neither fails if this does."""
         try:
             self._tidy()
         except LangmemError as error:
             _log.warning("a namespace of the long-term store is not tidied, which will be tried again: %s", error)
 
     def _tidy(self) -> int:
-        items = self._store.scan(self._place).items  # before the values: what comes in between is not looked at
+        items = self._store.scan(self._place).items  # before the values: later entries are left alone
         values = self._store.get(self._place)
         before = Totals.of(values.get(_TOTALS))
         now = self._clock()
@@ -238,14 +238,14 @@ class NamespaceItems:
         after = Totals(tidied=count).with_(_ends(left), count=count, stamp=self._new_id()) if left else Totals(count)
         old = {item.seq for item in items[: len(items) - len(items) // 4]}
         told_later = [item for item in stale(reversed(items), known.keys() - {*gone}) if item.seq in old]
-        # A key whose entry goes now is told of at the end, so that an index that is behind forgets it.
+        # The log tells at its end of each key whose entry is removed, so that an index that is behind forgets it.
         done = (not gone and not told_later and before.tidied == count) or self._write(
             values, after, {}, gone, told=gone, remove=told_later
         )
         return len(gone) if done else 0
 
     def close(self) -> bool:
-        """Let what is left of an empty namespace go; False, if it is not empty, or not any more."""
+        """Let the rest of an empty namespace expire; False if it is not empty, or no longer."""
         data = self._store.get(self._place, [_TOTALS]).get(_TOTALS)
         if Totals.of(data).count:
             return False
@@ -271,7 +271,7 @@ class NamespaceItems:
         told: Sequence[str] = (),
         remove: Sequence[Item] = (),
     ) -> bool:
-        """Make a change, unless another came in between; ``told`` are the keys of which the index must know."""
+        """Make a change, unless another came first; ``told`` are the keys that the index must look at."""
         tidied = {TIDIED: mark(max(item.seq for item in remove), after.count, self._new_id())} if remove else {}
         try:
             self._store.write(
@@ -309,7 +309,7 @@ def _key(name: str) -> str:
 
 
 def _is_item(name: str) -> bool:
-    """Whether it is one encoded key; of several, where a store is encrypted, somebody has moved an item up here."""
+    """Whether it is one encoded key; several, in an encrypted store, show that an item was moved up here."""
     return name.endswith("/") and name.count("/") == 1
 
 

@@ -1,4 +1,4 @@
-"""Which operations are valid, and what filters and conditions let through: pure functions."""
+"""Which operations are valid, and what filters and conditions match: pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check", "common_prefix", "item_filter", "matches"]
 
 
 def check(op: Op) -> None:
-    """Refuse an operation that LangGraph's own methods would refuse, or whose numbers make no page.
+    """Refuse an operation that LangGraph's own methods would refuse, or whose offset or limit is invalid.
 
     Raises LangGraph's InvalidNamespaceError (a ValueError) for labels, ConfigurationError for everything else.
     """
@@ -53,14 +53,14 @@ def _check_labels(path: Namespace) -> None:
             )
 
 
-_COMBINING = frozenset({"$and", "$nor", "$not", "$or"})  # elsewhere; here they would be fields that nothing has
+_COMBINING = frozenset({"$and", "$nor", "$not", "$or"})  # operators elsewhere; here, fields that nothing has
 
 
 def item_filter(wanted: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]], bool]:
     """Compile a search's filter: a predicate of an item's value.
 
-    A field is compared with ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt`` and ``$lte``, or with a value that it is to
-    equal; of an object, the fields that are named. A field that is missing is None, and has no order.
+    A field is compared by ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt`` and ``$lte``, or with a value that it must
+    equal; in an object, only the named fields are compared. A missing field is None, and has no order.
 
     Raises ConfigurationError for another operator, before anything is searched.
     """
@@ -106,7 +106,7 @@ def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bo
 
 
 def _number(value: Any) -> float | None:
-    """A number, also one that is written as text: as LangGraph's own stores compare."""
+    """The value as a number, also if it is written as text: so do LangGraph's own stores compare."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -142,7 +142,7 @@ def _fulfils(namespace: Namespace, condition: MatchCondition) -> bool:
 
 
 def common_prefix(op: ListNamespacesOp) -> Namespace:
-    """The longest beginning that the conditions ask of every namespace, as far as it has no wildcard."""
+    """The longest prefix that the conditions require of every namespace, up to a wildcard."""
     found: Namespace = ()
     for condition in op.match_conditions or ():
         if condition.match_type == "prefix":

@@ -41,7 +41,7 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermStore"]
 
-_NAMESPACES = 1024  # namespaces whose index is followed by one thread at a time
+_NAMESPACES = 1024  # namespaces that are kept ready, so that one thread at a time updates the index of each
 _MINUTE = 60.0
 _warn = WarnOnce()
 
@@ -49,35 +49,36 @@ _warn = WarnOnce()
 class LongTermStore(Shared, BaseStore):
     """Items by namespace and key, found by words (implements ``langgraph.store.base.BaseStore``).
 
-    It answers as ``InMemoryStore`` does, with these differences: the items of a search without a query come with
-    the latest updated first; a ``query`` finds the items that share a word with it, or a part of one that is not
-    English, and no others; a namespace is listed as long as it has items; ``created_at`` stays when an item is
-    replaced; models, messages and dataclasses in a value come back as dictionaries, and members of a ``StrEnum`` or
-    ``IntEnum`` as their values.
+    It answers as ``InMemoryStore`` does, with these differences: a search without a query gives the last updated
+    items first; a ``query`` finds only items that share a word with it or, in other languages than English, a part of
+    a word; a namespace is listed as long as it has items; ``created_at`` stays when an item is replaced; models,
+    messages and dataclasses in a value come back as dictionaries, and members of a ``StrEnum`` or ``IntEnum`` as
+    their values.
 
     All changes of a batch in one namespace are made together or not at all; the namespaces of a batch are written
-    one after the other. Of several changes of one key in a batch the last one counts, and what a batch reads is as
-    it was before the batch. A search or a listing looks at nothing outside of its prefix.
+    one after the other. Of several changes of one key in a batch the last one counts, and a batch reads what was
+    there before it. A search or a listing reads nothing outside of its prefix.
 
-    A ttl (minutes, as everywhere in LangGraph) restarts with each write of the item and, unless ``refresh_on_read`` or
-    ``refresh_ttl`` is False, with a read once a tenth of it has passed. An expired item is never seen; it is removed by
-    the next search or listing that comes across it, by :meth:`sweep_ttl`, or together with its namespace.
+    A ttl (minutes, as everywhere in LangGraph) restarts with each write of the item and, unless
+    ``refresh_on_read`` or ``refresh_ttl`` is False, with a read once a tenth of it has passed. An expired item is never
+    seen; it is removed by the next search or listing that meets it, by :meth:`sweep_ttl`, or together with its
+    namespace.
 
-    The store is the truth. Only a ``query`` needs the index, so everything else goes on while an embedder or a server
-    of vectors is down; the next query indexes what was written meanwhile.
+    The store is the truth. Only a ``query`` needs the index, so everything else goes on while an embedder or a vector
+    server is unavailable; what was written meanwhile is indexed by the next query.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        index: What finds items by text: by their meaning LangGraph's own ``{"embed": model, "dims": …, "fields": […]}``
-            (vectors lie beside the index of words), or :func:`~langmem_adapters.open_vectors`, for a place of its own.
-            Default: the lexical index of the URL, or one in memory.
-        tenant: Whose items; those of others are never seen.
+        index: Finds items by text. By their meaning: LangGraph's own ``{"embed": model, "dims": …, "fields": […]}``
+            (vectors are stored beside the index of words), or :func:`~langmem_adapters.open_vectors`, for a place of
+            its own. Default: the lexical index of the URL, or one in memory.
+        tenant: The tenant whose items these are; other tenants never see them.
         fields: Paths of the fields by which items are found, as ``["title", "messages[*].content"]``; default: all
-            texts and numbers. ``put(…, index=…)`` says otherwise for an item. Other fields than before have what
-            there is indexed anew; so have, in turn, two stores with different ones that share items and an index.
-        ttl: ``default_ttl`` (minutes) and ``refresh_on_read``, as for LangGraph's own stores; of its other settings
-            none changes anything, as nobody sees what has expired.
+            texts and numbers. ``put(…, index=…)`` overrides them for an item. If they change, all items are indexed
+            anew; two stores with different fields that share items and an index do this in turn.
+        ttl: ``default_ttl`` (minutes) and ``refresh_on_read``, as for LangGraph's own stores; its other settings have
+            no effect, as expired items are never seen.
         clock: Gives Unix seconds.
         new_id: Gives ids that never repeat.
 
@@ -130,7 +131,7 @@ class LongTermStore(Shared, BaseStore):
         return (yield from step(self._answer, ops))
 
     def sweep_ttl(self) -> int:
-        """Remove what has expired, in all namespaces; returns how many items that were."""
+        """Remove expired items in all namespaces; returns how many were removed."""
         return run(step(self._sweep))
 
     async def asweep_ttl(self) -> int:
@@ -154,10 +155,10 @@ class LongTermStore(Shared, BaseStore):
         )
 
     def _find(self, namespace: Namespace) -> None:
-        """Add a namespace again that has just got its first item, where a user was deleted at this moment."""
+        """Add a namespace again if it was removed while its first item was written, as when a user is deleted."""
         if not self._tree.has(namespace):
             self._tree.add(namespace)
-            self._removed_if_empty(namespace)  # where the item has gone as well
+            self._removed_if_empty(namespace)  # if the item was deleted, too
 
     def _text(self, item: StoredItem) -> str:
         paths = item.fields if isinstance(item.fields, list) else self._fields
@@ -211,7 +212,7 @@ class LongTermStore(Shared, BaseStore):
                 found += [(None, namespace, key, item) for key, item in kept.items() if wanted(item.value)]
                 if not kept:
                     self._removed_if_empty(namespace)
-        if op.query:  # of equal ones, those of a namespace stay as it finds them, however many are wanted
+        if op.query:  # equal scores of one namespace keep the order in which it finds them, whatever the limit
             found.sort(key=lambda hit: (-(hit[0] or 0.0), hit[1]))
         else:
             found.sort(key=lambda hit: (-hit[3].updated_at, *hit[1:3]))
@@ -261,7 +262,7 @@ class LongTermStore(Shared, BaseStore):
     # --- writing
 
     def _puts(self, ops: Iterable[PutOp]) -> dict[Namespace, dict[str, StoredItem | None]]:
-        """The changes that count, by namespace; all are checked before anything is written."""
+        """The changes that take effect, by namespace; all are checked before anything is written."""
         now = self._clock()
         changes: dict[Namespace, dict[str, StoredItem | None]] = {}
         for op in ops:
@@ -275,7 +276,7 @@ class LongTermStore(Shared, BaseStore):
 
 @contextmanager
 def _beside_a_read() -> Iterator[None]:
-    """What is written as something was read fails no read: a full server answers those, and so does a replica."""
+    """A write that a read entails does not fail the read: full servers and replicas still answer reads."""
     try:
         yield
     except StoreError as error:
@@ -324,7 +325,7 @@ def _at(value: dict[str, Any], paths: Iterable[str]) -> list[str]:
 
 
 def _as_json(value: Any) -> Any:
-    """A value as JSON can have it, which is what LangGraph makes of an object or a list at the end of a path."""
+    """A value in types of JSON, which is what LangGraph makes of an object or a list at the end of a path."""
     if isinstance(value, Mapping):
         return {str(name): _as_json(part) for name, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

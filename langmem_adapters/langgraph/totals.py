@@ -1,4 +1,4 @@
-"""What is known of the items of one LangGraph namespace together, so that nobody needs to read them all."""
+"""Totals of the items in one LangGraph namespace, so that nobody needs to read them all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langmem_adapters.expiry import LINGER
 
 __all__ = ["Totals"]
 
-_MANY = 2**53  # items, as nobody knows how many there are: it is not empty, and has to be tidied
+_MANY = 2**53  # items, if their number is unknown: the namespace is not empty, and must be tidied
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -20,10 +20,10 @@ _log = logging.getLogger("langmem_adapters")
 class Totals:
     """How many items there are, and when they expire. Times are Unix seconds.
 
-    ``last`` is when the last of them expires, None if one stays; ``due`` is when the first may expire. ``stamp``
-    changes with each item that comes or goes, or expires at another time. Every write is guarded by it, so that none
-    undoes another; those that replace items that stay do not disturb each other. ``tidied`` is how many items were
-    left when those that had expired were last removed.
+    ``last`` is when the last of them expires, None if one never does; ``due`` is when the first may expire. ``stamp``
+    changes whenever an item is added or removed, or its expiry changes. Every write is guarded by it, so that none
+    undoes another; writes that only replace items that never expire do not conflict. ``tidied`` is how many items were
+    left when expired ones were last removed.
     """
 
     count: int = 0
@@ -34,7 +34,7 @@ class Totals:
 
     @classmethod
     def of(cls, data: bytes | None) -> Totals:
-        """Read totals; in the place of damaged ones, with a warning, what has them counted anew by the next look."""
+        """Read totals. Damaged ones give, with a warning, totals that make the next look count anew."""
         if data is None:
             return cls()
         try:
@@ -49,14 +49,14 @@ class Totals:
         return cls(count=_MANY, due=0.0)
 
     def with_(self, ends: Sequence[float | None], *, count: int, stamp: str) -> Totals:
-        """The totals after items were put that expire then."""
+        """The totals after items with these times of expiry were put."""
         starts = [time for time in (self.due if self.count else None, *ends) if time is not None]
         ends = ends if self.count == 0 else [*ends, self.last]
         last = None if None in ends else max((end for end in ends if end is not None), default=None)
         return Totals(count, min(starts, default=None), last, stamp, self.tidied)
 
     def ttl(self, now: float) -> float | None:
-        """Seconds after which the whole namespace may go."""
+        """Seconds after which the whole namespace may expire; None: never."""
         if self.count == 0:
             return LINGER
         return None if self.last is None else max(self.last - now, 1.0)

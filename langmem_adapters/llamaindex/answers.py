@@ -1,4 +1,4 @@
-"""Responses of models as experiences: looked up before a call, kept after it, shared by those who ask at once."""
+"""Responses of models as experiences: looked up before a call, kept after it, shared by concurrent callers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Answers", "KeyedRequest"]
 
 
 class KeyedRequest(NamedTuple):
-    """A request by its key, what the user asked, for those who score and judge, and how many tokens may be answered."""
+    """A request's key, the user's question for scorers and judges, and how many tokens the answer may have."""
 
     key: str
     question: str
@@ -39,11 +39,11 @@ class Answers(SingleFlightAnswers):
     """The responses in a pool, around the calls of a model.
 
     Args:
-        pool: Where they are.
-        model: Gives the model's name, for what its responses cost.
-        counts, scoring: Count what was seen, and have the responses scored, for others too.
+        pool: Where they are stored.
+        model: Gives the model's name, for the cost of its responses.
+        counts, scoring: Count events, and have the responses scored; others may share them.
         clock, new_id: Give Unix seconds, and ids.
-        rules: What else decides: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
+        rules: All other rules: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
             :class:`~langmem_adapters.llamaindex.CachedLLM`.
     """
 
@@ -82,7 +82,7 @@ class Answers(SingleFlightAnswers):
 
 
 class _Calls(FunctionCache):
-    """A response that took all tokens that it might is one that was cut, where nobody decides otherwise."""
+    """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours."""
 
     def _put(self, turn: Invocation, value: Any) -> Flow[bool]:
         if self._rules.should_store is worth_storing and took_all(value, turn.counted["limit"]):
@@ -92,7 +92,7 @@ class _Calls(FunctionCache):
 
 
 class _Kept(KeptAnswers):
-    """Responses as plain data."""
+    """Writes responses as plain data, and reads them back."""
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         return Experience(req=req, resp=write_response(value), metric=metric)

@@ -24,7 +24,7 @@ Fields = dict[str, Any]
 """A block as plain data, beginning with its ``block_type``."""
 
 OF_FILE: Final = "of_file"
-"""What is noted of a block that is read from a file: who may say what is in a message does not say what is read."""
+"""The mark of a block that LlamaIndex reads from a file: without it, content alone cannot have a file read."""
 
 _PATHS: Final = frozenset({"file_path", "path"})
 _BLOCKS: Final[dict[str, type[BaseContentBlock]]] = {
@@ -33,7 +33,7 @@ _BLOCKS: Final[dict[str, type[BaseContentBlock]]] = {
 
 
 class _Medium(NamedTuple):
-    """How LlamaIndex names the parts of a block of bytes, and what the standard block is called."""
+    """LlamaIndex's field names for a block of bytes, and the type of the standard block."""
 
     standard: str
     data: str
@@ -54,7 +54,7 @@ _FORMATS: Final = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a"}
 def plain(value: Any) -> Any:
     """Write models as dictionaries, paths and URLs as text, and enums as their values, as LlamaIndex itself does.
 
-    Raises SerializationError for what has no end, or is too deep.
+    Raises SerializationError for a value that contains itself, or is nested too deep.
     """
     try:
         return _plain(value)
@@ -63,7 +63,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if type(value) in ATOMS:  # as most are, and each number of an embedding
+    if type(value) in ATOMS:  # as most are, such as each number of an embedding
         return value
     if isinstance(value, BaseModel):
         return _plain(value.model_dump())
@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
 
 
 def block_fields(model: BaseModel) -> Fields:
-    """Write a block as plain data: what is not None, and always the kind of a file, even if unknown."""
+    """Write a block as plain data: what is not None, and always the MIME type of a medium, even if unknown."""
     fields: Fields = {}
     for name, value in model.__dict__.items():
         if isinstance(value, bytes | IOBase):
@@ -104,13 +104,13 @@ def _base64(value: bytes | IOBase) -> str:
         data = value.read()
     try:
         base64.b64decode(data, validate=True)
-    except binascii.Error:  # put there after the block's own conversion
+    except binascii.Error:  # assigned after the block's own conversion
         data = base64.b64encode(data)
     return data.decode()
 
 
 def build_block(fields: Fields) -> BaseContentBlock:
-    """Build a block from its fields. Damaged ones raise whatever its class makes of them."""
+    """Build a block from its fields. Damaged fields raise whatever its class raises for them."""
     block_type = fields["block_type"]
     given = {key: value for key, value in fields.items() if key != "file_path"}
     if block_type == "citable":
@@ -121,7 +121,7 @@ def build_block(fields: Fields) -> BaseContentBlock:
     if medium is not None and isinstance(data := given.get(medium.data), str):
         given[medium.data] = data.encode("ascii")
     block = _BLOCKS[block_type](**given)
-    # These two are assigned, since a constructor wants the file to exist still and guesses the kind.
+    # These two are assigned, as a constructor requires that the file still exists, and guesses the MIME type.
     if "file_path" in fields:
         setattr(block, "path", Path(fields["file_path"]))  # noqa: B010 - no field of the common class
     if medium is not None and not fields.get(medium.mime, "unknown"):
@@ -130,7 +130,7 @@ def build_block(fields: Fields) -> BaseContentBlock:
 
 
 def to_standard(fields: Fields) -> tuple[dict[str, Any], Fields]:
-    """Write a block's fields as a standard content block, and those that have no place in it beside it."""
+    """Write a block's fields as a standard content block; also returns the fields that have no place in it."""
     block_type = fields["block_type"]
     rest = {key: value for key, value in fields.items() if key != "block_type"}
     if block_type == "text":
@@ -142,7 +142,7 @@ def to_standard(fields: Fields) -> tuple[dict[str, Any], Fields]:
         if extras := rest.pop("additional_information", None):
             standard["extras"] = extras
         return standard, rest
-    if block_type == "tool_call":  # of which the arguments are no JSON
+    if block_type == "tool_call":  # with arguments that are not JSON
         call = {"id": fields.get("tool_call_id"), "name": fields["tool_name"], "args": fields["tool_kwargs"]}
         return {"type": "invalid_tool_call", **call, "error": None}, {"block_type": block_type}
     if block_type in _MEDIA and (_MEDIA[block_type].data in rest or "url" in rest):
@@ -181,7 +181,7 @@ def _format(mime: str) -> str:
 
 
 def from_standard(standard: str | dict[Any, Any], *, of_file: bool = False) -> Fields | None:
-    """Read a standard content block; None where LlamaIndex has no block for it, or names a file unless ``of_file``."""
+    """Read a standard content block; None if LlamaIndex has none for it, or if it names a file without ``of_file``."""
     if isinstance(standard, str):
         return {"block_type": "text", "text": standard}
     kind = str(standard.get("type"))

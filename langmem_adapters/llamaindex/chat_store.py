@@ -1,7 +1,7 @@
 """BrainChatStore and SyncBrainChatStore: sessions as LlamaIndex's chat stores.
 
-They are two, as LlamaIndex gives the same names to coroutines in AsyncDBChatStore and to plain functions in
-BaseChatStore: ``get_messages`` cannot be both. What they do is written once, in session.py.
+They are two classes because LlamaIndex gives the same names to coroutines in AsyncDBChatStore and to plain functions
+in BaseChatStore: ``get_messages`` cannot be both. What they do is written once, in session.py.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
 _ACTIVE = MessageStatus.ACTIVE
 _read: ContextVar[ChatSession | None] = ContextVar("langmem_adapters.llamaindex.read", default=None)
-"""With what this task has read last: a ``Memory`` reads, counts, and has the oldest archived of what it has read."""
+"""The session that this task has read last: a ``Memory`` reads, counts, and then archives the oldest that it read."""
 
 
 class _OnStore(BaseModel):
-    """Where the sessions of a user are kept: what both chat stores are made of."""
+    """The sessions of a user on a store: what both chat stores are made of."""
 
     url: str | None = Field(default=None, description="The store's URL, its password masked.")
     user: str = ""
@@ -47,11 +47,11 @@ class _OnStore(BaseModel):
 
     def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
         kept = store_of(url, store)
-        # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
+        # A dump that names a store of the caller's own cannot be loaded, so that nobody gets another one unawares.
         super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
         self._store = kept
         self._opens_again = store is None and may_be_written_down(url)
-        self._session("any")  # refuses what is wrong
+        self._session("any")  # raises for wrong settings
 
     @classmethod
     def class_name(cls) -> str:
@@ -81,17 +81,17 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     """The short-term store of a ``Memory`` (implements LlamaIndex's ``AsyncDBChatStore``).
 
     A key is a session: its active messages are those of ``BrainMemory(store, key)`` and of LangChain's
-    ``BrainChatMessageHistory(key)``; archived ones are kept beside them, and go when the session is deleted. Blocks,
-    tool calls and additional arguments come back equal. No method blocks the event loop. A copy has the same store. A
-    dump masks the URL's password, and a masked one cannot be loaded; a pickle opens the store of the URL anew, and is
-    refused for a URL with a password, or a store of its own.
+    ``BrainChatMessageHistory(key)``; archived ones are kept beside them, and are deleted with the session.
+    Blocks, tool calls and additional arguments come back equal. No method blocks the event loop. A copy has the same
+    store. A dump holds the URL with its password masked, and cannot be loaded if there was one; a pickle opens the
+    store of the URL anew, and is refused for a URL with a password or a store of its own.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        user, tenant: Whose sessions they are; those of others are never seen.
+        user, tenant: Whose sessions these are; those of others are never seen.
         ttl: Seconds after which a session expires as a whole; None: never.
-        refresh: What starts that time anew, as in :class:`~langmem_adapters.brain.BrainMemory`.
+        refresh: What restarts that time, as in :class:`~langmem_adapters.brain.BrainMemory`.
 
     >>> from llama_index.core.llms import ChatMessage
     >>> from llama_index.core.memory import Memory
@@ -102,7 +102,7 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     ['Where is my bike?']
     """
 
-    def __init__(  # in each class, as else type checkers make one of the fields for it
+    def __init__(  # in each class, as type checkers would otherwise derive one from the fields
         self,
         url: str | None = None,
         *,
@@ -117,14 +117,14 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     async def get_messages(
         self, key: str, status: MessageStatus | None = _ACTIVE, limit: int | None = None, offset: int | None = None
     ) -> list[ChatMessage]:
-        """The messages of a status, oldest first; with ``status=None`` the archived, then the active ones."""
+        """The messages with a status, oldest first; with ``status=None`` the archived ones, then the active ones."""
         session = self._session(key)
         messages = await arun(session.read(status, limit, offset))
         _read.set(session if status == _ACTIVE and limit is None else None)
         return messages
 
     async def count_messages(self, key: str, status: MessageStatus | None = _ACTIVE) -> int:
-        """How many messages of a status there are; with ``status=None``, how many in all."""
+        """How many messages with a status there are; with ``status=None``, how many in all."""
         return await arun(self._session(key).count(status))
 
     async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = _ACTIVE) -> None:
@@ -136,7 +136,7 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         await arun(self._session(key).add(messages, status))
 
     async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = _ACTIVE) -> None:
-        """Replace all messages of the key, archived ones too, in one write; one that is just being added stays."""
+        """Replace all messages of the key, archived ones too, in one write; one that is being added meanwhile stays."""
         _read.set(None)
         await arun(self._session(key).replace(messages, status))
 
@@ -146,7 +146,7 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         return await arun(self._session(key).remove_at(idx))
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
-        """Delete the messages of a status; with ``status=None`` the whole session, its summary and title too."""
+        """Delete the messages with a status; with ``status=None`` the whole session, its summary and title too."""
         _read.set(None)
         await arun(self._session(key).remove_all(status))
 
@@ -158,8 +158,8 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archive the oldest ``n`` active messages, in one write, and return them.
 
-        Of messages that the same task has just read, those that somebody else has taken since count as archived, so
-        that a ``Memory`` gives its memory blocks whatever it archives.
+        Of messages that the same task has just read, those that somebody else has removed since count as archived, so
+        that a ``Memory`` gives its memory blocks all that it archives.
         """
         session = self._session(key).after(_read.get())
         archived = await arun(session.remove_oldest(n, archive=True))
@@ -167,16 +167,16 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         return archived
 
     async def get_keys(self) -> list[str]:
-        """The sessions of the user, the latest written first."""
+        """The sessions of the user, the most recently written first."""
         return await arun(self._keys())
 
 
 class SyncBrainChatStore(_OnStore, BaseChatStore):
-    """The same sessions for LlamaIndex's older memories, as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
+    """The same sessions for LlamaIndex's older memories, such as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
 
-    It shows the active messages, and is made as a :class:`BrainChatStore` is. What is added is kept at once, so it has
-    no ``persist()``. The async twins are those of LlamaIndex, which call the methods in a thread. Each ``get()`` of a
-    ``ChatSummaryMemoryBuffer`` deletes the session and writes it anew, so that title, knowledge and archive are lost.
+    It holds the active messages, and takes the arguments of a :class:`BrainChatStore`. What is added is stored at once,
+    so it has no ``persist()``. The async twins are LlamaIndex's, which call the methods in a thread. Each ``get()`` of
+    a ``ChatSummaryMemoryBuffer`` deletes the session and writes it anew, so title, knowledge and archive are lost.
 
     >>> from llama_index.core.llms import ChatMessage
     >>> from llama_index.core.memory import ChatMemoryBuffer
@@ -213,7 +213,7 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
         run(self._session(key).add([message]))
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Delete the session, its archive, summary and title too; gives its messages, None if there were none."""
+        """Delete the session, its archive, summary and title too; returns its messages, or None if there were none."""
         return run(self._session(key).forget())
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
@@ -225,9 +225,9 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
         return run(self._session(key).remove_at(-1))
 
     def get_keys(self) -> list[str]:
-        """The sessions of the user, the latest written first."""
+        """The sessions of the user, the most recently written first."""
         return run(self._keys())
 
 
-# Else an older memory could be dumped, as contexts of workflows are, and never loaded again.
+# Otherwise an older memory could be dumped, as contexts of workflows are, but never loaded again.
 RECOGNIZED_CHAT_STORES[SyncBrainChatStore.class_name()] = SyncBrainChatStore  # type: ignore[assignment] # it is a dictionary for any

@@ -45,15 +45,15 @@ class _Parts(NamedTuple):
 
 
 def checked_chats(chats: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """The messages. Raises ConfigurationError for one alone, and for what is none."""
+    """The messages. Raises ConfigurationError for a single message, and for anything but messages."""
     return checked_list(chats, 'messages are a list of ChatMessage(role="user", content="…")', ChatMessage)
 
 
 def to_message(chat: ChatMessage) -> Message:
-    """Convert a LlamaIndex message. It has no id of its own, so the memory hands one out.
+    """Convert a LlamaIndex message. It has no id of its own, so the memory gives it one.
 
     Objects in ``additional_kwargs`` become dictionaries, as LlamaIndex itself writes them. Raises ConfigurationError
-    for what is no such message, and SerializationError for one that was filled with values its class does not allow.
+    for anything but a ChatMessage, and SerializationError for one filled with values that its class does not allow.
     """
     if not isinstance(chat, ChatMessage):
         raise ConfigurationError(f"to_message converts a ChatMessage of LlamaIndex, not {type(chat).__name__}")
@@ -88,9 +88,9 @@ def to_message(chat: ChatMessage) -> Message:
 def from_message(message: Message) -> ChatMessage:
     """Convert back to LlamaIndex: equal if LlamaIndex wrote it, by role and content if another host did.
 
-    Tool calls are tool call blocks; a tool's answer names its call in ``additional_kwargs["tool_call_id"]``.
+    Tool calls become tool call blocks; a tool's result names its call in ``additional_kwargs["tool_call_id"]``.
     A role that LlamaIndex does not know becomes "user". A block that cannot be read is left out with a
-    warning on the logger ``langmem_adapters``; the message is never lost. Raises ConfigurationError for what is no
+    warning on the logger ``langmem_adapters``; the message is never lost. Raises ConfigurationError for anything but a
     :class:`~langmem_adapters.Message`.
     """
     if not isinstance(message, Message):
@@ -106,7 +106,7 @@ def from_message(message: Message) -> ChatMessage:
     if not isinstance(kwargs, dict):
         _warn(message, "additional_kwargs")
         kwargs = {}
-    # Assigned, since the constructor would make blocks of images once more.
+    # Assigned, as the constructor would make blocks of images once more.
     chat.additional_kwargs = dict(kwargs)
     for name in ("tool_call_id", "name"):
         if (value := getattr(message, name)) is not None:
@@ -115,12 +115,12 @@ def from_message(message: Message) -> ChatMessage:
 
 
 def _are_documents(value: Any) -> bool:
-    """Tell the old form of images, of which LlamaIndex has made blocks already, from any other value."""
+    """Whether a value is the old form of images, of which LlamaIndex has made blocks already."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, BaseModel) for item in value)
 
 
 def _openai_calls(calls: Any) -> Iterator[dict[str, Any]]:
-    """Read tool calls from where older integrations put them, those whose arguments can be read."""
+    """Read tool calls from where older integrations put them, if their arguments can be read."""
     for call in calls if isinstance(calls, list) else []:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict) and (args := _arguments(function.get("arguments"))) is not None:
@@ -128,7 +128,7 @@ def _openai_calls(calls: Any) -> Iterator[dict[str, Any]]:
 
 
 def _arguments(value: Any) -> dict[str, Any] | None:
-    """Read the arguments of a call, which may be JSON text; None where they are no object."""
+    """Read the arguments of a call, which may be JSON text; None if they are no object."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value else {}
@@ -138,7 +138,7 @@ def _arguments(value: Any) -> dict[str, Any] | None:
 
 
 def _take_apart(blocks: Sequence[BaseContentBlock]) -> _Parts:
-    """Divide blocks into content and calls, and note their layout unless reading would guess it right."""
+    """Divide blocks into content and calls, and note their layout, unless a reader would guess it right."""
     if len(blocks) == 1 and type(blocks[0]) is TextBlock:
         return _Parts(blocks[0].text, [], None)
     content: list[str | dict[Any, Any]] = []
@@ -179,7 +179,7 @@ def _load(fields: Fields, message: Message) -> BaseContentBlock | None:
 
 
 def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
-    """Put content and calls back in their noted order; None without a note, or where it does not fit them."""
+    """Put content and calls back in their noted order; None without a note, or if it does not fit them."""
     layout = own.get("blocks")
     if not isinstance(layout, list) or not all(isinstance(entry, dict) for entry in layout):
         return None
@@ -204,7 +204,7 @@ def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
 
 
 def _guessed(message: Message) -> Iterator[Fields]:
-    """Read the content, then the calls, without those that a provider has put into the content too."""
+    """Read the content, then the calls, without calls that a provider has put into the content, too."""
     invalid = _invalid(message)
     ids = [call.id for call in message.tool_calls] + [call.get("id") for call in invalid]
     known = set(map(repr, ids))  # as a damaged one may be anything

@@ -13,14 +13,14 @@ from langmem_adapters.errors import ConfigurationError
 __all__ = ["Predicate", "metadata_predicate", "one_value"]
 
 Predicate = Callable[[Mapping[str, Any]], bool]
-"""Says whether metadata are wanted."""
+"""Says whether metadata match."""
 
 
 def metadata_predicate(filters: MetadataFilters | None) -> Predicate:
     """Compile filters, nested ones too; no filters let everything through.
 
-    Operators mean what they mean in LlamaIndex's own stores: a key that is missing fulfils "!=", "nin" and
-    "is_empty" alone. What cannot be compared is not let through.
+    Operators mean what they mean in LlamaIndex's own stores: a missing key matches only "!=", "nin" and
+    "is_empty". A value that cannot be compared does not match.
 
     Raises ConfigurationError for an operator or a condition that is not LlamaIndex's.
     """
@@ -40,7 +40,7 @@ def metadata_predicate(filters: MetadataFilters | None) -> Predicate:
 
 
 def one_value(filters: MetadataFilters | None, key: str) -> Any:
-    """The value that a key has wherever the filters let through, if they say so by an equality; else None."""
+    """The value that the filters require a key to have, if they say so by an equality; else None."""
     if filters is None or (filters.condition or FilterCondition.AND) != FilterCondition.AND:
         return None
     for part in filters.filters:
@@ -59,7 +59,7 @@ def _part(part: MetadataFilter | MetadataFilters) -> Predicate:
     if part.operator not in list(FilterOperator):
         known = ", ".join(each.value for each in FilterOperator)
         raise ConfigurationError(f"a metadata filter's operator is one of {known}, not {part.operator!r:.50}")
-    # It looks up the metadata of a node by its id, and is given the metadata themselves.
+    # LlamaIndex's function looks up a node's metadata by its id; here it is given the metadata as the id.
     one = MetadataFilters(filters=[part])
     lets_through: Any = build_metadata_filter_fn(cast("Any", lambda metadata: metadata), one)
 

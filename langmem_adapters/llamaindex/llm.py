@@ -45,7 +45,7 @@ __all__ = ["CachedLLM"]
 
 Way = Callable[..., Any]
 
-_OF_THE_CALL = ("callback_manager", "rate_limiter")  # set here, they are the model's, whoever else asks it
+_OF_THE_CALL = ("callback_manager", "rate_limiter")  # these are set on the model itself, also for its other users
 
 
 def _serving(response: Any) -> Way:
@@ -60,48 +60,48 @@ def _aserving(response: Any) -> Way:
 
 
 def _told(callback: Way, serving: Way, llm: LLM, /, *request: Any, **kwargs: Any) -> Way:
-    """Gives a response, and tells callbacks and events of it as a model does that made it."""
+    """Gives a response, and reports it to callbacks and events as if the model had made it."""
     return lambda response: callback()(serving(response))(llm, *request, **kwargs)
 
 
 class CachedLLM(CachedModel, StructuredPrediction, LLM):
-    """A model with its cache (implements ``llama_index.core.llms.LLM``; of a FunctionCallingLLM, that).
+    """A model with its cache (implements ``llama_index.core.llms.LLM``, or ``FunctionCallingLLM`` if the model does).
 
-    ``chat``, ``complete``, their streams and async twins, and all that is built on them: agents, query engines,
-    structured prediction. A stream and a plain call are served from each other; the deltas of a served stream add up to
-    the same text. If several callers ask the same at the same time, in this process or in others on the same store, one
-    asks the model; if it fails, the others ask for themselves. A stream that was broken off, and a response that was
-    cut off, filtered or empty, are not kept. Requests are kept as a hash only.
+    It caches ``chat``, ``complete``, their streams and async twins, and all that is built on them: agents, query
+    engines, structured prediction. A stream and a plain call share their entries; the deltas of a served stream add up
+    to the same text. Of several callers with the same request at the same time, in this process or in others on the
+    same store, one calls the model; if that fails, the others call it themselves. A stream that was not read to its
+    end, and a response that was cut off, filtered or empty, are not stored. Requests are stored only as a hash.
 
-    A copy has the same cache, and a deep one a model of its own. One that was made with a URL can be pickled, if its
-    model can: where it is loaded, it opens the cache anew. A rate limiter that you set is passed to the model, so that
-    no hit waits for it.
+    A copy has the same cache, and a deep copy a model of its own. If it was made with a URL and its model can be
+    pickled, so can it: where it is loaded, it opens the cache anew. A rate limiter that is set here is set on the
+    model, so that no hit waits for it.
 
     A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
-    ``cache_age`` (seconds) and ``cache_usage``; callbacks and events tell of it as of any response. The whole request
-    is compared, so tool calls, and answers to results of tools, are served too. A model that goes on from what its
-    provider keeps of earlier calls (``track_previous_responses``, a ``conversation``) is always asked. Attributes that
-    it does not have are the model's.
+    ``cache_age`` (seconds) and ``cache_usage``; callbacks and events report it like any response. The whole request is
+    compared, so tool calls and answers to tool results are served too. A model that continues what its provider keeps
+    of earlier calls (``track_previous_responses``, a ``conversation``) is always asked. Attributes that it does not
+    have are the model's.
 
     Args:
-        llm: The model. Two that differ in nothing but private state, or objects, need a ``tag`` each.
+        llm: The model. Two models that differ only in private state, or in objects, need a ``tag`` each.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        tenant: Whose responses; those of others are never served. A context variable, or a function without arguments,
-            gives the id of the current tenant.
-        strict: Whether calls for which these give none bypass the cache. Otherwise they share their responses.
+        tenant: The tenant whose responses these are; other tenants are never served them. A context variable, or a
+            function without arguments, gives the current tenant's id.
+        strict: Whether calls for which these give no tenant bypass the cache. If False, they share their responses.
         tag: Keeps these responses apart from those of other tags.
         ttl: Seconds for which a response may be served; None: for ever.
         max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
         should_store: Decides whether a ChatResponse or CompletionResponse is worth keeping.
-        scorer: Scores each new response, in the background, after it was returned:
-            :class:`~langmem_adapters.experience.LLMScorer`, for one. It is shown what the user said last, or the
-            prompt, and the response's text with the tools that it calls. One that is a coroutine function scores
-            responses of async calls. While it is at work, all caches are bypassed.
-        judge: Says whether a kept response may be served: :class:`~langmem_adapters.experience.AtLeast`, for one. One
-            that is a coroutine function works only with async calls.
-        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Whoever waits for a
-            stream sees none of it until its reader has finished.
+        scorer: Scores each new response, in the background, after it was returned, such as
+            :class:`~langmem_adapters.experience.LLMScorer`. It is shown the user's last message, or the prompt, and the
+            response's text with the tools that it calls. A coroutine function scores responses of async calls. While it
+            runs, all caches are bypassed.
+        judge: Says whether a stored response may be served, such as :class:`~langmem_adapters.experience.AtLeast`. A
+            coroutine function works only with async calls.
+        wait: Seconds to wait at most for another caller with the same request; 0: each caller calls the model. A caller
+            that waits for a stream sees none of it until that stream's reader has finished.
         on_error: What an outage of the store does to a model call: "degrade" goes on without the cache, is
             logged once for each cause and counted in :meth:`stats`; "raise" raises.
 
@@ -122,7 +122,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     _settings: dict[str, Any] | None = PrivateAttr()
 
     def __new__(cls, llm: Any = None, *_: Any, **__: Any) -> Self:
-        """Make one that calls functions of a model that does."""
+        """Make a CachedFunctionCallingLLM for a model that calls functions."""
         kind = CachedFunctionCallingLLM if isinstance(llm, FunctionCallingLLM) and cls is CachedLLM else cls
         return cast("Self", super().__new__(kind))
 
@@ -161,7 +161,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         writable = store is None and isinstance(tenant, str)
         self._url, self._settings = url, {"tenant": tenant, **pool, **rules} if writable else None
         opened = cache_store(url, store)
-        counted = ExperiencePool(opened, **pool)  # with which all are
+        counted = ExperiencePool(opened, **pool)  # adds up the counts of all tenants
         counts, scoring = Counts(), BackgroundScoring(scorer, "a response", WarnOnce())
 
         def answers_of(tenant: str) -> Answers:
@@ -172,7 +172,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         self._tenants = Tenants(tenant, answers_of, counts=counts, strict=strict)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with the same cache. Raises ConfigurationError for what is the model's to change."""
+        """A copy with the same cache. Raises ConfigurationError for fields that only the model has."""
         own = dict(update or {})
         foreign = sorted(own.keys() - type(self).model_fields.keys())
         if foreign:
@@ -183,7 +183,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         return copy
 
     def __reduce__(self) -> Any:
-        """The model and the settings, for another process to open the same cache with."""
+        """Pickle the model and the settings, so that another process opens the same cache."""
         if self._settings is None or not may_be_written_down(self._url):
             raise unpicklable("a CachedLLM with a store of its own, or that looks for its tenant")
         fields = {name: getattr(self, name) for name in self.model_fields_set - CachedLLM.model_fields.keys()}
@@ -197,14 +197,14 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     @property
     def pool(self) -> ExperiencePool:
-        """The pool with the responses of the current tenant: for clearing, exporting, and what the hits have saved."""
+        """The responses of the tenant that is being served: to clear, to export, and for what the hits have saved."""
         return self._tenants.named().pool
 
     def _repr_html_(self) -> str:
         return self._of_model(self._wrapped)
 
     def delete(self, hit: Response) -> bool:
-        """Forget the entry that served this response; False, if there is none any more."""
+        """Delete the entry that served this response; False if it no longer exists."""
         return self.pool.delete(key=_key_of(hit))
 
     async def adelete(self, hit: Response) -> bool:
@@ -214,20 +214,20 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     # --- calls
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """Chat, or serve."""
+        """Answer a chat, from the cache if possible."""
         return cast("ChatResponse", self._answers.invoke(*self._chat(self._wrapped.chat, messages, kwargs)))
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Complete, or serve."""
+        """Complete a prompt, from the cache if possible."""
         asked = self._completion(self._wrapped.complete, prompt, formatted, kwargs)
         return cast("CompletionResponse", self._answers.invoke(*asked))
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """Chat in a stream, or serve."""
+        """Answer a chat in a stream, from the cache if possible."""
         return cast("ChatResponseGen", self._answers.stream(*self._chat(self._wrapped.stream_chat, messages, kwargs)))
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """Complete in a stream, or serve."""
+        """Complete a prompt in a stream, from the cache if possible."""
         asked = self._completion(self._wrapped.stream_complete, prompt, formatted, kwargs)
         return cast("CompletionResponseGen", self._answers.stream(*asked))
 
@@ -254,7 +254,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     def _chat(
         self, ask: Way, messages: Sequence[ChatMessage], kwargs: dict[str, Any], serving: Way = _serving
     ) -> tuple[KeyedRequest | None, Way, Way]:
-        """What is asked in a chat, what asks it, and what gives a kept answer."""
+        """The request of a chat, a function that asks the model, and one that gives a stored answer."""
         asked = self._asked(chat_key, last_said(messages), messages, kwargs)
         give = _told(llm_chat_callback, serving, self, messages, **kwargs)
         return asked, lambda _: ask(messages, **kwargs), give
@@ -262,9 +262,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     def _completion(
         self, ask: Way, prompt: str, formatted: bool, kwargs: dict[str, Any], serving: Way = _serving
     ) -> tuple[KeyedRequest | None, Way, Way]:
-        """:meth:`_chat` of a completion."""
+        """:meth:`_chat` for a completion."""
         asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
-        given = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal has its pictures in this place
+        given = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal takes its pictures in this place
         give = _told(llm_completion_callback, serving, self, *given, **kwargs)
         return asked, lambda _: ask(*given, **kwargs), give
 
@@ -282,29 +282,29 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """The model's."""
+        """The model's metadata."""
         return self._wrapped.metadata
 
     def to_payload(self) -> dict[str, Any]:
-        """The model's."""
+        """The model's payload."""
         return self._wrapped.to_payload()
 
-    @computed_field  # type: ignore[prop-decorator] # of which mypy knows none on top of a property
+    @computed_field  # type: ignore[prop-decorator] # mypy does not know it on top of a property
     @property
     def model_hash(self) -> str:
-        """Tells the model and its parameters apart in a dump, by which an ``IngestionCache`` goes."""
+        """Identifies the model and its parameters in a dump, for an ``IngestionCache``."""
         return model_key(self._wrapped)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name != "rate_limiter":  # a hit asks nobody, and has nothing to wait for
+        if name != "rate_limiter":  # a hit does not call the model, so it has nothing to wait for
             super().__setattr__(name, value)
         if name in _OF_THE_CALL:  # as Settings and query engines set it
             setattr(self._wrapped, name, value)
-        elif name in SAME:  # in a model of its own, as others may ask this one
+        elif name in SAME:  # on a copy of the model, which others may use too
             self._wrapped = self._wrapped.model_copy(update={name: value})
 
     def __repr_args__(self) -> Generator[tuple[str, str], None, None]:
-        """Name the class alone: a model's own representation may show its key."""
+        """Show only the class name: a model's own representation may show its key."""
         yield "llm", type(self._wrapped).__name__
 
     def __getattr__(self, name: str) -> Any:
@@ -317,7 +317,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
 
 class CachedFunctionCallingLLM(CachedLLM, FunctionCallingLLM):
-    """What :class:`CachedLLM` makes of a model that calls functions."""
+    """The :class:`CachedLLM` of a model that calls functions."""
 
     _wrapped: FunctionCallingLLM = PrivateAttr()
 
@@ -334,7 +334,7 @@ class CachedFunctionCallingLLM(CachedLLM, FunctionCallingLLM):
         return validate(response, tools, *args, **kwargs)
 
     def get_tool_calls_from_response(self, response: ChatResponse, *args: Any, **kwargs: Any) -> list[Any]:
-        """The calls in a response, as the model reads them."""
+        """The tool calls in a response, as the model reads them."""
         return self._wrapped.get_tool_calls_from_response(response, *args, **kwargs)
 
 

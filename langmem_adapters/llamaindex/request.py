@@ -1,4 +1,4 @@
-"""When two calls of LlamaIndex models are the same request: one key, whatever does not change the answer."""
+"""Decides when two LlamaIndex calls are one request: both have one key, whatever does not change the answer."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-# By LiteLLM, by GoogleGenAI, by LangChainLLM, by OpenAIResponses, by a CachedLLM in a field of another model.
+# Private state that counts: LiteLLM's, GoogleGenAI's, LangChainLLM's, OpenAIResponses', an inner CachedLLM's.
 _ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id", "_wrapped")
-_CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
-# Headers that clients send of their own accord: what they are, and with which key they ask.
+_CONTINUED = "conversation"  # the parameter that names a conversation that the provider of OpenAIResponses keeps
+# Headers that clients add by themselves: what kind of client they are, and their API key.
 _OF_THE_CLIENT = frozenset({"content-type", "user-agent", "x-goog-api-client", "x-goog-api-key"})
-# Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
+# Fields that count although they are not dumped: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
 _UNDUMPED |= {"endpoint_url", "region_name"}
 
 
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
-    """The key of a chat: 32 hexadecimal digits from which nothing can be read back.
+    """The key of a chat: 32 hexadecimal digits, from which nothing can be read back.
 
-    Ids of tool calls and of thoughts, in which order the tools of one message ended, the tokens of earlier answers,
-    keys of an API, timeouts and retries do not change it. Everything else does: the model and its parameters, messages
-    with what is in their files, tools, formats. Raises SerializationError for what cannot be told from something else,
-    or goes on from what the provider keeps of earlier calls.
+    Ids of tool calls and of thoughts, the order in which the tools of one message ended, the tokens of earlier answers,
+    API keys, timeouts and retries do not change it. Everything else does: the model and its parameters, messages with
+    the content of their files, tools, formats. Raises SerializationError for a request that cannot be told from
+    another, or that continues what the provider keeps of earlier calls.
     """
     _check_whole(llm, kwargs)
     said = _as_called([without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages])
@@ -69,7 +69,7 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
 
 
 def _as_called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages with what tools gave in the order of the calls: agents put down what ends first, and so by chance."""
+    """Messages with tool results in the order of the calls: agents append first what ends first, which is chance."""
     ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
     places = {id_: place for place, id_ in enumerate(ids)}
 
@@ -81,8 +81,8 @@ def _as_called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _without_usage(message: ChatMessage) -> ChatMessage:
-    """A message without the tokens that it took, which Anthropic's streams tell in it: a hit took none."""
-    if "usage" not in message.additional_kwargs:  # a copy of each message would take half as long again as its key
+    """A message without the tokens that it took, which Anthropic's streams put into it: a hit took none."""
+    if "usage" not in message.additional_kwargs:  # copying each message takes half as long again as its key
         return message
     kwargs = {name: value for name, value in message.additional_kwargs.items() if name != "usage"}
     return message.model_copy(update={"additional_kwargs": kwargs})
@@ -100,7 +100,7 @@ def model_key(llm: LLM) -> str:
 
 
 def _check_whole(llm: LLM, kwargs: Mapping[str, Any]) -> None:
-    """Refuse what does not say all: after a hit, the provider would not know either what had been said."""
+    """Refuse a request that does not say all; nor would the provider, after a hit, know what had been said."""
     given = {**(getattr(llm, "additional_kwargs", None) or {}), **kwargs}
     given |= more if isinstance(more := given.get("extra_body"), Mapping) else {}
     if getattr(llm, "track_previous_responses", False) or given.get(_CONTINUED):
@@ -108,20 +108,20 @@ def _check_whole(llm: LLM, kwargs: Mapping[str, Any]) -> None:
 
 
 def last_said(messages: Sequence[ChatMessage]) -> str:
-    """What the user said last. Raises ConfigurationError for what is no list of messages."""
+    """What the user said last. Raises ConfigurationError for anything but a list of messages."""
     said = (one.content or "" for one in reversed(checked_chats(messages)) if one.role == MessageRole.USER)
     return next(said, "")
 
 
 def _paths(value: Any) -> Iterator[Any]:
-    """The files that are named in place of their content: by blocks, and by what lies beside them."""
+    """The files that are named in place of their content, in blocks and in the values beside them."""
     held = vars(value) | (value.model_extra or {}) if isinstance(value, BaseModel) else value
     for item in held.values() if isinstance(held, dict) else held:
         if type(item) in ATOMS:
             continue
         if isinstance(item, Path):
             yield item
-        elif isinstance(item, DocumentBlock) and item.path is not None:  # which may be a text
+        elif isinstance(item, DocumentBlock) and item.path is not None:  # which may be a str
             yield item.path
         elif isinstance(item, (BaseModel, dict, list)):
             yield from _paths(item)
@@ -136,16 +136,16 @@ def _content(path: Any) -> str:
 
 def _model(llm: LLM) -> Any:
     """A model and its parameters."""
-    known_as = llm.metadata.model_name  # before its fields, as Ollama asks its server by this how long a context may be
+    known_as = llm.metadata.model_name  # before its fields: here Ollama asks its server how long a context may be
     kind, fields = _parameters(llm)
     return [kind, known_as, fields]
 
 
 def _parameters(model: BaseModel) -> list[Any]:
-    """What a model is, with the fields that it would be dumped with, and some others."""
+    """The class of a model, with the fields that a dump would have, and some others."""
     names = [name for name, field in type(model).model_fields.items() if not field.exclude or name in _UNDUMPED]
     fields = {name: getattr(model, name, None) for name in names}
-    if isinstance(given := fields.get("additional_kwargs"), Mapping):  # to each call: LiteLLM has its key there
+    if isinstance(given := fields.get("additional_kwargs"), Mapping):  # sent with each call: LiteLLM's API key too
         fields["additional_kwargs"] = _lasting(given)
     private = getattr(model, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
@@ -158,7 +158,7 @@ def _parameters(model: BaseModel) -> list[Any]:
 
 
 def _headers(client: Any) -> dict[str, Any]:
-    """Those of a client of Anthropic's or Google's, or that the user gave."""
+    """The headers of a client of Anthropic's or Google's, as far as the user gave them."""
     options = getattr(getattr(client, "_api_client", None), "_http_options", None)
     headers = getattr(client, "_custom_headers", None) or getattr(options, "headers", None)
     given = headers.items() if isinstance(headers, Mapping) else ()
@@ -166,17 +166,17 @@ def _headers(client: Any) -> dict[str, Any]:
 
 
 def _told(value: Any) -> Any:
-    """A parameter as data; of what cannot be told in it, as a client, the name."""
+    """A parameter as data; for one that is no data, such as a client, its name."""
     try:
         return fingerprint(_described(value))
     except SerializationError:
-        if isinstance(value, BaseModel):  # as the model of LangChain in a LangChainLLM
+        if isinstance(value, BaseModel):  # such as LangChain's model in a LangChainLLM
             return _parameters(value)
         if isinstance(value, Mapping):
             return {str(name): _told(item) for name, item in value.items()}
         if isinstance(value, list | tuple):
             return [_told(item) for item in value]
-    except RecursionError:  # it goes round in a circle
+    except RecursionError:  # it contains itself
         pass
     with suppress(SerializationError, RecursionError):  # of a path, an enum, a dataclass
         return fingerprint(identity(value))
@@ -209,5 +209,5 @@ def _held_by(cls: type) -> Any:
         return identity(cls)
     try:
         return cls.model_json_schema()
-    except PydanticUserError as error:  # of what JSON does not know
+    except PydanticUserError as error:  # for a type that JSON does not know
         raise SerializationError(f"the class {cls.__qualname__} has no schema: {type(error).__name__}") from error

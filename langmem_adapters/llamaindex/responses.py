@@ -1,4 +1,4 @@
-"""Responses of LlamaIndex models as plain data, and back; in the pieces of a stream, and whole again."""
+"""Responses of LlamaIndex models as plain data and back, and as the pieces of a stream and back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Recording", "Response", "pieces", "read_response", "took_all", "wort
 Response: TypeAlias = ChatResponse | CompletionResponse
 R = TypeVar("R", bound=Response)
 
-_OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place of its own, and of a piece alone
+_OF_PIECES = ("usage", "thinking_delta")  # not stored here: usage is stored beside it, the other is of one piece
 
 
 def worth_storing(response: Response) -> bool:
@@ -42,7 +42,7 @@ def worth_storing(response: Response) -> bool:
 
 
 def took_all(response: Response, limit: Any) -> bool:
-    """Whether a response took as many tokens as it might: streams of BedrockConverse do not tell that they were cut."""
+    """Whether a response took all tokens it was allowed: streams of BedrockConverse do not tell that they were cut."""
     used = usage_of(response)
     return type(limit) is int and used is not None and used["output_tokens"] >= limit > 0
 
@@ -66,7 +66,7 @@ def _says_something(response: Response) -> bool:
 def write_response(response: Response) -> dict[str, Any]:
     """Turn a response into plain data. Raises SerializationError for one that would not come back equal.
 
-    What the provider sent beside it, ``raw``, is not kept, except for the usage.
+    ``raw``, what the provider sent beside it, is not kept, except for the usage.
     """
     kwargs = {name: value for name, value in response.additional_kwargs.items() if name not in _OF_PIECES}
     data: dict[str, Any] = {"kwargs": kwargs, "usage": usage_of(response)}
@@ -87,16 +87,16 @@ def write_response(response: Response) -> dict[str, Any]:
 
 
 def _own_fields(response: Response) -> dict[str, FieldInfo]:
-    """Those of a provider's own class of responses, which tell something more, as citations."""
+    """The additional fields of a provider's own class of responses, such as citations."""
     known = {*ChatResponse.model_fields, *CompletionResponse.model_fields}
     return {name: field for name, field in type(response).model_fields.items() if name not in known}
 
 
 def _without_objects(message: ChatMessage) -> ChatMessage:
-    """A message with the provider's own objects for its calls as the data that they are.
+    """A message whose tool calls are plain data, if they are the provider's own objects.
 
-    OpenAI's and Mistral's models give these beside blocks, and read the blocks. LiteLLM's gives them alone, and reads
-    them as dictionaries, which they are in its streams.
+    OpenAI's and Mistral's models give such objects beside blocks, and read the blocks. LiteLLM's gives only the
+    objects, and reads them as dictionaries, which they are in its streams.
     """
     calls = message.additional_kwargs.get("tool_calls")
     if not isinstance(calls, list):
@@ -108,7 +108,7 @@ def _without_objects(message: ChatMessage) -> ChatMessage:
 
 
 def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Response:
-    """Make a new response of stored data, with tool calls of its own, no usage, and marked as a hit.
+    """Make a new response of stored data, with tool call ids of its own, no usage, and marked as a hit.
 
     Raises SerializationError for anything that :func:`write_response` did not write.
     """
@@ -119,7 +119,7 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
         if "text" in data:
             return _class(data, CompletionResponse)(text=data["text"], **told)
         message = _message(without_thought_ids(called_anew(data["message"], new_id)))
-        if "usage" in message.additional_kwargs:  # where Anthropic's streams tell it, and no key looks
+        if "usage" in message.additional_kwargs:  # Anthropic's streams put it here, where keys ignore it
             message.additional_kwargs |= unspent({"usage": message.additional_kwargs["usage"]})
         return _class(data, ChatResponse)(message=message, **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -127,9 +127,9 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
 
 
 def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
-    """The provider's own class of a stored response, whose fields are empty, and are read all the same.
+    """The provider's own class of a stored response, whose fields are empty, but which its code reads.
 
-    It is one of those that this process has by now: nothing is imported because a store names it.
+    Only classes that this process already has are looked at: nothing is imported because a store names it.
     """
     known = [of]
     for each in known:
@@ -142,7 +142,7 @@ def _message(data: dict[str, Any]) -> ChatMessage:
 
 
 def pieces(response: Any) -> Iterator[Any]:
-    """Responses as a stream gives them: each has all that came so far, and by its delta what is new, thoughts first."""
+    """Responses as a stream gives them: each has all so far, and in its delta what is new; thoughts come first."""
     thoughts: list[ContentBlock] = []
     if isinstance(response, ChatResponse):
         for thought in response.message.blocks:
@@ -169,7 +169,7 @@ def _piece(response: ChatResponse, blocks: list[ContentBlock], **told: Any) -> C
 
 
 def _copied(response: Any) -> Any:
-    """A response as it is now, whatever its reader does to it."""
+    """A copy of a response that its reader cannot change."""
     same = {"additional_kwargs": apart(response.additional_kwargs)}
     if isinstance(response, ChatResponse):
         message = response.message
@@ -180,7 +180,7 @@ def _copied(response: Any) -> Any:
 
 
 class Recording:
-    """What a stream comes to, while it is read."""
+    """Records what a stream adds up to, while it is read."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -189,19 +189,19 @@ class Recording:
         self._said: set[bool] = set()
 
     def take(self, response: Any) -> None:
-        """Note the next piece of it."""
+        """Record the next piece."""
         self._text += response.delta or ""
         self._last = _copied(response)
         ending = ending_of(response)
-        if ending.cut:  # a last piece with the usage alone does not say it again
+        if ending.cut:  # a last piece with nothing but the usage does not repeat it
             self._cut = response.raw
         self._said |= ending.said
 
     def whole(self) -> Any:
-        """Its last response, with the text of all deltas, and what was told of a cut; None, if nothing came.
+        """The last response, with the text of all deltas, and with what was told of a cut; None if nothing came.
 
-        It was cut, too, if its pieces had a place for the reason why it ends, and none had one. Without logprobs, as
-        those of a piece are not those of the whole.
+        It was also cut if its pieces have a field for the reason why it ends, and none has a reason. It has no
+        logprobs, as those of a piece are not those of the whole.
         """
         if self._last is None:
             return None
@@ -220,7 +220,7 @@ def _with_text(last: Any, text: str) -> Any:
     texts = [block for block in blocks if isinstance(block, TextBlock)]
     if text == "".join(block.text for block in texts):
         return last
-    place = blocks.index(texts[0]) if texts else 0  # of several that are no parts of it: Mistral's has all its pieces
+    place = blocks.index(texts[0]) if texts else 0  # several that do not add up to it: Mistral's has all pieces
     others = [block for block in blocks[place:] if not isinstance(block, TextBlock)]
     blocks = [*blocks[:place], TextBlock(text=text), *others]
     return last.model_copy(update={"message": last.message.model_copy(update={"blocks": blocks})})

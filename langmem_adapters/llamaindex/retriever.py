@@ -29,7 +29,7 @@ __all__ = ["BrainRetriever", "LongTermRetriever"]
 
 
 class _Retriever(BaseRetriever):
-    """What both retrievers are: a search, and what an outage does to it."""
+    """What both retrievers share: a search, and what an outage does to it."""
 
     def __init__(
         self, similarity_top_k: int, on_error: Literal["degrade", "raise"], callback_manager: CallbackManager | None
@@ -41,7 +41,7 @@ class _Retriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager)
 
     def stats(self) -> dict[str, int]:
-        """Counts since construction: ``recalls``, and those of them that found nothing because of ``errors``."""
+        """Counts since construction: ``recalls``, and ``errors``, the recalls that an outage left empty."""
         return dict(self._outages.counts)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -56,13 +56,14 @@ class _Retriever(BaseRetriever):
 
     def _find(self, query: str) -> Flow[list[NodeWithScore]]:
         """Search for what fits the query."""
-        raise NotImplementedError  # and not abstract, as LlamaIndex makes a span of a trace of each such method
+        raise NotImplementedError  # not abstract: LlamaIndex would make a trace span of it
 
 
 class BrainRetriever(_Retriever):
     """Finds what was said, or is known, in a session (implements ``llama_index.core.BaseRetriever``).
 
-    It also reads sessions that were written through LangChain. Nodes are as those of :class:`LongTermRetriever`.
+    It also reads sessions that were written through LangChain. Its nodes are like those of
+    :class:`LongTermRetriever`.
 
     Args:
         session_id: Any text.
@@ -70,8 +71,8 @@ class BrainRetriever(_Retriever):
         store: A store of your own instead of a URL.
         brain: A BrainMemory instead of both.
         user, tenant: Whose session it is; sessions of others are never seen.
-        similarity_top_k: How many nodes at the most.
-        index: Where the session's index is kept; default: in memory, as long as this object.
+        similarity_top_k: How many nodes at most.
+        index: Where the session's index is kept; default: in memory, as long as this object lives.
         on_error: What an outage of the store or the index does, as in :class:`LongTermRetriever`.
 
     >>> from langmem_adapters import BrainMemory, open_store
@@ -121,21 +122,21 @@ class BrainRetriever(_Retriever):
 class LongTermRetriever(_Retriever):
     """Finds memories of a user (implements ``llama_index.core.BaseRetriever``).
 
-    A node's text is what was said; its id is the memory's; its score lies in [0, 1], higher is better; its
-    metadata hold ``role``, ``name``, ``session``, ``message_id``, ``created_at`` (Unix seconds) of when it was
-    first said, what the message's own metadata hold, and ``recalled``, by which it is known and not stored again.
-    A model is shown ``role`` and ``name`` of them. Of what was said several times, the metadata are those of the
-    first time that the filters let through. A QueryBundle is looked for by its query alone, by words and by meaning:
-    what HyDE adds to be embedded (``custom_embedding_strs``) is not.
+    A node's text is what was said, and its id is the memory's; its score lies in [0, 1], higher is better. Its
+    metadata hold ``role``, ``name``, ``session``, ``message_id``, ``created_at`` (Unix seconds, when it was first
+    said), the message's own metadata, and ``recalled``, which marks it so that it is not stored again. Of these, a
+    model is shown ``role`` and ``name``. If it was said several times, the metadata are those of the first time that
+    the filters let through. A QueryBundle is searched for by its query alone, by words and by meaning: what HyDE adds
+    to be embedded (``custom_embedding_strs``) is ignored.
 
     Args:
-        memory: What is searched.
-        similarity_top_k: How many nodes at the most.
-        filters: Which memories are looked at, by the metadata above; nested ones too. They are applied in the search,
-            so that the best of those that are wanted are found; soonest, where they are of one session. An operator
+        memory: The memory to search.
+        similarity_top_k: How many nodes at most.
+        filters: Which memories are searched, by the metadata above; nested filters too. The search itself applies them,
+            so that the best of the wanted memories are found; it is fastest if they are of one session. An operator
             that is not LlamaIndex's is a ConfigurationError.
-        on_error: What an outage of the store or the index does: "raise" raises, as no nodes would mean that there are
-            no memories; "degrade" finds none, is logged once for each cause and counted in :meth:`stats`.
+        on_error: What an outage of the store or the index does: "raise" raises, because an empty result would mean that
+            there are no memories; "degrade" returns none, is logged once for each cause and counted in :meth:`stats`.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> from langmem_adapters.llamaindex import LongTermRetriever

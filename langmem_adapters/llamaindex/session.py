@@ -26,7 +26,7 @@ from langmem_adapters.validation import check_count, check_whole
 __all__ = ["ChatSession"]
 
 _ACTIVE = MessageStatus.ACTIVE
-_Change = dict[str, Any]  # the arguments of a write, and in "archive" the entries that go there
+_Change = dict[str, Any]  # the arguments of a write, and in "archive" the entries to archive
 
 
 class ChatSession:
@@ -34,8 +34,8 @@ class ChatSession:
 
     Active messages are the session's log, as everywhere. Archived ones are values, ``archived/<number>/<id>``, so
     that they move in one write and are exported and deleted with the session. The value ``archived`` is the last
-    number: whatever takes messages away here raises it and is guarded by it, and by what changes as others take some,
-    summarise or clear; so none is archived twice or comes back.
+    number. Each removal of messages here raises it, and is guarded by it and by the values that change when others
+    remove messages, summarise or clear; so none is archived twice or comes back.
     """
 
     def __init__(self, brain: BrainMemory) -> None:
@@ -47,12 +47,12 @@ class ChatSession:
         """The ids of the active messages, as they were read, without those that were archived since."""
 
     def after(self, other: ChatSession | None) -> Self:
-        """Itself, with what another one has seen, if that was of the same session."""
+        """Take over what another one has seen, if that was of the same session; returns itself."""
         self.seen = other.seen if other is not None and other.place == self.place else []
         return self
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
-        """Append messages; archived ones go behind the archive."""
+        """Append messages; archived ones go to the end of the archive."""
         messages = [to_message(chat) for chat in checked_chats(chats)]
         if status == _ACTIVE:
             yield from step(self._brain.add_messages, messages)
@@ -60,7 +60,7 @@ class ChatSession:
             yield from self._change(lambda _: {"archive": [self._log.entry(message) for message in messages]}, 0)
 
     def read(self, status: MessageStatus | None, limit: int | None, offset: int | None) -> Flow[list[ChatMessage]]:
-        """Messages of a status, archived before active ones."""
+        """Messages with a status, archived before active ones."""
         for name, number in (("offset", offset), ("limit", limit)):
             if number is not None:
                 check_count(name, number, least=0)
@@ -72,7 +72,7 @@ class ChatSession:
         return _chats((_archive(page) + page.items)[start:stop])
 
     def count(self, status: MessageStatus | None) -> Flow[int]:
-        """How many messages of a status there are."""
+        """How many messages with a status there are."""
         page = yield from self._look(0, archive=status != _ACTIVE)
         return len(_archive(page)) + (0 if status == MessageStatus.ARCHIVED else page.total)
 
@@ -83,10 +83,10 @@ class ChatSession:
         yield from self._change(lambda page: {**_everything(page), place: new}, archive=True)
 
     def remove_oldest(self, n: int, *, archive: bool) -> Flow[list[ChatMessage]]:
-        """Take the oldest active messages away, into the archive if asked, and give them.
+        """Take the oldest active messages away, into the archive if asked, and return them.
 
-        Of those that this has read before, it takes no others in place of what somebody else has taken since:
-        LlamaIndex gives its memory blocks what it has read, and not what this gives.
+        If others have removed some of the messages that this has read, it takes no others in their place:
+        LlamaIndex gives its memory blocks what it has read, and not what this returns.
         """
         check_count("n", n, least=0)
         seen, self.seen = {*self.seen[:n]}, self.seen[n:]
@@ -105,7 +105,7 @@ class ChatSession:
         return _chats(oldest((yield from self._change(plan, n))).items)
 
     def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
-        """Remove the active message at a position, and give it."""
+        """Remove the active message at a position, and return it."""
         check_whole("idx", idx)
 
         def chosen(page: Page) -> list[Item]:
@@ -119,20 +119,20 @@ class ChatSession:
         return next(iter(_chats(chosen(page))), None)
 
     def remove_all(self, status: MessageStatus | None) -> Flow[None]:
-        """Remove the messages of a status, or the whole session."""
+        """Remove the messages with a status, or the whole session."""
         if status is None:
             yield from step(self._brain.clear)
         else:
             yield from self._change(_everything, None if status == _ACTIVE else 0, archive=status != _ACTIVE)
 
     def forget(self) -> Flow[list[ChatMessage] | None]:
-        """Remove the whole session, and give its active messages."""
+        """Remove the whole session, and return its active messages."""
         messages = yield from self.read(_ACTIVE, None, None)
         yield from self.remove_all(None)
         return messages or None
 
     def _look(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
-        """The oldest ``n`` entries of the log, or all; and all values, as they were at the same moment, if asked."""
+        """The oldest ``n`` entries of the log, or all; if asked, with all values as they were at the same moment."""
         while True:
             page = yield from self._session.scan(limit=n, keys=WATCHED)
             if not archive:
@@ -142,7 +142,7 @@ class ChatSession:
                 return page._replace(values=values)
 
     def _change(self, plan: Callable[[Page], _Change], n: int | None = None, *, archive: bool = False) -> Flow[Page]:
-        """Look and write what is planned, all or nothing; look again if somebody else came in between."""
+        """Read, and write what is planned, all or nothing; read again if another writer came first."""
         while True:
             page = yield from self._look(n, archive=archive)
             change = plan(page)
@@ -170,7 +170,7 @@ def _everything(page: Page) -> _Change:
 
 
 def _active(page: Page) -> _Change:
-    """Remove these, the oldest, and with them what the summary stands for, if that ends at one of them."""
+    """Remove these, the oldest; if the summary ends at one of them, mark what it covers as removed too."""
     summary = read_summary(page.values.get(SUMMARY))
     if summary is None or ends_at(summary) not in {item.id for item in page.items}:
         return {"remove": page.items}
@@ -178,13 +178,13 @@ def _active(page: Page) -> _Change:
 
 
 def _deletion(page: Page, gone: Sequence[Item]) -> _Change:
-    """Remove these so that a thread that has them still does not show them."""
+    """Remove these, so that a thread that still has them does not show them."""
     ids = [item.id for item in gone]
     moved = moved_back(page.values, set(ids), [item.id for item in page.items])
     return {"remove": gone, "put": moved | (with_deleted(page.values, ids) if gone else {})}
 
 
 def _chats(items: Sequence[Item]) -> list[ChatMessage]:
-    """The messages that can be read; of a damaged one, a warning names the place."""
+    """The messages that can be read; for a damaged one, a warning names the place."""
     messages = (salvage(item.data, f"entry {item.id!r}") for item in items)
     return [from_message(message) for message in messages if message is not None]

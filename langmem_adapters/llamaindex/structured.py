@@ -1,4 +1,4 @@
-"""Structured output of a wrapped model: by the model's own means where it has such, and through the cache."""
+"""Structured output of a wrapped model: by the model's own means if it has any, and through the cache."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SAME = (
     "query_wrapper_prompt",
     "system_prompt",
 )
-"""Fields of every model, which a wrapped one has from the model."""
+"""Fields of every model, which a wrapper takes from its model."""
 _PAST_ALL = ("Anthropic.", "OpenAIResponses.structured_", "OpenAIResponses.astructured_")
-"""How the ways begin that ask their client directly, whatever the ``pydantic_program_mode`` of the model."""
+"""Prefixes of the methods that ask their client directly, whatever the ``pydantic_program_mode`` of the model."""
 _WAYS = ("achat", "acomplete", "astream_chat", "astream_complete", "chat", "complete", "stream_chat", "stream_complete")
 
 
 class StructuredPrediction:
-    """What ``LLM`` has for objects of a class, of a model that is wrapped."""
+    """The methods of ``LLM`` that give objects of a class, for a wrapped model."""
 
     _wrapped: LLM
 
@@ -39,7 +39,7 @@ class StructuredPrediction:
         return self._structuring("astructured_predict")(*args, **kwargs)
 
     def stream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
-        """An object of a class, in a stream of more and more of it."""
+        """An object of a class, in a stream in which it grows."""
         return self._structuring("stream_structured_predict")(*args, **kwargs)
 
     def astream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
@@ -47,7 +47,7 @@ class StructuredPrediction:
         return self._structuring("astream_structured_predict")(*args, **kwargs)
 
     def _structuring(self, name: str) -> Callable[..., Any]:
-        """A method of a twin of the model, whose calls go through the cache; of LLM, where the model has no other."""
+        """A method of a copy of the model, whose calls go through the cache; LLM's own, if the model has no other."""
         own = next(cls for cls in type(self._wrapped).__mro__ if name in vars(cls))
         by_program = self._wrapped.pydantic_program_mode != PydanticProgramMode.DEFAULT
         if own is LLM or (by_program and f"{own.__name__}.{name}".startswith(_PAST_ALL)):

@@ -1,4 +1,4 @@
-"""NodeVectors: a vector store of LlamaIndex as the place where a vector index keeps its vectors."""
+"""NodeVectors: keeps the vectors of a vector index in a vector store of LlamaIndex."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ _EXACT = 5_000  # vectors of the ledger that are compared where the store gives 
 class NodeVectors:
     """Any vector store of LlamaIndex as the place of a :class:`~langmem_adapters.indexes.vector.VectorIndex`.
 
-    The store finds candidates, by whatever similarity it has, and a ledger (an SQLite file with vectors, ids and
-    positions) gives them scores that are the same on every store. The store must offer ``add``, ``delete_nodes`` by id,
-    and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be that of
-    cosine, inner product or Euclidean distance. LlamaIndex's own does, and those for Chroma, Qdrant and Milvus; those
-    for FAISS know no filters, and that for LanceDB (0.6.0) deletes nothing by id: both end in a SearchError.
+    The store proposes candidates, by whatever similarity it has, and a ledger (an SQLite file with vectors, ids and
+    positions) gives them scores that are the same on every store. What the store must offer: ``add``, ``delete_nodes``
+    by id, and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be
+    that of cosine, inner product or Euclidean distance. LlamaIndex's own does, and those for Chroma, Qdrant and Milvus;
+    those for FAISS know no filters, and that for LanceDB (0.6.0) deletes nothing by id: both end in a SearchError.
 
-    Nodes carry a vector and a hashed namespace, no text: give them a store of their own, because an index of yours on
-    the same one would find them. An approximate search, as Chroma's is, may miss results if many vectors are nearly the
-    same. If it returns fewer than were asked for, this is repaired; if it returns enough, it cannot be noticed.
+    Nodes carry a vector and a hashed namespace, but no text: give them a store of their own, as an index of yours on
+    the same one would find them. An approximate search, such as Chroma's, may miss a vector where many are nearly the
+    same. That is made good if fewer come back than were asked for, and cannot be noticed if enough do.
 
-    The threads of a process take turns. If two processes with one ledger change a namespace at the same time, the later
-    one finds out after its change, and then the namespace is begun anew.
+    The threads of a process take turns. Of two processes with one ledger, the later one notices only after its change
+    that it came too late, as a store makes no conditional changes; then the namespace is begun anew.
 
     Args:
         store: The vector store.
-        ledger: The ledger's file. Keep it as long as the store's content: with the default, ":memory:", the store must
-            begin empty, because each process fills it anew.
+        ledger: The ledger's file. It must live as long as the content of the store: with the default, ":memory:", the
+            store must begin empty, as each process fills it anew.
         batch: How many nodes the store is given at a time.
-        new_id: Gives each beginning of a namespace an id of its own.
+        new_id: Gives each namespace a new id whenever it is begun.
 
     >>> from llama_index.core.vector_stores import SimpleVectorStore
     >>> from langmem_adapters.embedding import Embedder
@@ -104,7 +104,7 @@ class NodeVectors:
         self._alone = contextlib.nullcontext if within is None else lock_of(id(within)).held
 
     def mark(self, name: str) -> Watermark | None:
-        """What is known of a namespace; None: not begun."""
+        """What is known of a namespace; None if it has not begun."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             return _mark(connection, name)
 
@@ -118,7 +118,7 @@ class NodeVectors:
         position: Position | None,
         since: Position | None = None,
     ) -> None:
-        """Note the vectors, change the store, and then remember the position; done again, it comes to the same."""
+        """Note the vectors, change the store, and then note the position; repeating it has the same result."""
         with self._changing.held():
             space = self._begun(name, maker, since)
             added = {_node(space.generation, id_): (id_, one.vector) for id_, one in upsert.items()}
@@ -143,7 +143,7 @@ class NodeVectors:
                             (position[0], to_bytes(position[1]), space.number),
                         )
             except Conflict:
-                self._clear(name)  # what there is now is of both
+                self._clear(name)  # by now it holds changes of both
                 self._remove([*added])
                 with search_errors("vector"), self._ledger.writing() as connection, connection:
                     connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
@@ -156,7 +156,7 @@ class NodeVectors:
             if space is None or not space.mark.maker.fits(maker):
                 return []
             if connection.execute(_NODES, (space.number, 1)).fetchone() is None:
-                return []  # and the store may have no place for any yet
+                return []  # the store may have no place for vectors yet
         nodes = self._query(space.generation, vector, k)
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             if len(nodes) < k:
@@ -173,12 +173,12 @@ class NodeVectors:
             return _cosines(connection, space.number, [_node(space.generation, id_) for id_ in ids], vector)
 
     def namespaces(self, start: str) -> list[str]:
-        """The names that begin so."""
+        """The names that begin with this."""
         with search_errors("vector"):
             return [name for (name,) in self._ledger.look(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
-        """Forget a namespace, in the store first."""
+        """Delete a namespace, in the store first."""
         with self._changing.held():
             self._clear(name)
 
@@ -188,7 +188,7 @@ class NodeVectors:
             if space is None:
                 return
             nodes = dict(connection.execute(_NODES, (space.number, -1)).fetchall())
-            # Where no log has an entry: if this comes half way, whoever follows finds it so, and clears once more.
+            # A position that no log has: if this is interrupted, the next one to come sees it, and clears again.
             connection.execute(
                 "UPDATE langmem_node_namespaces SET seq = -1, entry = x'' WHERE number = ?", (space.number,)
             )
@@ -198,20 +198,20 @@ class NodeVectors:
             connection.execute("DELETE FROM langmem_node_namespaces WHERE number = ?", (space.number,))
 
     def close(self) -> None:
-        """Close the ledger; the store is its owner's."""
+        """Close the ledger; the store belongs to its owner."""
         self._ledger.close()
 
     def __repr__(self) -> str:
         return f"NodeVectors({type(self._store).__name__}, {self._ledger.path!r})"
 
     def _begun(self, name: str, maker: EmbedderSpec, since: Position | None) -> _Space:
-        """Find the namespace, or begin it; what another maker made goes."""
+        """Find the namespace, or begin it; vectors of another embedder are deleted."""
         mark = self.mark(name)
         check(mark, maker, since)
         if mark is not None and not mark.maker.fits(maker):
             self._clear(name)
         with search_errors("vector"), self._ledger.writing() as connection, connection:
-            # Any number, as one that is given in turn is given again, where others still ask for what had it before.
+            # A random number: the next one in turn might be one whose former namespace others still ask for.
             connection.execute(
                 "INSERT OR IGNORE INTO langmem_node_namespaces (number, name, generation, embedder)"
                 " VALUES (?, ?, ?, ?)",
@@ -229,12 +229,12 @@ class NodeVectors:
     # ---- the store
 
     def _delete(self, generation: str, nodes: Mapping[str, bytes]) -> None:
-        """Delete nodes that the ledger knows, with their vectors there, whether the store has them or not."""
+        """Delete nodes, given with their vectors in the ledger, whether the store has them or not."""
         try:
             self._remove([*nodes])
         except SearchError:
-            # Qdrant and LanceDB make a place for nodes with the first of them. Where that did not come to its end,
-            # they have nowhere to delete from.
+            # Qdrant and LanceDB create a place for nodes with the first of them. If that was interrupted, there is
+            # nothing to delete from.
             self._add(generation, {node: array("f", vector) for node, vector in itertools.islice(nodes.items(), 1)})
             self._remove([*nodes])
 
@@ -275,7 +275,7 @@ class NodeVectors:
 
 
 def _within(store: BasePydanticVectorStore) -> object:
-    """What of a store lies in this process's memory, where no thread may change it while another goes through it."""
+    """The part of a store in this process's memory that no thread may change while another iterates over it."""
     if isinstance(store, SimpleVectorStore):
         return store
     client = getattr(getattr(store, "_client", None), "_client", None)
@@ -312,5 +312,5 @@ def _cosines(connection: sqlite3.Connection, namespace: int, nodes: Sequence[str
 
 
 def _node(generation: str, id_: str) -> str:
-    """The same for the same id, so that a change may be made twice; a UUID, as some stores take nothing else."""
+    """The same for the same id, so that a change can be repeated; a UUID, as some stores take nothing else."""
     return str(uuid.UUID(fingerprint(generation, id_)))

@@ -29,7 +29,7 @@ def side_by_side(comparison: Comparison, *, fig: Figure | None = None) -> Figure
         comparison: What :func:`~langmem_adapters.replay.replay` gave.
         fig: An empty figure, or a part of one (``Figure.subfigures``), to draw on.
 
-    Raises ConfigurationError, where nothing was compared, and MissingDependency.
+    Raises ConfigurationError if nothing was compared, and MissingDependency.
 
     >>> import matplotlib
     >>> matplotlib.use("agg")
@@ -68,7 +68,7 @@ def side_by_side(comparison: Comparison, *, fig: Figure | None = None) -> Figure
 
 
 def _course(tokens: Sequence[int], together: int) -> tuple[list[float], list[float]]:
-    """The means of so many calls each, and the places of their middles: a thousand lines up and down say nothing."""
+    """The means of so many calls each, and the middles of these groups: a thousand jagged lines say nothing."""
     pages = [tokens[start : start + together] for start in range(0, len(tokens), together)]
     middles = [number * together + (len(page) + 1) / 2 for number, page in enumerate(pages)]
     return middles, [statistics.fmean(page) for page in pages]
@@ -81,7 +81,7 @@ def _value(row: dict[str, Any], key: str) -> float:
 
 
 def _bars(ax: Axes, title: str, values: Sequence[float], names: Sequence[str], colours: Sequence[str]) -> None:
-    """A bar for each configuration, with its figure behind it."""
+    """A bar for each configuration, with its number behind it."""
     bars = ax.barh(range(len(values)), values, color=colours, height=0.7)
     texts = [_text(title, value) for value in values]
     ax.bar_label(bars, texts, padding=3, fontsize="small")

@@ -31,16 +31,16 @@ __all__ = [
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#3b82f6", "#d97706", "#16a36a", "#e0524d", "#9b6bdf", "#7d8590"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, "#0e97b5")
 
-_SHOWN_INSTEAD = "\N{WHITE SQUARE}"  # which matplotlib's own font has
+_SHOWN_INSTEAD = "\N{WHITE SQUARE}"  # matplotlib's own font has it
 
 
 def axes(ax: Axes | None, height: float = 3.4) -> Axes:
-    """These axes, or new ones of a figure that is shown as all others are. Raises MissingDependency."""
+    """These axes, or new ones of a figure that pyplot shows like all others. Raises MissingDependency."""
     return figure(6.4, height).add_subplot() if ax is None else ax
 
 
 def figure(width: float, height: float) -> Figure:
-    """A new figure, in inches, which is shown as all others of pyplot are. Raises MissingDependency."""
+    """A new figure, in inches, which pyplot shows like all others. Raises MissingDependency."""
     try:
         pyplot = importlib.import_module("matplotlib.pyplot")
     except ImportError as error:
@@ -50,7 +50,7 @@ def figure(width: float, height: float) -> Figure:
 
 
 def tidy(ax: Axes, title: str, x: str, y: str) -> None:
-    """Name what is drawn and its units, and take away what says nothing."""
+    """Label what is drawn, with its units, and remove what says nothing."""
     ax.set_title(title, loc="left", fontsize="medium", parse_math=False)
     ax.set_xlabel(x, parse_math=False)
     ax.set_ylabel(y, parse_math=False)
@@ -60,7 +60,7 @@ def tidy(ax: Axes, title: str, x: str, y: str) -> None:
 
 
 def legend(ax: Axes) -> None:
-    """Name the colours, where there is room for that."""
+    """Add a legend of the colours, where there is room for it."""
     for text in ax.legend(frameon=False, fontsize="small", loc="best").get_texts():
         text.set_parse_math(False)
 
@@ -71,7 +71,7 @@ def whole(axis: Axis) -> None:
 
 
 def printable(text: str, most: int) -> str:
-    """A text on one line, shortened, with a square for what the font that is set has no picture of."""
+    """A text on one line, shortened, with a square for each character that the current font lacks."""
     fonts = importlib.import_module("matplotlib.font_manager")
     families = fonts.FontProperties().get_family()
     known = [fonts.get_font(fonts.findfont(fonts.FontProperties(family=[family]))) for family in families]

@@ -1,6 +1,6 @@
-"""What a cache has done by when: looks at its counts, which a notebook takes when it likes.
+"""What a cache has done over time: looks at its counts, which a notebook takes whenever it likes.
 
-Nothing is written by a cache for that: a hit costs what it did before.
+The cache itself records nothing for this, so a hit costs what it did before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Recorder", "Snapshot"]
 
 
 class Snapshot(NamedTuple):
-    """What a cache had done since it was made. ``at`` is Unix time; seconds, tokens and money were saved."""
+    """What a cache had done since it was made. ``at`` is Unix time; ``saved`` is seconds, tokens and money."""
 
     at: float
     hits: int
@@ -25,13 +25,13 @@ class Snapshot(NamedTuple):
 
 
 class Recorder:
-    """Keeps looks at the counts of a cache, the first at once, for :func:`~langmem_adapters.plots.hit_rate`.
+    """Keeps looks at the counts of a cache, for :func:`~langmem_adapters.plots.hit_rate`; the first is taken at once.
 
-    In a notebook, one for each cell that has run: ``get_ipython().events.register("post_run_cell", recorder.take)``.
+    In a notebook, take one after each cell: ``get_ipython().events.register("post_run_cell", recorder.take)``.
 
     Args:
-        cache: What has ``stats()`` with hits and misses: a pool, an ExperienceCache, a decorated function, a model
-            that caches.
+        cache: Anything whose ``stats()`` has hits and misses: a pool, an ExperienceCache, a decorated function, a
+            model that caches.
         clock: Gives Unix seconds.
 
     >>> from langmem_adapters import Experience, ExperiencePool, open_store
@@ -52,7 +52,7 @@ class Recorder:
         self.take()
 
     def take(self, *_: object) -> Snapshot:
-        """Look once more. What IPython's events hand over is ignored."""
+        """Look once more. The arguments of IPython's events are ignored."""
         stats = self._cache.stats()
         if not {"hits", "misses"} <= stats.keys():
             raise ConfigurationError(f"{type(self._cache).__name__} does not count hits and misses")

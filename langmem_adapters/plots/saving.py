@@ -24,9 +24,9 @@ _SAVED = ("money", "tokens", "seconds")
 
 
 def hit_rate(looks: Recorder | Sequence[Snapshot], *, ax: Axes | None = None) -> Axes:
-    """The share of requests that were answered from the cache: from look to look, and of all since the first.
+    """The share of requests that were answered from the cache: between looks, and in all since the first.
 
-    A cache that was made anew meanwhile counts from its beginning. Raises ConfigurationError, where nothing was asked
+    A cache that was made anew meanwhile counts from its beginning. Raises ConfigurationError if nothing was asked
     between two looks, and MissingDependency.
 
     >>> import matplotlib
@@ -65,7 +65,7 @@ def savings(
 ) -> Axes:
     """What hits have saved since the first look: tokens, seconds, or money in the currency of the price table.
 
-    Raises ConfigurationError, where there are not two looks, and MissingDependency.
+    Raises ConfigurationError for fewer than two looks, and MissingDependency.
     """
     if of not in _SAVED:
         raise ConfigurationError(f"savings are of {', '.join(_SAVED)}, not of {of!r}")
@@ -94,7 +94,7 @@ def _snapshots(looks: Recorder | Sequence[Snapshot]) -> list[Snapshot]:
 
 
 def _grown(before: Snapshot, after: Snapshot) -> Snapshot:
-    """What was counted between two looks; the whole of the second, where the counts began anew."""
+    """What was counted between two looks; all of the second, if the counts began anew."""
     if after.hits + after.misses < before.hits + before.misses:
         return after
     hits, misses = after.hits - before.hits, after.misses - before.misses
@@ -104,7 +104,7 @@ def _grown(before: Snapshot, after: Snapshot) -> Snapshot:
 
 
 def _times(snapshots: Sequence[Snapshot]) -> list[float]:
-    """As matplotlib counts time."""
+    """The times of the looks as matplotlib's numbers."""
     dates = importlib.import_module("matplotlib.dates")
     return [float(dates.date2num(datetime.fromtimestamp(one.at).astimezone())) for one in snapshots]
 

@@ -24,15 +24,15 @@ _BINS = 20
 def score_distribution(
     scores: Tuned | Iterable[Any], *, threshold: float | None = None, ax: Axes | None = None
 ) -> Axes:
-    """How many have which score.
+    """The distribution of scores.
 
     Args:
-        scores: Numbers; or what has a score: hits of a search, experiences (those without one are left out); or what
-            ``tune(pairs)`` gave: then pairs that are the same are told from those that are not.
-        threshold: Is marked; default: the tuned one.
+        scores: Numbers; or objects with a score: hits of a search, experiences (those without one are left out); or
+            the result of ``tune(pairs)``: then pairs that are the same are drawn apart from those that are not.
+        threshold: Marked in the picture; default: the tuned one.
         ax: Where to draw.
 
-    Raises ConfigurationError, where nothing has a score, and MissingDependency.
+    Raises ConfigurationError if nothing has a score, and MissingDependency.
 
     >>> import matplotlib
     >>> matplotlib.use("agg")
@@ -77,7 +77,7 @@ def threshold_curve(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
         ("false hit rate", [point.false_hit_rate for point in tuned.curve], RED, "--"),
     ]
     for label, shares, colour, style in lines:
-        # A threshold between two scores serves what the higher one does.
+        # A threshold between two scores serves what the higher one serves.
         ax.plot(thresholds, [100 * share for share in shares], style, color=colour, drawstyle="steps-pre", label=label)
     _mark(ax, tuned.threshold)
     ax.set_ylim(0, 103)
@@ -113,7 +113,7 @@ def _value(thing: Any) -> float | None:
 
 
 def _bins(values: Sequence[float]) -> list[float]:
-    """Twenty between 0 and 1; one for each of the scores from 1 to 10 that experiences have; else twenty over all."""
+    """Twenty between 0 and 1; ten for the scores from 1 to 10 that experiences have; otherwise twenty over all."""
     low, high = min(values), max(values)
     if low >= 0 and high <= 1:
         return [n / _BINS for n in range(_BINS + 1)]

@@ -1,4 +1,4 @@
-"""A map of what a memory holds, on which things that mean nearly the same lie near to each other."""
+"""A map of what a memory holds, on which things that mean nearly the same lie close together."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def similarity_map(
 ) -> Axes:
     """The vectors of memories along the two directions in which they differ most (principal components).
 
-    Two directions show a part of the differences, as the axes say: what lies apart differs, what lies together may
-    still differ in others.
+    Two directions show only a part of the differences, as the axes say: points that lie apart differ; points that lie
+    together may still differ in other directions.
 
     Args:
         memory: A memory, or messages or texts.
         embedder: Makes the vectors: a LangChain or LlamaIndex embedding model or an Embedder. Default: the memory's
             own, which remembers its latest vectors.
-        query: Is marked, too, with what it is.
+        query: Marked on the map, too.
         labels: How many points are named: those farthest from each other.
-        limit: Only so many, the newest.
+        limit: How many memories are shown at most: the newest.
         ax: Where to draw.
 
     Raises ConfigurationError for fewer than three different vectors, and MissingDependency.
@@ -89,7 +89,7 @@ def _given(memory: LongTermMemory | Sequence[Message | str], embedder: Any) -> t
 
 
 def _plane(vectors: Sequence[Any]) -> tuple[Any, list[float], Any]:
-    """Where vectors lie in the plane that fits them best; the shares of their differences; and where others would."""
+    """The places of vectors in the plane that fits them best; its shares of the differences; and what places others."""
     try:
         numpy = importlib.import_module("numpy")
     except ImportError as error:
@@ -100,14 +100,14 @@ def _plane(vectors: Sequence[Any]) -> tuple[Any, list[float], Any]:
     plane = numpy.zeros((2, table.shape[1]))  # vectors of one number have one direction only
     plane[: len(directions[:2])] = directions[:2]
     strongest = plane[[0, 1], numpy.abs(plane).argmax(axis=1)]
-    plane *= numpy.where(strongest < 0, -1, 1)[:, None]  # either sign is right: the same one each time
+    plane *= numpy.where(strongest < 0, -1, 1)[:, None]  # both signs are right: this takes the same one each time
     squares = numpy.append(sizes**2, 0.0)
     shares = [float(share) for share in squares[:2] / squares.sum()]
     return (table - middle) @ plane.T, shares, lambda vector: plane @ (numpy.array(list(vector)) - middle)
 
 
 def _draw(ax: Axes, messages: Sequence[Message], places: Any) -> None:
-    """A colour for each speaker; those beyond the colours that can be told apart share one."""
+    """A colour for each speaker; speakers for whom no colour is left share one."""
     speakers = [message.name or message.role for message in messages]
     known = list(dict.fromkeys(speakers))[: len(COLOURS)]
     for speaker in [*known, None]:
@@ -115,7 +115,7 @@ def _draw(ax: Axes, messages: Sequence[Message], places: Any) -> None:
         if chosen:
             colour = COLOURS[known.index(speaker)] if speaker is not None else GREY
             label = printable(speaker, _LONGEST_LABEL) if speaker is not None else "others"
-            label = f"\u200b{label}" if label.startswith("_") else label  # which matplotlib would leave out
+            label = f"\u200b{label}" if label.startswith("_") else label  # otherwise matplotlib leaves it out
             across, up = places[chosen].T
             ax.scatter(across, up, s=22, color=colour, alpha=0.7, linewidths=0, label=label)
 
@@ -135,7 +135,7 @@ def _name(ax: Axes, place: Any, text: str, *, left: bool) -> None:
 
 
 def _apart(places: Any, most: int) -> list[int]:
-    """Points that are far from each other: each next one is the farthest from all before."""
+    """Points that are far from each other: each one is the farthest from all before it."""
     if most < 1:
         return []
     nearest = ((places - places.mean(axis=0)) ** 2).sum(axis=1)

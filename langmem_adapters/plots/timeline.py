@@ -1,4 +1,4 @@
-"""Where each message of a session is: shown in the window, told by the summary, found in the long-term memory."""
+"""Where each message of a session is: in the window, covered by the summary, in the long-term memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WANTED = "a timeline is drawn of a BrainMemory, which a chat history has as .br
 
 
 class Placed(NamedTuple):
-    """A message, and where it is. What is nowhere of that is kept in the history, and not shown."""
+    """A message, and where it is. If it is in none of these places, it is kept in the history, but not shown."""
 
     message_id: str
     role: str
@@ -36,7 +36,7 @@ class Placed(NamedTuple):
 def trace(brain: BrainMemory) -> list[Placed]:
     """Where the messages of a session are, oldest first. Reads the whole session, and all of its long-term memory.
 
-    What a summary stands for and was not archived is gone, and not among them.
+    What a summary covers and was not archived is gone, and not listed.
 
     >>> from langmem_adapters import open_store
     >>> brain = BrainMemory(open_store("memory:"), "monday", memory_k=1)
@@ -54,13 +54,13 @@ async def atrace(brain: BrainMemory) -> list[Placed]:
 
 
 def memory_timeline(session: BrainMemory | Sequence[Placed], *, ax: Axes | None = None) -> Axes:
-    """The messages of a session from its oldest on, and below each other where they are.
+    """Draw the messages of a session, oldest first, with a row for each place in which they are.
 
     Args:
-        session: A session, which is read; or what :func:`trace` has read.
+        session: A session, which is read; or the result of :func:`trace`.
         ax: Where to draw.
 
-    Raises ConfigurationError, where there are no messages, and MissingDependency.
+    Raises ConfigurationError if there are no messages, and MissingDependency.
     """
     messages = trace(session) if isinstance(session, BrainMemory) else checked_list(session, _WANTED, Placed)
     if not messages:
@@ -87,7 +87,7 @@ def memory_timeline(session: BrainMemory | Sequence[Placed], *, ax: Axes | None 
 
 
 def _runs(members: Sequence[bool]) -> list[tuple[float, float]]:
-    """Where neighbours begin that are in it, and how many they are."""
+    """Where each run of members begins, and how long it is."""
     found = []
     for is_in, group in groupby(enumerate(members, start=1), key=lambda pair: pair[1]):
         numbers = [number for number, _ in group]
@@ -121,7 +121,7 @@ def _trace(brain: BrainMemory) -> Flow[list[Placed]]:
 
 
 def _covered(gone: Sequence[str], left: Sequence[str], covers: str) -> set[str]:
-    """Whom the summary stands for: all up to the one it names. If that is not there any more, all that have left."""
+    """The ids that the summary covers: all up to the one it names; if that one is gone, all that have left."""
     if not covers:
         return set()
     places = {entry_id(id_): n for n, id_ in enumerate(gone)}

@@ -1,4 +1,4 @@
-"""Where a model asks, where no field of it says so: its client may be the user's, or know it from the environment."""
+"""The address that a model asks, if no field of it says so: its client may be the user's, or read the environment."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ADDRESSES: Final = frozenset(
         "openai_api_base",
     }
 )
-"""The fields in which models say where they ask."""
+"""The fields in which models say what address they ask."""
 _CLIENTS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
-_LINKS: Final = ("_client", "_api_client", "client")  # in a client, to what asks for it
-_DEPTH = 3  # a resource of a client, the client, and that of HTTP
-# Where clients ask that were told nothing.
+_LINKS: Final = ("_client", "_api_client", "client")  # from a client to the one that asks for it
+_DEPTH = 3  # a resource of a client, the client, and its HTTP client
+# The default addresses of clients.
 _HOMES: Final = frozenset(
     {
         "http://127.0.0.1:11434",
@@ -38,9 +38,9 @@ _HOMES: Final = frozenset(
 
 
 def unsaid_address(model: Any) -> str:
-    """The address of a model's client, or of each; "" where a field of the model says it too, and for a provider's own.
+    """The addresses of a model's clients; "" if a field of the model says them too, or they are a provider's default.
 
-    ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``AWS_ENDPOINT_URL``, ``AWS_REGION`` and others are read by the clients alone.
+    Only clients read ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``AWS_ENDPOINT_URL``, ``AWS_REGION`` and others.
     """
     held = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
     said = [str(held[name]).rstrip("/").lower() for name in ADDRESSES if held.get(name)]
@@ -49,7 +49,7 @@ def unsaid_address(model: Any) -> str:
 
 
 def _asked_at(model: Any, held: Mapping[str, Any], name: str) -> str:
-    """A client's address; made now, where a model makes it as it asks, or the key would be another one by then."""
+    """A client's address. One that the model would make at its first call is made now, or the key would change then."""
     is_made = name not in held and isinstance(getattr(type(model), name, None), cached_property)
     try:
         return _address(getattr(model, name) if is_made else held.get(name))
@@ -69,7 +69,7 @@ def _address(client: Any) -> str:
 
 
 def _urls(client: Any) -> Iterator[Any]:
-    """What may be the URL of a client: of OpenAI's and its like, of Mistral's, of that of AWS, of Google's."""
+    """What may be the URL of a client: of OpenAI's and similar ones, of Mistral's, of AWS's, of Google's."""
     yield getattr(client, "base_url", None)
     yield getattr(getattr(client, "sdk_configuration", None), "server_url", None)
     yield getattr(getattr(client, "meta", None), "endpoint_url", None)
@@ -77,7 +77,7 @@ def _urls(client: Any) -> Iterator[Any]:
 
 
 def _within(client: Any) -> Iterator[str]:
-    """Where below its URL a client of Google's asks: in which version of the API, of which project, where."""
+    """What a client of Google's adds to its URL: the version of the API, and for Vertex AI project and location."""
     if (options := getattr(client, "_http_options", None)) is None:
         return
     places = [getattr(options, "api_version", None)]

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 __all__ = ["THOUGHTS", "standard_block"]
 
 THOUGHTS: Final = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
-"""The types of blocks in which a model thinks: as LangChain and OpenAI, Bedrock and Anthropic call them."""
+"""The types of blocks with a model's thoughts: as LangChain and OpenAI, Bedrock and Anthropic call them."""
 
 _Block = Mapping[str, Any]
 _Standard = dict[str, Any]
@@ -23,7 +23,7 @@ _Standard = dict[str, Any]
 def standard_block(block: str | _Block) -> _Standard:
     """Read a text or a block of LangChain (v0 or v1), OpenAI, Anthropic or Google into a standard block.
 
-    What is in no known spelling comes back as it is.
+    A block in no known spelling comes back as it is.
     """
     if isinstance(block, str):
         return {"type": "text", "text": block}
@@ -59,7 +59,7 @@ def _media(kind: str, *, data: Any = None, url: Any = None, mime: Any = None, **
 
 
 def _data_url(url: str, mime: Any) -> tuple[str | bytes | None, Any]:
-    """Split ``data:image/png;base64,…``; the data is None where the URL has none."""
+    """Split ``data:image/png;base64,…``; the data is None if the URL has none."""
     head, comma, data = url[5:].partition(",")
     if not comma:
         return None, mime
@@ -119,7 +119,7 @@ def _google_media(block: _Block) -> _Standard | None:
 
 
 def _thinking(block: _Block) -> _Standard:
-    """Read a thought of Anthropic or Google, or of Mistral, which has texts in it."""
+    """Read a thought of Anthropic or Google, or of Mistral, whose thoughts hold texts."""
     rest = {key: value for key, value in block.items() if key not in {"type", "thinking", "index"}}
     thought = block.get("thinking")
     if isinstance(thought, list):

@@ -1,4 +1,4 @@
-"""Ids by which OpenAI keeps the parts of an answer of its Responses, in a chat message."""
+"""Ids under which OpenAI's Responses API keeps the parts of an answer, in a chat message."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _IDS: Final = {
     "function_call": "fc_",
     "custom_tool_call": "ctc_",
 }
-_OF_CALLS: Final = "__openai_function_call_ids__"  # LangChain's name for them, by the ids of the calls
+_OF_CALLS: Final = "__openai_function_call_ids__"  # LangChain's name for these ids, by the ids of the calls
 
 
 def without_item_ids(content: list[Any]) -> list[Any]:
-    """The content of an answer that can be shown to a model again, whoever asked for it, and whenever.
+    """The content of an answer in a form that can be shown to a model again, by any caller and at any time.
 
-    OpenAI looks up what has such an id: it finds it for a month, with the keys of the same project, and refuses one
-    that stands twice in a conversation. Without its id, a part is taken as it is. Thoughts of which nothing but an id
-    was told go altogether, and with them what OpenAI's own tools did, which it refuses without them; thoughts that are
-    given in full, encrypted, stay, in all their parts.
+    OpenAI looks up a part that has such an id: it finds it for a month, with keys of the same project, and refuses an
+    id that occurs twice in a conversation. Without its id, a part is taken as it is. A thought that is only an id is
+    removed, and then also what OpenAI's own tools did, which it refuses without the thought; thoughts that are given in
+    full, encrypted, stay with all their parts.
     """
     sealed = {_thought_id(block) for block in content if _is_sealed(block)}
     kept = [block for block in content if _thought_id(block) is None or _thought_id(block) in sealed]
@@ -47,7 +47,7 @@ def without_item_ids(content: list[Any]) -> list[Any]:
 
 
 def without_item_ids_beside(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The same of what is beside the content, where LangChain has all but texts with ``output_version="v0"``."""
+    """:func:`without_item_ids` for what is beside the content: with ``output_version="v0"``, all but texts."""
     kept = _without(_OF_CALLS, kwargs)
     if _thought_id(thought := kept.get("reasoning")) is None or _is_sealed(thought):
         return kept
@@ -56,7 +56,7 @@ def without_item_ids_beside(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_thought_ids(said: dict[str, Any]) -> dict[str, Any]:
-    """The data of a message whose thoughts stand there in full, for a host that shows a model none without an id."""
+    """A message's data without the ids of thoughts that it has in full; its host shows a model none without one."""
     content = said.get("content")
     return {**said, "content": list(map(_thought, content))} if isinstance(content, list) else said
 
@@ -85,7 +85,7 @@ def _without(left_out: str, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _thought_id(block: Any) -> str | None:
-    """The id by which OpenAI keeps a thought; one of several parts has it in each."""
+    """The id under which OpenAI keeps a thought; each part of a thought has it."""
     is_kept = isinstance(block, dict) and block.get("type") == "reasoning" and _begins(block.get("id"), "rs_")
     return str(block["id"]) if is_kept else None
 

@@ -1,4 +1,4 @@
-"""The tokens that an answer took, as providers tell them beside it."""
+"""The tokens that an answer took, as providers tell them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["fields", "sent", "unspent", "usage_of"]
 
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
-_THOUGHT = ("thoughts_token_count",)  # beside which Google's count of candidates stands, and is paid for alike
+_THOUGHT = ("thoughts_token_count",)  # Google counts these beside its candidates, and charges the same for them
 _OTHERS = ("total_tokens", "total_token_count", "cache_read_input_tokens", "cache_creation_input_tokens")
 _COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
 _USAGES = frozenset({"amazon-bedrock-invocationMetrics", "token_count", "token_usage", "usage", "usage_metadata"})
 
 
 def unspent(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told beside an answer, with no tokens used and nothing paid, wherever a dashboard may look for them.
+    """What is told beside an answer, with all tokens and costs set to 0, wherever a dashboard may look for them.
 
     >>> unspent({"usage": {"input_tokens": 3, "tier": "standard"}, "eval_count": 4, "model": "small"})
     {'usage': {'input_tokens': 0, 'tier': 'standard'}, 'eval_count': 0, 'model': 'small'}
@@ -35,7 +35,7 @@ def _zeroed(value: Any) -> Any:
 
 
 def usage_of(response: Any) -> dict[str, int] | None:
-    """The tokens that a response took, as far as it tells: in, out, together."""
+    """The tokens that a response took, if it tells them: input, output and total."""
     raw = sent(getattr(response, "raw", None))
     beside = fields(getattr(response, "additional_kwargs", None))
     for told in (*map(fields, (raw.get("usage"), raw.get("usage_metadata"), beside.get("usage"))), beside, raw):
@@ -54,7 +54,7 @@ def fields(value: Any) -> Mapping[str, Any]:
 
 
 def sent(raw: Any) -> Mapping[str, Any]:
-    """What a provider sent; in streams of MistralAI it is the data of an event."""
+    """What a provider sent; in streams of MistralAI, the data of an event."""
     told = fields(raw)
     data = fields(told.get("data"))
     return data if "choices" in data else told

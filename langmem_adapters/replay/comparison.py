@@ -1,4 +1,4 @@
-"""What a replay has measured, as a table, as rows, and as a picture."""
+"""What a replay has measured: as a table in text and HTML, and as rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Call", "Comparison", "Outcome"]
 
 
 class Call(NamedTuple):
-    """A model call of a conversation: how many tokens it was shown, and how many seconds the memory took for that."""
+    """A model call of a conversation: the tokens that it was shown, and the seconds that the memory took for them."""
 
     tokens: int
     seconds: float
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 
     @property
     def tokens_per_call(self) -> float:
-        """The mean of what a call was shown; 0, where there was none."""
+        """The mean of what a call was shown; 0 if there was none."""
         return statistics.fmean(call.tokens for call in self.calls) if self.calls else 0.0
 
     @property
@@ -60,7 +60,7 @@ _COLUMNS = {
     "seconds": "seconds",
 }
 _LONGEST = 60  # characters of a name
-_SELDOM = {"served": 0, "summary_calls": 0, "failed": 0, "recall": None}  # left out, where all have this
+_SELDOM = {"served": 0, "summary_calls": 0, "failed": 0, "recall": None}  # columns to leave out if all have this value
 
 
 class Comparison(Mapping[str, Outcome]):

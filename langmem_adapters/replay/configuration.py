@@ -22,19 +22,19 @@ __all__ = ["Configuration", "Memories"]
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """How a memory is set, in the words of BrainMemory and LongTermMemory.
+    """The settings of a memory, under the names that they have in BrainMemory and LongTermMemory.
 
     Args:
         memory_k: How many of the newest messages the window shows.
-        max_tokens: How long the window may be; None: as long as these messages are.
+        max_tokens: Tokens of the window at most; None: ``memory_k`` alone limits it.
         summarize_at: Tokens of messages beyond which the oldest become part of a summary; None: no summary.
-        max_summary_tokens: How long a summary may be.
-        recall_k: How many long-term memories are shown with a question at the most; 0: there is no long-term memory.
+        max_summary_tokens: Tokens of a summary at most.
+        recall_k: How many long-term memories are shown with a question at most; 0: there is no long-term memory.
         embedder: Finds them by meaning, too: a LangChain or LlamaIndex embedding model or an Embedder. None: by
             words.
         weights: Other weights of the signals of the search; see :data:`langmem_adapters.signals.SIGNALS`.
-        serve_above: Serve a former answer without a call, where the same was asked, with the same before it, in any
-            words that a Verifier with this threshold accepts. Needs an embedder. None: every answer is a call.
+        serve_above: Serve an earlier answer without a call if the same was said before the question, and a Verifier
+            with this threshold takes both questions for one. Needs an embedder. None: every answer is a call.
 
     >>> Configuration(memory_k=20, recall_k=3).recall_k
     3
@@ -63,7 +63,7 @@ class Memories:
     """The memories of one replay, all in this process: nothing of the user's own is touched.
 
     Args:
-        configuration: How they are set.
+        configuration: Their settings.
         model: Makes summaries.
         counter: Counts tokens.
         clock: Gives Unix seconds.

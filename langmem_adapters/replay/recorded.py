@@ -16,11 +16,11 @@ __all__ = ["Conversation", "Recorded", "recorded"]
 Conversation: TypeAlias = Sequence[Message] | Sequence[Transcript] | str | os.PathLike[str]
 """Messages of one session; what :func:`~langmem_adapters.importing.read_transcripts` gives; or a file that it reads."""
 
-_USER, _SESSION = "replayed", "replayed"  # where the record does not say
+_USER, _SESSION = "replayed", "replayed"  # if the record does not say
 
 
 class Recorded(NamedTuple):
-    """A session, and whose."""
+    """A session, its user and its messages."""
 
     user: str
     session: str
@@ -28,7 +28,7 @@ class Recorded(NamedTuple):
 
 
 def recorded(conversation: Conversation) -> list[Recorded]:
-    """The sessions of a conversation that say something, in their order. Raises ConfigurationError for none."""
+    """The sessions of a conversation that have messages, in their order. Raises ConfigurationError if none has."""
     if isinstance(conversation, str | os.PathLike):
         conversation = read_transcripts(conversation)
     given: list[Any] = checked_list(conversation, "a conversation is messages or transcripts", Message, Transcript)

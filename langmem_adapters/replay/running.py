@@ -1,4 +1,4 @@
-"""The replay itself: each message is added, and for each answer it is measured what a model would have been shown."""
+"""The replay itself: adds each message, and measures for each answer what a model would have been shown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def replay(
 
     Every message of an assistant is a model call: what the model would be shown is read from the memory, and counted.
     Then the recorded answer is added, so that all configurations go through the same conversation. All is kept in this
-    process and forgotten at the end. The clock is that of the record; where it has none, a second passes between two
+    process and forgotten at the end. The clock is that of the record; without one, a second passes between two
     messages.
 
     Args:
@@ -65,15 +65,15 @@ def replay(
             :func:`~langmem_adapters.importing.read_transcripts` reads. Each session has a window of its own; the
             long-term memory is the user's.
         configurations: By names of your choice.
-        questions: Are asked at the end, in the user's last session: is their evidence shown to the model, in the
+        questions: Asked at the end, in the user's last session: is their evidence shown to the model, in the
             window or recalled? See :func:`~langmem_adapters.evaluation.read_questions`.
         model: Makes the summaries: any LangChain or LlamaIndex model, or a function from prompt to text.
-        answers: A model that is asked for each answer, to measure it; what it says is not kept. Default: none is.
+        answers: A model that is asked for each answer, to measure it; what it says is not kept. Default: no model.
         counter: Counts tokens.
         timer: Gives seconds.
         progress: Shows the messages and questions; see :data:`~langmem_adapters.progress.Progress`.
 
-    Raises ConfigurationError for settings that do not go together, and ModelError where ``answers`` fails. A summary
+    Raises ConfigurationError for settings that do not go together, and ModelError if ``answers`` fails. A summary
     that fails is counted.
 
     >>> from langmem_adapters import Message
@@ -137,7 +137,7 @@ def _replay(
 
 
 def _place(question: Question, last: Mapping[str, str]) -> tuple[str, str]:
-    """Whom, and in which session, a question is asked."""
+    """The user and the session in which a question is asked."""
     if not question.user and len(last) == 1:
         return next(iter(last.items()))
     if question.user not in last:
@@ -190,7 +190,7 @@ class _Replay:
         return Outcome(self._calls, self._served, summaries, failed, tokens, recall, seconds)
 
     def _answer(self, brain: BrainMemory, message: Message) -> Flow[None]:
-        """What an answer costs: it is served, or a call."""
+        """Count what an answer costs: it is served, or it is a call."""
         start = self._setup.timer()
         shown = yield from self._shown(brain)
         summary: Summary | None = yield _step(brain.get_summary, brain.aget_summary)
@@ -210,7 +210,7 @@ class _Replay:
         yield from self._completer.ask("\n\n".join(filter(None, [told, *head])), as_text(said))
 
     def _shown(self, brain: BrainMemory) -> Flow[list[Message]]:
-        """The window, with what comes to mind at its last message."""
+        """The window, with the memories that fit its last message."""
         if brain.long_term is not None and self._configuration.embedder is not None:
             # Vectors follow in the background; otherwise what is found would depend on timing.
             yield _step(brain.long_term.flush, brain.long_term.aflush)
@@ -219,7 +219,7 @@ class _Replay:
         return found
 
     def _is_served(self, told: str, shown: Sequence[Message]) -> Flow[bool]:
-        """Whether this was asked before, in whatever words; else it has been asked now."""
+        """Whether this was asked before, in any words; if not, note that it was asked now."""
         if self._served_from is None or not shown or shown[-1].role != "user" or not shown[-1].text.strip():
             return False
         partition = fingerprint(told, [[one.role, one.text] for one in shown[:-1]])
@@ -229,9 +229,9 @@ class _Replay:
         return False
 
     def _share(self, user: str, session: str, question: Question) -> Flow[float]:
-        """The share of a question's evidence that a model would be shown with it. The question is taken back."""
+        """The share of a question's evidence that a model would be shown with it. Deletes the question afterwards."""
         brain = self._memories.brain(user, session, summarizes=False)
-        # An id of its own each time: one that was taken back would be known as a repeated delivery.
+        # A new id each time: a deleted one would be taken for a repeated delivery.
         message = Message(role="user", content=question.text, id=f"question-{next(self._questions)}")
         yield _step(brain.add_messages, brain.aadd_messages, [message])
         shown = yield from self._shown(brain)
@@ -244,7 +244,7 @@ class _Replay:
         return len(wanted & names) / len(wanted)
 
     def _recalled(self, brain: BrainMemory, question: Message, shown: Sequence[Message]) -> Flow[list[Recalled]]:
-        """The memories that stand in front of the window, each on a line below the heading, the best that had room."""
+        """The memories in front of the window, each on a line below the heading: the best that had room."""
         lines = sum(one.text.count("\n") for one in shown if one.metadata.get(RECALLED))
         if brain.long_term is None or not lines:
             return []
@@ -256,7 +256,7 @@ class _Replay:
 
 
 def _names(recalled: Recalled) -> Iterator[str]:
-    """By what evidence may mean a memory."""
+    """The names by which evidence may refer to a memory."""
     yield recalled.memory.id
     yield folded(recalled.text)
     yield from (occurrence.message_id for occurrence in recalled.memory.occurrences)

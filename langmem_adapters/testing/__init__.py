@@ -1,4 +1,4 @@
-"""What every store must do, as tests that anybody's store can inherit, and the fakes that our own tests use.
+"""What every store must do, as tests that the tests of any store can inherit, and the fakes that our own use.
 
 A backend's test file is ten lines::
 

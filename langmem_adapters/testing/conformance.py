@@ -16,7 +16,7 @@ from langmem_adapters.testing.threads import ConcurrentStoreConformance, rises
 __all__ = ["StoreConformance", "pairs"]
 
 _ODD = ["", "a/b", "a:b", "*", "{x}", "[a]?\\", "\0", "\ud800", "é" * 3000, "🙂", "%2F", " "]
-_ALIKE = ["key", "KEY", "key ", "k\u00e9y", "ke\u0301y", "k\uff45y", "1", "01", "1.0"]  # for some databases, the same
+_ALIKE = ["key", "KEY", "key ", "k\u00e9y", "ke\u0301y", "k\uff45y", "1", "01", "1.0"]  # the same for some databases
 _NS = ("brain", "tenant", "user", "session")
 
 
@@ -221,7 +221,7 @@ class StoreConformance(ConcurrentStoreConformance):
         store.append((*_NS[:-1], "other"), [("a", b"")])
         clock.advance(1)
         store.append((*_NS[:-1], "newest"), [("a", b"")], ttl=49)
-        assert store.scan(_NS, keys=["k"]).values == store.get(_NS) == {"k": b"v"}  # which is no write
+        assert store.scan(_NS, keys=["k"]).values == store.get(_NS) == {"k": b"v"}  # reading is no write
         self.let_ttl_pass(store, clock, 51)
         assert store.scan(_NS, keys=["k"]) == Page([], 0, {})
         assert store.get(_NS) == {}
@@ -300,5 +300,5 @@ class StoreConformance(ConcurrentStoreConformance):
 
 
 def pairs(page: Page) -> list[tuple[str, bytes]]:
-    """Ids and data of a page, without its sequence numbers, which each store makes its own."""
+    """Ids and data of a page, without its sequence numbers, which differ between stores."""
     return [(item.id, item.data) for item in page.items]

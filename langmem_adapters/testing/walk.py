@@ -1,4 +1,4 @@
-"""Random operations on a store, and the same on a dictionary beside it."""
+"""Random operations on a store, and the same ones on a MemoryStore beside it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ttls = st.none() | st.just(3600.0)
 
 
 def store_walk(make: Callable[[FakeClock], Store]) -> type:  # noqa: C901 - a class of small rules
-    """A Hypothesis state machine: random operations on a new store, and on a dictionary beside it."""
+    """A Hypothesis state machine: random operations on a new store, and on a MemoryStore beside it."""
 
     class Walk(RuleBasedStateMachine):
         def __init__(self) -> None:

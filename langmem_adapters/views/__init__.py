@@ -1,7 +1,7 @@
-"""What objects look like in a notebook: HTML without scripts and without anything from elsewhere, light and dark.
+"""What objects look like in a notebook: HTML without scripts and without external resources, light and dark.
 
-Rendering is pure: a view is handed what it shows. Texts are escaped, cut, and masked where they look like secrets, as
-the output of a notebook is kept in a file that others read.
+Rendering is pure: a view is given all that it shows. Texts are escaped, cut, and masked where they look like secrets,
+as the output of a notebook is kept in a file that others read.
 """
 
 from __future__ import annotations

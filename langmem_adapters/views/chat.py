@@ -1,4 +1,4 @@
-"""A conversation as a readable chat: who said what, tools with their results, and what is beyond the window."""
+"""A conversation as a readable chat: who said what, tools with their results, and what is outside of the window."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from langmem_adapters.views.plain import as_text, one_line, when
 __all__ = ["NEWEST", "conversation", "other_blocks"]
 
 NEWEST = 30
-"""How many messages are shown at the most."""
+"""How many messages are shown at most."""
 
 _LONG = 1_200  # characters of a message
 _LONG_SUMMARY = 1_500
 _LONG_CALL = 400  # characters of a call's arguments, and of its result
 _MOST_CALLS = 12  # of one message
-_OUTSIDE = 4  # messages that are shown of those before the window
+_OUTSIDE = 4  # messages before the window that are shown
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
-_REMARKS = ("interrupted", "recalled", "damaged")  # of the metadata
+_REMARKS = ("interrupted", "recalled", "damaged")  # keys of the metadata that are shown
 
-if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
+if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time at every start
 
     class _Call(Protocol):
         """A tool's call."""
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time a
         def args(self) -> Mapping[str, Any]: ...
 
     class _Said(Protocol):
-        """A message, as :class:`~langmem_adapters.Message` is one."""
+        """A message, such as a :class:`~langmem_adapters.Message`."""
 
         role: str
         name: str | None
@@ -65,10 +65,10 @@ def conversation(
         messages: The newest, oldest first.
         title: What stands above them.
         details: What is said beside the title.
-        summary: What was said before, in short.
+        summary: The summary of what was said before.
         total: How many messages the history holds; default: these.
         inside: How many of the newest are in the window; default: all.
-        departed: How many have left the history, in words; empty, where none has.
+        departed: How many have left the history, in words; empty if none has.
     """
     total = max(len(messages), total or 0)
     inside = total if inside is None else min(inside, total)
@@ -111,7 +111,7 @@ def _turns(messages: Sequence[_Said], *, outside: int, left: int) -> Iterator[Ht
 
 
 def _results(messages: Sequence[_Said]) -> dict[int, dict[int, int]]:
-    """By the place of a message, and of a call in it, the place of the result: the next of its id behind it."""
+    """By the place of a message and of a call in it, the place of its result: the next message with that id."""
     results: dict[int, dict[int, int]] = {}
     waiting: dict[str, tuple[int, int]] = {}
     for n, message in enumerate(messages):
@@ -160,7 +160,7 @@ def _called(call: _Call, result: _Said | None) -> Html:
 
 
 def other_blocks(content: Any) -> Iterator[str]:
-    """What stands beside the text, by kind: a picture is named, never fetched."""
+    """The kinds of blocks beside the text: a picture is named, never fetched."""
     for block in content if isinstance(content, list) else []:
         if isinstance(block, dict) and not isinstance(block.get("text"), str):
             yield one_line(block.get("type", "block"), 30)

@@ -11,14 +11,14 @@ from langmem_adapters.views.plain import amount, as_text, one_line, when
 __all__ = ["Matching", "compared", "experiences", "memories", "one_experience"]
 
 Matching = Callable[[str, str], Sequence[tuple[int, int]]]
-"""Where a text, given second, has the words of a query, given first: starts and ends."""
+"""Where a text (the second argument) has the words of a query (the first): starts and ends."""
 
 _MOST = 20  # hits that are shown
 _LONG = 600  # characters of each
-_BEFORE = 160  # of them before the first word that matched, where that is far in
+_BEFORE = 160  # of them before the first match, if it is far into the text
 _SIGNALS = 8  # that are shown, the strongest
 
-if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
+if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time at every start
 
     class _Occurrence(Protocol):
         session: str
@@ -115,7 +115,7 @@ def _memory(recalled: _Recalled, query: str, matching: Matching | None, meaning_
 
 
 def _signals(signals: Mapping[str, float], meaning_of: Callable[[str], str]) -> Iterator[Html]:
-    """What made the score, the strongest first; what speaks against it in the other colour."""
+    """The signals of a score, the strongest first; those that lower it in another colour."""
     strongest = sorted(signals.items(), key=lambda signal: -abs(signal[1]))
     most = abs(strongest[0][1]) or 1.0
     for name, value in strongest[:_SIGNALS]:
@@ -150,7 +150,7 @@ def one_experience(experience: _Experience) -> str:
 
 
 def compared(verdict: _Verdict) -> str:
-    """Show whether an answer may be served for another request, and what refused."""
+    """Show whether an answer may be served for another request, and which guard refused it."""
     if not verdict.guard:
         said, who = element("span", "matched", class_="lm-good"), "nothing refused"
     else:
@@ -202,7 +202,7 @@ def _pair(experience: _Experience, query: str, matching: Matching | None) -> Htm
 
 
 def _marked(text: str, query: str, matching: Matching | None) -> Html:
-    """A text in which the words of the query are marked; of a long one, the part around the first of them."""
+    """A text with the words of the query marked; of a long one, the part around the first of them."""
     if matching is None or not query:
         return clipped(text, _LONG)
     first = next((start for start, _ in matching(query, text)), 0)

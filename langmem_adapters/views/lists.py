@@ -1,4 +1,4 @@
-"""Results that show themselves in a notebook, and are plain lists and dictionaries in all else."""
+"""Results that show themselves in a notebook, and are plain lists and dictionaries otherwise."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Listing(list[T]):
     """A list with a view.
 
     Args:
-        items: What is in it.
-        view: A function of a module, so that the list can be pickled, that shows the list.
-        about: What else the view is told.
+        items: The items of the list.
+        view: Shows the list: a function of a module, so that the list can be pickled.
+        about: Further arguments of the view.
 
     >>> from langmem_adapters.views import rows
     >>> found = Listing([1, 2], lambda numbers: rows("Numbers", ["n"], [[n] for n in numbers]))

@@ -1,4 +1,4 @@
-"""HTML that is safe by its type: whatever is not :class:`Html` yet is escaped as it is put into an element."""
+"""HTML that is safe by its type: any text that is not :class:`Html` is escaped as it is put into an element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST = 300  # characters of an error's sentence
 
 
 class Html(str):
-    """Markup of ours, in which everything foreign is escaped."""
+    """Markup that was made here, in which all other text is escaped."""
 
     __slots__ = ()
 
@@ -40,12 +40,12 @@ def element(tag: str, *children: str, **attributes: str) -> Html:
 
 
 def joined(parts: Iterable[str]) -> Html:
-    """Markup, one after the other."""
+    """Pieces of markup, one after the other."""
     return Html("".join(map(escaped, parts)))
 
 
 def spaced(*parts: str) -> Html:
-    """Markup in one line: where a site drops the style, spaces keep words apart."""
+    """Markup in one line, with spaces, which keep words apart if a site drops the style."""
     return Html(" ".join(map(escaped, filter(None, parts))))
 
 
@@ -58,12 +58,12 @@ def clipped(text: str, limit: int, mark: Callable[[str], Html] = escaped) -> Htm
 
 
 def frame(*children: str) -> str:
-    """A view: its own style, which reaches nothing else, and what is in it."""
+    """A view: its own style, which affects nothing else, and its content."""
     return str(element("div", Html(f"<style>{STYLE}</style>"), *children, class_="langmem-view"))
 
 
 def header(title: str, *details: str) -> Html:
-    """The first line of a view: what it is, and what else there is to say, as far as there is something."""
+    """The first line of a view: its title, and those details that are not empty."""
     said = [element("span", one_line(detail, 80), class_="lm-dim") for detail in details if detail]
     return element("div", spaced(element("strong", one_line(title, 120)), *said), class_="lm-head")
 
@@ -74,7 +74,7 @@ def note(text: str) -> Html:
 
 
 def bar(share: float, *, width: str = "") -> Html:
-    """A share from 0 to 1 as a bar; the number has to stand beside it."""
+    """A share from 0 to 1 as a bar; the number must stand beside it."""
     filled = element("span", style=f"width:{100 * min(max(0.0, share), 1.0):.0f}%")
     return element("span", filled, class_=f"lm-bar {width}".rstrip(), aria_hidden="true")
 

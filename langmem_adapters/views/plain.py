@@ -1,4 +1,4 @@
-"""Stored text as it may be shown: without secrets, without what could deceive the reader, and not too much of it."""
+"""Stored text in a form that may be shown: without secrets, without deceptive characters, and not too long."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 __all__ = ["amount", "as_text", "harmless", "masked", "one_line", "percent", "shortened", "when"]
 
 _MASK = "***"
-_SLACK = 4_000  # characters behind the end of what is shown, by which a secret at the end is still known
-_DEPTH = 6  # of data, in which the text of an answer is looked for
+_SLACK = 4_000  # characters beyond what is shown that are read too, so that a secret at its end is recognized
+_DEPTH = 6  # of nested data in which the text of an answer is searched
 
-# Control characters but line end and tab, marks that reorder text, and halves of surrogate pairs.
+# Control characters except line end and tab, marks that reorder text, and halves of surrogate pairs.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _NAMES = "(?:api|access|secret)[_-]?key|secret|passwo?r?d|pwd|passphrase|token"
@@ -52,7 +52,7 @@ def harmless(text: str) -> str:
 
 
 def shortened(text: str, limit: int) -> tuple[str, int]:
-    """The beginning of a text, masked and harmless, and how many of its characters that leaves out."""
+    """The beginning of a text, masked and harmless, and how many of its characters are left out."""
     clean = harmless(masked(text[: limit + _SLACK]))
     if len(text) <= limit + _SLACK and len(clean) <= limit:
         return clean, 0
@@ -85,7 +85,7 @@ def as_text(value: Any) -> str:
 
 
 def _said(value: Any, depth: int) -> str:
-    """The texts of messages and generations, a line each; empty, where data is something else."""
+    """The texts of messages and generations, a line each; empty if the data is something else."""
     if isinstance(value, list) and depth:
         parts = [part if isinstance(part, str) else _said(part, depth - 1) for part in value]
         return "\n".join(parts) if parts and all(parts) else ""
@@ -103,7 +103,7 @@ def _said(value: Any, depth: int) -> str:
 
 
 def amount(value: float) -> str:
-    """Money or time, with no power of ten.
+    """Money or time, without an exponent.
 
     >>> amount(12345.678), amount(2.0), amount(0.00025)
     ('12,345.68', '2', '0.00025')
@@ -112,7 +112,7 @@ def amount(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent: 0 and 100 only where it is nothing or all.
+    """A share in per cent: 0 and 100 only for nothing and for all.
 
     >>> percent(0.5), percent(0.9996), percent(1.0)
     ('50 %', 'above 99.9 %', '100 %')
@@ -126,7 +126,7 @@ def percent(share: float) -> str:
 
 
 def when(seconds: float | None) -> str:
-    """A Unix time as local date and minute; empty where there is none."""
+    """A Unix time as local date and minute; empty if there is none."""
     if seconds is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The look of all views: one style sheet, for light and dark, that reaches nothing outside of a view.
+"""The look of all views: one style sheet, for light and dark, that affects nothing outside of a view.
 
 A notebook says which theme it has: JupyterLab and Notebook by ``data-jp-theme-light``, VS Code by
 ``data-vscode-theme-kind``, Colab by ``theme``, a site of mkdocs-material by ``data-md-color-scheme``. Where nothing

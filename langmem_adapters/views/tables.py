@@ -1,4 +1,4 @@
-"""What is best read in rows and figures: sessions, working memory, and what a cache was good for."""
+"""Tables and figures: sessions, working memory, and what a cache has saved."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["items", "rows", "sessions", "statistics"]
 
 _MOST = 30  # rows
 _LONG = 300  # characters of a cell
-_SHORT = 20  # of one that is not broken into lines
+_SHORT = 20  # of a cell that is not broken into lines
 _SAVED = ("saved_tokens", "saved_seconds", "saved_money")
 
-if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
+if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time at every start
 
     class _Session(Protocol):
         session: str
@@ -57,7 +57,7 @@ def items(found: Sequence[_Item]) -> str:
 def rows(
     title: str, columns: Sequence[str], cells: Sequence[Sequence[Any]], *, details: Sequence[str] = (), total: int = 0
 ) -> str:
-    """Show a table; numbers stand to the right, and texts are cut."""
+    """Show a table; numbers are aligned to the right, and texts are cut."""
     parts: list[Html] = [header(title, *details)]
     if cells:
         kinds = ["lm-number" if isinstance(cell, int) else "" for cell in cells[0]]
@@ -77,7 +77,7 @@ def _cell(value: Any) -> Html:
 
 
 def statistics(counts: Mapping[str, float], *, title: str = "", details: Sequence[str] = ()) -> str:
-    """Show what was counted: the hit rate, where hits and misses are among it, what was saved, and the rest."""
+    """Show counts: the hit rate if there are hits and misses, then what was saved, then the rest."""
     parts: list[Html] = [header(title or "Statistics", *details)]
     if "hits" in counts and "misses" in counts:
         asked = counts["hits"] + counts["misses"]

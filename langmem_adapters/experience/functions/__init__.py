@@ -1,1 +1,1 @@
-"""Results of functions as experiences: which function, which arguments, and the same value back."""
+"""Function results as experiences: identify the function and its arguments, and restore the same value."""

@@ -1,4 +1,4 @@
-"""What a function was called with, and which of it makes two calls the same."""
+"""The arguments of a call, and which of them make two calls the same."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _SELF = ("self", "cls")
 
 
 class Arguments:
-    """The arguments of one function.
+    """The arguments of one function, and the keys of its calls.
 
     Args:
-        function: Whose arguments they are.
-        key: What counts of an argument, by its name: a function from its value; or one function that is called as
-            the function itself is, and gives all that counts.
+        function: The function.
+        key: For some arguments, by name, a function from the value to what counts of it; or one function with the
+            same parameters as ``function`` that returns all that counts.
         ignore: Names of arguments that do not count. The first of a method, ``self`` or ``cls``, does not either,
             unless ``key`` names it; but results of one class are not those of its subclasses.
-        trusted: Whether the function's user has said where its results are, and so that nothing else is meant.
+        trusted: Whether the user has named the place of the results, so that the function's own name identifies it.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Arguments:
         self._told = self._tell()
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        """Arguments by name, defaults included. Raises TypeError, where the function cannot be called with these."""
+        """Arguments by name, defaults included. Raises TypeError if the function cannot be called with these."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound
@@ -75,17 +75,17 @@ class Arguments:
         return counted | {name: part(counted[name]) for name, part in self._parts.items() if name in counted}
 
     def as_given(self, counted: Mapping[str, Any]) -> dict[str, Any]:
-        """What counts, as the function itself is called with it: each of ``**kwargs`` by its own name.
+        """The arguments that count, with those in ``**kwargs`` each under its own name.
 
-        Where one has the name of a parameter, as where ``f(*args, **kwargs)`` is called with ``args=``, they stay
-        together: else it would be lost.
+        If one of these has the name of a parameter, as when ``f(*args, **kwargs)`` is called with ``args=``, they stay
+        in one dictionary: otherwise an argument would be lost.
         """
         own = dict(counted)
         others = own.pop(self._others, {})
         return {**others, **own} if isinstance(others, Mapping) and not {*others} & {*counted} else dict(counted)
 
     def owner_of(self, bound: inspect.BoundArguments) -> str:
-        """The class of a method's object; empty, where that is the one in which the method stands."""
+        """The name of the class of a method's object; empty, if it is the class that defines the method."""
         if not self.stands_for_itself:
             return ""
         owner = bound.arguments[str(self.owner)]
@@ -93,28 +93,28 @@ class Arguments:
         return "" if name == self._defined_by else name
 
     def key(self, counted: Mapping[str, Any], owner: str = "") -> str:
-        """The fingerprint of the function and its arguments: another for any other value or type.
+        """The fingerprint of the function and its arguments, which differs for any other value or type.
 
-        Raises ConfigurationError, naming the argument, for one that is no data.
+        Raises ConfigurationError, which names the argument, if one is not data.
         """
         try:
             return fingerprint([self._named(), owner, by_name(counted)])
-        except (SerializationError, RecursionError) as error:  # the latter of what goes round in a circle
+        except (SerializationError, RecursionError) as error:  # the latter for cyclic data
             raise self._explained(counted) from error
 
     def made_by(self, owner: str = "") -> str:
-        """The fingerprint of the function alone: whose requests may be compared with each other."""
+        """The fingerprint of the function alone: only requests of one function are compared with each other."""
         return fingerprint([self._named(), owner])
 
     def _named(self) -> str:
-        """What tells the function from others: as it is now, if it is an object, or holds other values by now."""
+        """The function's identity; computed anew if it is an object, or if values in its closure have changed."""
         name, is_whole, held = self._told
         if not is_whole or any(value is not content(cell) for cell, value in held):
             name, *_ = self._told = self._tell()
         return name
 
     def _tell(self) -> tuple[str, bool, list[tuple[Any, Any]]]:
-        """The fingerprint of the function, whether it will stay that, and the values on which it depends."""
+        """The fingerprint of the function, whether it can be kept, and the closure values on which it depends."""
         function, trusted = self._decorated, self._trusted
         held = [] if trusted else list(held_in(function))
         try:
@@ -146,9 +146,9 @@ class Arguments:
         )
 
     def request(self, counted: Mapping[str, Any]) -> Any:
-        """The arguments as data that nobody else can change: the value of the only one, or all by name.
+        """A copy of the arguments as data: the value of the only one, or all by name.
 
-        None, for what counts and yet cannot be kept, such as a class.
+        None, if an argument counts but cannot be stored, such as a class.
         """
         try:
             values = decode(encode(dict(counted)))
@@ -170,6 +170,6 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
 
 
 def _is_method(function: Callable[..., Any], first: str) -> bool:
-    """Whether a function stands in the body of a class, as far as its names tell."""
+    """Whether a function is defined in the body of a class, judged by its names."""
     place, _, _ = getattr(function, "__qualname__", "").rpartition(".")
     return first in _SELF and bool(place) and not place.endswith("<locals>")

@@ -1,4 +1,4 @@
-"""What comes before and after a call of a function whose results are kept as experiences."""
+"""The steps before and after a call of a function whose results are kept as experiences."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _log = logging.getLogger("langmem_adapters")
 
 
 class Calls:
-    """The part of :class:`~langmem_adapters.experience.FunctionCache` that stands around each call."""
+    """The part of :class:`~langmem_adapters.experience.FunctionCache` that surrounds each call."""
 
     def __init__(
         self,
-        make_pool: Callable[[], ExperiencePool],  # asked at the first call
+        make_pool: Callable[[], ExperiencePool],  # called at the first call
         *,
         rules: Rules,
         arguments: Arguments,
         responses: Responses,
         keep_requests: bool | None = None,
-        scoring: BackgroundScoring | None = None,  # and warnings, of others; as the counts, they are its own else
+        scoring: BackgroundScoring | None = None,  # shared with others, as are its warnings; None: its own
         counts: Counts | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
@@ -58,7 +58,7 @@ class Calls:
         self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self.flights: Flights = Flights()
-        self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
+        self._returned: deque[bytes] = deque(maxlen=256)  # leases of abandoned calls, for which nobody waits
         self._pool: ExperiencePool | None = None
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
         self._lock, self._counts = ForkSafeLock(), Counts() if counts is None else counts
@@ -67,7 +67,7 @@ class Calls:
 
     @property
     def pool(self) -> ExperiencePool:
-        """Where the results are kept: for clearing, exporting, and what the hits have saved."""
+        """The pool with the results: to clear and export it, and to see what its hits have saved."""
         if self._pool is None:
             with self._lock.held():
                 self._pool = self._pool or self._make_pool()
@@ -86,12 +86,12 @@ class Calls:
     # --- before the call
 
     def begin(self, turn: Invocation) -> Flow[Invocation]:
-        """What a call comes to: served, or to be made. Who blocks is within :meth:`held`, for interrupts."""
+        """Serve a call, or prepare it to be made. Blocking callers are within :meth:`held`, for interrupts."""
         if not (self.pool.reads or self.pool.writes):
             return turn
         try:
             bound = self._arguments.bind(turn.args, turn.kwargs)
-        except TypeError:  # the function itself says so best; what it gives all the same is refused
+        except TypeError:  # the function itself will raise it; if it returns all the same, the result is refused
             turn.keeps = self.pool.writes
             return turn
         yield from self._find(turn, bound)
@@ -122,12 +122,12 @@ class Calls:
                 yield from self._add_context(turn, bound)
 
     def note_request(self, turn: Invocation) -> None:
-        """Have what is asked at hand, where it is kept or scored."""
+        """Note the request, if it is to be kept or scored."""
         if turn.req is None and (self._keeps_requests or self._rules.scorer is not None):
             turn.req = self._request(turn.counted)
 
     def _serve(self, turn: Invocation, *, again: bool = False) -> Flow[bool]:
-        """Serve from the pool, if that is possible; ``again``, only what may have come since."""
+        """Serve from the pool, if possible; with ``again``, look only for an exact result that has come since."""
         try:
             experience = yield from self.pool.read_flow(turn.key)
             if experience is not None and (yield from self._accepts(turn, experience)):
@@ -139,14 +139,14 @@ class Calls:
         return turn.served
 
     def _accepts(self, turn: Invocation, experience: Experience) -> Flow[bool]:
-        """Whether an experience of this very request may be served: by its key it is that, kept beside it or not."""
-        if self._rules.judge is None or experience.uuid == turn.refused:  # looked at again
+        """Whether an experience of this very request may be served. Its key proves the request, if that is not kept."""
+        if self._rules.judge is None or experience.uuid == turn.refused:  # judged already
             return self._rules.judge is None
         turn.refused = experience.uuid
         return (yield from self._is_good(turn, experience.model_copy(update={"req": turn.req})))
 
     def _is_good(self, turn: Invocation, experience: Experience) -> Flow[bool]:
-        """Whether the judge, if there is one, lets an experience be served; what it cannot say counts as a no."""
+        """Whether the judge, if there is one, accepts an experience; a judge that fails counts as a no, and raises."""
         if self._rules.judge is None:
             return True
         good = True
@@ -161,7 +161,7 @@ class Calls:
         return good
 
     def _serve_similar(self, turn: Invocation, own: Experience | None) -> Flow[None]:
-        """Where there is no experience of the very request, serve a similar one of which the judge says it will do."""
+        """If there is no experience of this very request, serve a similar one that the judge accepts."""
         if own is not None or self._rules.query_type != "semantic":
             return
         for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)):
@@ -170,7 +170,7 @@ class Calls:
                 return
 
     def _read(self, turn: Invocation, experience: Experience, key: str | None = None) -> Flow[None]:
-        """Serve an experience; one that cannot be read is removed from under its ``key``, where that is told."""
+        """Serve an experience; an unreadable one is removed, if its ``key`` is given."""
         try:
             turn.value = self.responses.of(experience)
         except SerializationError as damage:
@@ -195,10 +195,10 @@ class Calls:
         except LangmemError as error:
             self._degrade(error)
 
-    # --- several at once
+    # --- concurrent calls
 
     def _board(self, turn: Invocation) -> Flow[None]:
-        """Wait for whoever makes the same call, in this process or in another; or become the one who does."""
+        """Wait for the same call of another caller, in this process or another; or become the leader that makes it."""
         until = self._timer() + self._rules.wait
         while turn.flight is None:
             flight, own = self.flights.join(turn.key, partial(setattr, turn, "flight"), turn.begun)
@@ -206,18 +206,18 @@ class Calls:
                 self._lead(turn, flight)
             elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
                 if flight is None or not flight.is_left:
-                    return  # inside of that very call, or it takes too long
-                self._abandon(flight)  # the thread that read it has ended
+                    return  # this is inside that very call, or that call takes too long
+                self._abandon(flight)  # the thread that read its stream has ended
             elif (data := flight.landed.result()) is not None:
                 yield from self._read(turn, Experience.from_bytes(data))
                 self._counts.add("shared", turn.served)
                 return
             elif not flight.broken_off or self._timer() >= until:
-                return  # it failed: another's next try may fail too, after one more wait
+                return  # it failed: the next leader may fail too, after one more wait
         try:
             yield from self._lease(turn, turn.flight, until)
         except LangmemError as error:
-            turn.flight.lease = None  # to give it back would be one more wait for the same store
+            turn.flight.lease = None  # giving it back would wait for the same store again
             self._degrade(error)
         if turn.served:
             self.let_go(turn)
@@ -227,14 +227,14 @@ class Calls:
         flight.end_with(turn, left=self._abandon, give_back=lambda own: run(self._give_back(own)))
 
     def _lease(self, turn: Invocation, flight: Flight, until: float) -> Flow[None]:
-        """Wait for another process that makes the same call, if there is one; what it makes is served."""
+        """Wait for another process that makes the same call, if there is one, and serve its result."""
         leases = self._leases()
         awaited: bytes | None = None
         for number in itertools.count():
             yield from leases.take(turn.key, partial(setattr, flight, "lease"))
             if (yield from self._serve(turn, again=True)) or self._timer() >= until:
                 return
-            if awaited not in {None, leases.holder}:  # that call came to nothing, and all here have waited for it
+            if awaited not in {None, leases.holder}:  # that call left no result, after all followers here waited for it
                 self._lead(turn, self.flights.renew(flight))
                 return
             if flight.lease is not None or is_led_here(leases.holder) or not (yield from leases.pause(number)):
@@ -250,7 +250,7 @@ class Calls:
     # --- after the call
 
     def finish(self, turn: Invocation, value: Any, *, whole: bool = True) -> Flow[None]:
-        """Keep what the function returned, if it is ``whole``, and tell those who wait for it."""
+        """Keep what the function returned, if it is ``whole``, and pass it to the followers."""
         with self.held(turn):
             if turn.keeps:
                 yield from self._keep(turn, value, whole)
@@ -258,7 +258,7 @@ class Calls:
                 turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
                 yield from self._give_back(turn.flight)
             elif turn.kept and not turn.is_outdated and (slower := self.flights.of(turn.key)) is not None:
-                slower.land(turn.kept.to_bytes())  # whoever waits for that one need not wait any longer
+                slower.land(turn.kept.to_bytes())  # its followers need not wait any longer
 
     def _keep(self, turn: Invocation, value: Any, whole: bool) -> Flow[None]:
         try:
@@ -278,7 +278,7 @@ class Calls:
                 if not turn.is_outdated:
                     turn.kept, turn.stored = (yield from self._create(turn, value, turn.kept)), True
                     self._counts.add("stored")
-                    if turn.is_outdated:  # by now
+                    if turn.is_outdated:  # meanwhile
                         yield from self.pool.discard_flow(turn.key, turn.kept)
                 return True
             self._counts.add("refused")
@@ -287,7 +287,7 @@ class Calls:
         return False
 
     def refuse(self, error: SerializationError) -> None:
-        """Count and tell a result that cannot be kept."""
+        """Count a result that cannot be kept, and log a warning."""
         self._counts.add("refused")
         self.warn(f"a result of {self._name} is not kept: {error}")
 
@@ -298,11 +298,11 @@ class Calls:
         self.warn(f"{self._name} goes on without its cache", error)
 
     def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
-        """Put an experience into the pool: the place of what else is kept of a value, and goes with it."""
+        """Put an experience into the pool. Subclasses also store here what belongs to the value."""
         return (yield from self.pool.create_flow(made, key=turn.key))
 
     def _give_back(self, flight: Flight) -> Flow[None]:
-        lease, flight.lease = flight.lease, None  # who is cancelled may do so while this does
+        lease, flight.lease = flight.lease, None  # taken first, as a cancelled caller may do the same at this moment
         if lease is not None and not flight.is_copy:
             try:
                 yield from self._leases().give_back(lease)
@@ -310,12 +310,12 @@ class Calls:
                 self._degrade(error)
 
     def led(self, turn: Invocation) -> AbstractContextManager[None]:
-        """While the call is made: the same call from inside of it does not wait for it."""
+        """Mark that the call is being made, so that the same call from inside it does not wait for it."""
         return self.flights.led(turn.flight)
 
     @contextmanager
     def held(self, turn: Invocation) -> Iterator[None]:
-        """While a call is made, or its stream is read: if it fails, or nobody reads on, others may try."""
+        """Hold a call while it is made, or its stream is read; if that fails or stops, let others try."""
         try:
             yield
         except BaseException:
@@ -323,9 +323,9 @@ class Calls:
             raise
 
     def let_go(self, turn: Invocation) -> None:
-        """Give up a call that failed, was broken off, or need not be made. Does not wait for the store.
+        """Give up a call that failed, was interrupted, or need not be made. Does not wait for the store.
 
-        After a failure, all who wait for it make a call of their own: by what is being raised, it is one.
+        After a failure (an Exception is being handled), all followers make calls of their own.
         """
         if turn.flight is not None:
             if turn.kept or isinstance(sys.exc_info()[1], Exception):
@@ -334,7 +334,7 @@ class Calls:
 
     def _abandon(self, flight: Flight) -> None:
         if flight.lease is not None:
-            self._returned.append(flight.lease.data)  # before another takes its turn, who may find it still there
+            self._returned.append(flight.lease.data)  # before another caller takes over and still finds the lease
         flight.break_off()
         if flight.lease is not None:
             try:
@@ -343,7 +343,7 @@ class Calls:
                 flight.cut_off()
 
     def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
-        """Have a stored result scored in the background; ``on_loop``, on this event loop, if the scorer needs one."""
+        """Score a stored result in the background; with ``on_loop``, on this event loop if the scorer needs one."""
         if turn.kept is not None and turn.stored and not turn.is_outdated:
             begin = self._scoring.abegin if on_loop else self._scoring.begin
             begin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))

@@ -1,4 +1,4 @@
-"""Whether what came back is what was kept: equal, and of the same types, all the way down."""
+"""Deep equality of a value and its restored copy: equal values of the same types at every level."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from langmem_adapters.views import Figures, Listing
 
 __all__ = ["ATOMS", "class_of", "fields_of", "held", "lost", "same"]
 
-ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # of which most values are made in the end
-_BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
+ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # types without parts
+_BUILTIN = frozenset({dict, list, tuple, deque})  # containers without attributes
 _VIEWED: dict[type, type] = {Listing: list, Figures: dict}
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are equal and of the same types, all the way down.
+    """Whether two values are equal and of the same types, at every level.
 
     >>> same([1, True, (None,)], [1, True, (None,)]), same(1, True), same([1], (1,))
     (True, False, False)
@@ -30,9 +30,9 @@ def same(a: Any, b: Any) -> bool:
 
 
 def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
-    """The class of the first part of a value that is not the same in its copy; empty, if there is none.
+    """The class name of the first part of a value that is not the same in its copy; empty, if there is none.
 
-    ``tuples_as_lists`` takes a list for a tuple with the same items, anywhere but in a set or as a key.
+    With ``tuples_as_lists``, a list equals a tuple with the same items, except in a set or as a key.
 
     >>> lost({"a": [1, 2.0]}, {"a": [1, 2]}), lost((1,), [1]), lost((1,), [1], tuples_as_lists=True)
     ('float', 'tuple', '')
@@ -44,7 +44,7 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
     if parts is None or others is None:
         if _equal(value, copy):
             return ""
-        # such as a Send of LangGraph, which may carry a tuple
+        # for instance a Send of LangGraph, which may hold a tuple
         parts, others = (held(value), held(copy)) if tuples_as_lists else ({}, {})
         if not parts:
             return name
@@ -53,12 +53,12 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
     for part, own in parts.items():
         if gone := lost(own, others[part], tuples_as_lists=tuples_as_lists):
             return gone
-    # a model may know better what is equal; of tuples and lists it does not
+    # a model may define equality itself, but not with tuples as lists
     return name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
-    """What a value is made of; None for one that is equal or not as a whole."""
+    """The parts of a value; None, if it can only be compared as a whole."""
     if type(value) in ATOMS:
         return None
     if isinstance(value, Mapping):
@@ -74,10 +74,10 @@ def _parts(value: Any) -> dict[Any, Any] | None:
 
 
 def class_of(value: object) -> type:
-    """The class of a value; and of what is no more than a text, a list or a dictionary, that of these.
+    """The class of a value; for some subclasses of str, list and dict that only add methods, the builtin class.
 
-    Such are our results, which show themselves, and LangChain's ``message.text``, which is a text that may be called;
-    a ``StrOutputParser`` gives the same.
+    These are this library's Listing and Figures, and LangChain's ``message.text``, a callable str, which a
+    ``StrOutputParser`` returns, too.
     """
     kind = type(value)
     if kind.__name__ == "TextAccessor" and kind.__module__.startswith("langchain_core."):
@@ -86,12 +86,12 @@ def class_of(value: object) -> type:
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:
-    """The fields of a model; not what was worked out of them and is kept beside them, as by ``cached_property``."""
+    """The fields of a model, without values cached beside them, as by ``cached_property``."""
     return {name: value for name, value in model.__dict__.items() if name in type(model).model_fields}
 
 
 def held(value: Any) -> dict[str, Any]:
-    """What an instance holds by name, its items aside, and what was worked out of them."""
+    """The attributes of an instance, without its items and its cached properties."""
     cls = class_of(value)
     if cls in _BUILTIN:
         return {}
@@ -115,10 +115,10 @@ def _equal(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(item in others and same(item, others[item]) for item in a)
     if isinstance(a, dt.datetime | dt.time):
         return bool(a == b) and a.tzinfo == b.tzinfo and a.fold == b.fold
-    # Arrays are equal item by item, which is no answer; and the bytes of one of objects are but their addresses.
+    # == compares arrays item by item, and the bytes of an array of objects are only their addresses.
     if hasattr(a, "dtype") and hasattr(a, "tobytes"):
         return bool(a.dtype == b.dtype and not a.dtype.hasobject and a.shape == b.shape and a.tobytes() == b.tobytes())
     try:
         return bool(a == b)
-    except (TypeError, ValueError):  # so are the frames of pandas and Polars
+    except (TypeError, ValueError):  # frames of pandas and Polars also compare item by item
         return bool(a.equals(b))

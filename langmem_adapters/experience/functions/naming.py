@@ -1,4 +1,4 @@
-"""Which function a result is of, so that none is served for another: the same in each process that has the function."""
+"""Identify a function, so that no result is served for another one; the same in each process that has the function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["as_setting", "content", "held_in", "is_whole", "stays", "stored", "t
 _LAMBDA = "<lambda>"
 _NO_VALUE = "no value yet"
 _OF_WRAPS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"}
-_SAY_NOTHING = (  # of a result: what the calls themselves use up, and what lets one wait for another
+_SAY_NOTHING = (  # values that do not affect results: iterators, which calls use up, and locks
     Iterator,
     *(type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore),
     *(threading.Event, threading.Barrier, asyncio.Lock, asyncio.Condition, asyncio.Semaphore, asyncio.Event),
@@ -33,16 +33,16 @@ _SAY_NOTHING = (  # of a result: what the calls themselves use up, and what lets
 
 
 def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
-    """What tells a function from others, as data and classes of data.
+    """The identity of a function, as data and classes of data.
 
-    That is its module and name; of one that another function has made, also what it holds of it, as that is now: data
-    by value, and functions, classes, modules and loggers by name, as what they hold; of a lambda, and of what was typed
-    in at a prompt or in a notebook, also its code. A partial has its arguments; a method of an object, and an object
-    that is called, what that object is as data; and an object around a function, what it holds of data.
+    It has the function's module and name. A closure adds the current values of its variables: data by value, and
+    functions (with their closures), classes, modules and loggers by name. A lambda, and a function typed in at a prompt
+    or in a notebook, adds its code. A partial adds its arguments; a bound method or a callable object, its object as
+    data; a wrapper object, such as that of functools.lru_cache, the data in its attributes.
 
-    Where it is ``trusted`` that its user has said where its results are, and has them in other modules under the same
-    name, its own name is all, with that of its class; and of a lambda, which has none, its code. Raises
-    ConfigurationError for an object that is no data, and that nobody told about.
+    If ``trusted``, the user has named the place of the results, and may use it from modules with other names: then only
+    the function's own name counts, with that of its class, or the code of a lambda. Raises ConfigurationError for an
+    object that is not data.
     """
     if isinstance(function, functools.partial):
         inner = told_apart(function.func, trusted=trusted)
@@ -61,7 +61,7 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
 
 
 def as_setting(value: Any) -> str:
-    """What tells a model's function from others, hashed: its name, where it holds what is no data. "" of all else."""
+    """The hashed identity of a model's function, or of its name if it holds what is not data. "" for anything else."""
     if not isinstance(value, types.FunctionType | types.MethodType | functools.partial):
         return ""
     with suppress(ConfigurationError, SerializationError, RecursionError):
@@ -70,16 +70,16 @@ def as_setting(value: Any) -> str:
 
 
 def stays(function: Callable[..., Any]) -> bool:
-    """Whether a function is the same at each call, but for what it holds: no partial, and nothing of an object."""
+    """Whether a function's identity changes only with its closure: not for partials, methods and callable objects."""
     if isinstance(function, functools.partial | types.MethodType):
         return False
     return isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__")
 
 
 def held_in(function: Callable[..., Any]) -> Iterator[tuple[types.CellType, Any]]:
-    """The variables of other functions that tell a function from others, and what they hold now.
+    """The closure cells that are part of a function's identity, with their current contents.
 
-    The function or class itself is none, which is not there yet when it is decorated.
+    A cell for the function or its class itself is left out, as it is still empty when the function is decorated.
     """
     inside, seen = [function], set[int]()
     while inside:
@@ -95,7 +95,7 @@ def held_in(function: Callable[..., Any]) -> Iterator[tuple[types.CellType, Any]
 
 
 def is_whole(told: Any) -> bool:
-    """Whether all of which a function was told had its value: what stands below it, where it is made, has none yet."""
+    """Whether all closure variables in an identity had a value: one assigned below the function has none yet."""
     if isinstance(told, dict):
         return all(map(is_whole, told.values()))
     return all(map(is_whole, told)) if isinstance(told, list | tuple) else told is not _NO_VALUE
@@ -131,10 +131,10 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
     if function in within:
         return told
     told += _typed_in(function)
-    if within or hasattr(function, "__wrapped__"):  # of the one that is called, defaults are arguments
+    if within or hasattr(function, "__wrapped__"):  # the defaults of the called function itself count as arguments
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         told += [_told(value, function, within) for value in defaults]
-    cache = getattr(function, "cache", function)  # of one that is decorated already
+    cache = getattr(function, "cache", function)  # if it is decorated already
     for variable, cell in _cells(function):
         held = content(cell)
         if held is _NO_VALUE:
@@ -145,7 +145,7 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
 
 
 def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]:
-    """The variables of other functions that a function uses; not those that it changes itself."""
+    """The closure variables of a function with their cells, without those that it assigns itself."""
     if not function.__code__.co_freevars:
         return iter(())
     own = stored(function, "STORE_DEREF")
@@ -154,12 +154,12 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]
 
 
 def stored(function: types.FunctionType, opname: str) -> set[Any]:
-    """The names that a function's code sets by this operation."""
+    """The names that a function's bytecode assigns by this operation."""
     return {found.argval for found in dis.get_instructions(function.__code__) if found.opname == opname}
 
 
 def content(cell: types.CellType) -> Any:
-    """What a variable of another function holds now, or what says that it has no value yet."""
+    """The current content of a closure cell, or a marker that it has no value yet."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -167,29 +167,29 @@ def content(cell: types.CellType) -> Any:
 
 
 def _itself(function: types.FunctionType) -> set[str]:
-    """What calls itself, and the class in which it stands, have no value when it is decorated."""
+    """The variables for the function and its class themselves, which have no value when it is decorated."""
     return {function.__name__, "__class__"}
 
 
 def _set_in(wrapper: Any) -> list[Any]:
-    """What an object that stands around a function holds, as far as that is data."""
+    """The attributes of a wrapper object, as far as they are data."""
     held = getattr(wrapper, "__dict__", {})
     return [[name, data] for name in sorted(held) if name not in _OF_WRAPS for data in if_data(held[name])]
 
 
 def _typed_in(function: types.FunctionType) -> list[Any]:
-    """The code of what has no name, or was typed in, where the same name may be another function's by now.
+    """The code of a lambda, or of a function that was typed in, whose name may be used for another one later.
 
-    A script's own code says the file that the script is; the interactive window of VS Code has such a file, too.
+    Code of a script names the script's file, unlike typed-in code; VS Code's interactive window has a ``__file__``.
     """
     place, code = function.__globals__, function.__code__
-    is_script = code.co_filename == place.get("__file__") != "<stdin>"  # where the next one is another's
+    is_script = code.co_filename == place.get("__file__") != "<stdin>"  # <stdin> is another script next time
     was_typed = place.get("__name__") in MAIN and not is_script
     return [_code(code)] if was_typed or function.__name__ == _LAMBDA else []
 
 
 def _told(value: Any, holder: types.FunctionType, within: frozenset[types.FunctionType]) -> Any:
-    """What tells a value that a function holds from others, as data."""
+    """The identity of a value in a closure, as data."""
     if (name := _name_alone(value)) is not None:
         return name
     if isinstance(value, types.FunctionType):
@@ -202,7 +202,7 @@ def _told(value: Any, holder: types.FunctionType, within: frozenset[types.Functi
 
 
 def _name_alone(value: Any) -> str | None:
-    """The name of what is known by that, and of what says nothing of a result."""
+    """The name of a value that is identified by it, or that does not affect results; None for other values."""
     if isinstance(value, type):
         return name_of(value)
     if isinstance(value, types.ModuleType):

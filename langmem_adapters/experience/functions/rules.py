@@ -1,4 +1,4 @@
-"""What decides about the calls of one function, and what is known about one of them."""
+"""The policies for the calls of one function, and the state of one call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Invocation", "Rules", "replaced"]
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides about the calls of one function; see :func:`langmem_adapters.cached`."""
+    """The policies for the calls of one function; see :func:`langmem_adapters.cached`."""
 
     scorer: Scorer | None = None
     judge: Judge | None = None
@@ -31,7 +31,7 @@ class Rules:
     k: int = 4
     request: str | None = None
     should_store: Callable[[Any], bool] = lambda _: True
-    metric: Callable[[Any], Metric] | None = lambda _: Metric()  # None: what a result took is not kept beside it
+    metric: Callable[[Any], Metric] | None = lambda _: Metric()  # None: no metric is kept
     wait: float = 60.0
     on_error: Literal["degrade", "raise"] = "degrade"
 
@@ -60,13 +60,13 @@ class Rules:
 
     @property
     def reads_requests(self) -> bool:
-        """Whether anything wants to see the requests of earlier calls."""
+        """Whether a policy reads the requests of earlier calls."""
         return self.judge is not None or self.context_builder is not None
 
 
 @dataclass
 class Invocation:
-    """One call of a function: its arguments, or the result that was found in its place."""
+    """One call of a function: its arguments, or the result that is served instead."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -80,19 +80,19 @@ class Invocation:
     made_by: str = ""
     refused: str | None = None
     flight: Flight | None = None
-    started: float = math.inf  # nobody knows when
+    started: float = math.inf  # not known
     kept: Experience | None = None
     stored: bool = False
 
     @property
     def is_outdated(self) -> bool:
-        """Whether its result was removed, or asked for anew, since it began."""
+        """Whether results for its key were removed or refreshed since it began."""
         return self.begun is not None and self.begun.is_outdated
 
     def signed(self, experience: Experience) -> Experience:
-        """An experience that tells which function made it, where its request is kept, by which others could find it.
+        """The experience, with its function's fingerprint if its request is kept, as searches of others could find it.
 
-        Raises SerializationError for a call that nothing tells from others, having arguments that nobody announced.
+        Raises SerializationError for a call without a key, whose arguments are not those of the signature.
         """
         if not self.key:
             raise SerializationError(
@@ -104,13 +104,13 @@ class Invocation:
         return experience.model_copy(update={"made_by": self.made_by})
 
     def may_have(self, experience: Experience) -> bool:
-        """Whether an experience of a similar request is the same function's, or was put into the pool by hand."""
+        """Whether an experience of a similar request was made by the same function, or added to the pool by hand."""
         made_by = (experience.model_extra or {}).get("made_by")
         return not made_by or made_by == self.made_by
 
 
 def replaced(arguments: Arguments, rules: Rules) -> str:
-    """The argument that a context builder replaces; empty, if there is none."""
+    """The name of the argument that a context builder replaces; empty, if there is none."""
     names = [parameter for parameter in arguments.signature.parameters if parameter != arguments.owner]
     chosen = rules.request or ("req" if "req" in names else names[0] if len(names) == 1 else "")
     if chosen not in names and (rules.context_builder is not None or rules.request):

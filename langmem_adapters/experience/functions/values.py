@@ -1,4 +1,4 @@
-"""Values as data, together with their classes: the same for equal values of one class, and for no others."""
+"""The identity of values as data: the same for equal values of one class, and for no others."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from langmem_adapters.keys import fingerprint
 
 __all__ = ["MAIN", "by_name", "identity", "if_data", "name_of"]
 
-# The class of pydantic's own offsets; an offset itself, kept here, would crash an interpreter in dev mode as it ends.
+# The class of pydantic's own offsets. A global offset itself would crash an interpreter in dev mode when it exits.
 _PYDANTICS = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
-_PLAIN_ZONES = (type(None), dt.timezone, _PYDANTICS)  # what is written of a time says all of these
-MAIN = {"__main__", "__mp_main__"}  # a script, and the same in a process that multiprocessing has spawned
-_EXTENDED = (str, int, float, bytes, Decimal, list, tuple, set, frozenset, dict, UserDict)  # by classes of users
+_PLAIN_ZONES = (type(None), dt.timezone, _PYDANTICS)  # the encoded time holds all of these
+MAIN = {"__main__", "__mp_main__"}  # a script, and a script in a process spawned by multiprocessing
+_EXTENDED = (str, int, float, bytes, Decimal, list, tuple, set, frozenset, dict, UserDict)  # or subclasses
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """A function's module and name; of a script, the name under which others import it."""
+    """A function's module and name; for a script, the name under which it would be imported."""
     module = getattr(function, "__module__", "") or ""
     if module in MAIN:
         main = sys.modules.get(module)
@@ -41,10 +41,10 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def identity(value: Any, *, within: bool = False) -> Any:
-    """A value as data, together with the class of what the codec would write as a plain value.
+    """A value as data, with the names of classes that the codec alone would not write.
 
-    A class counts by its module and name, those of a script as of its import, and by what its instances hold.
-    ``within`` another that only refers to it, as a leaf does to its tree, it counts by its own fields and items.
+    A class itself is identified by its module and name (for a script, as if imported) and by its fields.
+    With ``within``, the value is an attribute of another; only its own fields and items count, not its attributes.
     """
     kind = class_of(value)
     if kind in ATOMS:
@@ -58,25 +58,25 @@ def identity(value: Any, *, within: bool = False) -> Any:
 
 
 def _held_by(cls: type) -> Any:
-    """The fields, of a class of data; and what is said of it, by which a model is told what they are."""
+    """The fields of a data class, and its docstring, which may be shown to a model as their description."""
     if issubclass(cls, enum.Enum):
         return [[member.name, *if_data(member.value)] for member in cls]
     if issubclass(cls, BaseModel):
-        with suppress(PydanticUserError):  # of what JSON does not know, the fields by their types' names
+        with suppress(PydanticUserError):  # without a JSON schema: the fields with the names of their types
             return cls.model_json_schema()
         return {name: str(field.annotation) for name, field in cls.model_fields.items()}
     fields = {name: str(kind) for name, kind in annotations_of(cls).items()}
-    said = str(cls.__doc__)  # of a dataclass, Python says its defaults there
+    said = str(cls.__doc__)  # Python writes the defaults of a dataclass there
     return [fields, said] if fields and " at 0x" not in said else fields
 
 
 def _parts(value: Any, within: bool) -> tuple[Any, ...]:
-    """What kind of thing it is, and what it is made of."""
+    """The kind of a value, and its parts."""
     if isinstance(value, enum.Enum):
-        return "enum", value.name, *if_data(value.value)  # flags together may have no name
+        return "enum", value.name, *if_data(value.value)  # combined flags may have no name
     if isinstance(value, dt.date | dt.time | dt.timedelta):
         return _time(value)
-    if issubclass(type(value), BaseModel):  # a mock that only says so has no fields
+    if issubclass(type(value), BaseModel):  # not isinstance, which is true of a mock without fields
         own = by_name({**fields_of(value), **(value.model_extra or {})}, within=within)
         private = value.__pydantic_private__
         return ("model", own, by_name(private, within=within)) if private else ("model", own)
@@ -100,7 +100,7 @@ def _items(value: Any, within: bool) -> tuple[Any, ...] | None:
 
 
 def _time(value: Any) -> tuple[Any, ...]:
-    """A date, a time of day or a span; of one of pandas, which knows nanoseconds, also its text."""
+    """A date, a time or a timedelta; for pandas' subclasses, which have nanoseconds, also the repr."""
     zone, fold = getattr(value, "tzinfo", None), getattr(value, "fold", 0)
     more = () if type(value).__module__ == "datetime" else (repr(value),)
     if not (more or fold or type(zone) not in _PLAIN_ZONES):
@@ -109,9 +109,9 @@ def _time(value: Any) -> tuple[Any, ...]:
 
 
 def _beside(value: Any) -> dict[str, Any]:
-    """What an instance holds beside its fields or items, as far as it is data.
+    """The attributes of an instance beside its fields or items, as far as they are data.
 
-    Of a text, only what is plain: one out of a web page refers to its neighbours there.
+    For a str subclass, only plain values: a string of an HTML parser refers to its neighbours in the page.
     """
     if isinstance(value, enum.Enum) or not (dataclasses.is_dataclass(value) or isinstance(value, _EXTENDED)):
         return {}
@@ -123,7 +123,7 @@ def _beside(value: Any) -> dict[str, Any]:
 
 
 def if_data(value: Any) -> list[str]:
-    """The fingerprint of a value; nothing, of what is no data."""
+    """The fingerprint of a value, in a list; an empty list, if it is not data."""
     with suppress(SerializationError, RecursionError):
         return [fingerprint(identity(value, within=True))]
     return []
@@ -139,13 +139,13 @@ def _entries(value: Mapping[Any, Any], within: bool) -> tuple[Any, ...]:
 
 
 def _pairs(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """All that a mapping holds, also of one that has several values by one name, as the query of a URL does."""
+    """All items of a mapping, also of a multi-dict that has several values for a key, such as the query of a URL."""
     if isinstance(value, dict) and not isinstance(value, OrderedDict):
-        return list(dict.items(value))  # the items() of Django's and Werkzeug's gives but one of them
+        return list(dict.items(value))  # the items() of Django's and Werkzeug's returns only one value for each key
     kind = type(value)
-    return list(getattr(kind, "multi_items", kind.items)(value))  # that of Starlette's and HTTPX's, too
+    return list(getattr(kind, "multi_items", kind.items)(value))  # so does that of Starlette's and HTTPX's
 
 
 def by_name(fields: Mapping[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Each by its name."""
+    """The identity of each value, by name."""
     return {name: identity(value, within=within) for name, value in fields.items()}

@@ -1,4 +1,4 @@
-"""A function with its cache around it: one way for each of the four kinds of functions."""
+"""Wrap a function with its cache: one wrapper for each of the four kinds of functions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from langmem_adapters.flow import arun, is_coroutine, run
 
 __all__ = ["wrapped"]
 
-_LONGEST = 16_000_000  # bytes of a stream that are gathered, where the pool has no bound of its own
+_LONGEST = 16_000_000  # bytes of a stream that are collected, if the pool has no max_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def wrapped(function: F, cache: FunctionCache) -> F:
-    """The function, which asks its cache first, and has it as its attribute ``cache``."""
+    """The function, wrapped to ask its cache first; the cache is its attribute ``cache``."""
     if is_coroutine(function):
         wrapper = _coroutine(function, cache)
     elif inspect.isasyncgenfunction(function):
@@ -140,13 +140,13 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callabl
 
 
 def _hears_nothing(sent: Any) -> None:
-    """What a stream is told may change what it gives: what was kept is then no answer."""
+    """Refuse a value sent to a cached stream: it could change what the function yields, but not what was kept."""
     if sent is not None:
         raise ConfigurationError("a stream out of the cache cannot be spoken to: call the function in a bypass()")
 
 
 class _Items:
-    """What a stream has given, frozen at once, as its reader may change it; nothing, once it cannot be kept."""
+    """The items of a stream, frozen as they come, as the reader may change them; empty, once it cannot be kept."""
 
     def __init__(self, cache: FunctionCache, *, keeps: bool) -> None:
         self._cache = cache
@@ -170,12 +170,12 @@ class _Items:
             self.refuse(SerializationError(f"a stream of more than {self._most:,} bytes is too long"))
 
     def note(self, sent: Any) -> None:
-        """A stream that is told something gives what the arguments do not say."""
+        """Note what was sent: a stream that receives a value depends on more than its arguments, so is not kept."""
         if sent is not None:
             self.spoil()
 
     def end(self, returned: Any) -> None:
-        """A stream that returns something would not come back with it."""
+        """Refuse a stream with a return value, which is not kept."""
         if self.whole and returned is not None:
             self.refuse(SerializationError(f"what a stream returns ({type(returned).__qualname__}) is not kept"))
 

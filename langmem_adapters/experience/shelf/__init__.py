@@ -1,1 +1,1 @@
-"""Where a pool keeps its entries, what finds them, and what goes by itself."""
+"""The storage of a pool: its entries, their search index, their read cache, and eviction."""

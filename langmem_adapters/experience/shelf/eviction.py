@@ -1,7 +1,7 @@
-"""The eviction policy of a shelf: CLOCK (second chance) with scores. What is expired or beyond the bounds goes.
+"""The eviction policy of a shelf: CLOCK (second chance) with scores. It drops entries expired or beyond the bounds.
 
-Both are looked for at the old end of the log, a few entries on each write and never more. What was used since it last
-stood there goes back to the new end (a mark, written once a round, says so), and of the others the least worthy go
+Each write looks at a few entries at the old end of the log, and never more. An entry that was used since it last stood
+there moves back to the new end (a use mark, written once a round, tells); of the others the lowest worth is dropped
 first. Any process may do it.
 """
 
@@ -17,12 +17,12 @@ from langmem_adapters.protocols import Item, Page
 __all__ = ["Evicted", "Eviction"]
 
 Evicted = list[tuple[str, bytes]]
-"""Keys and values of what had to go."""
+"""Keys and values of dropped entries."""
 
-_LOOK = 8  # entries of the old end that are looked at in one go
+_LOOK = 8  # entries of the old end that one pass looks at
 _PASSES = 8  # at most, on one write
-_SPARING = 4  # passes in which what was used is spared
-_SLACK = 128  # of so many entries one more is dropped than must be, so that not every write has to
+_SPARING = 4  # passes in which used entries are spared
+_SLACK = 128  # one extra entry is dropped for each so many of the bound, so that not every write has to evict
 
 
 class _Choice(NamedTuple):
@@ -37,9 +37,9 @@ class Eviction:
     """Keeps a shelf within its bounds. Blocking; meant for a flow's steps.
 
     Args:
-        rows: What is kept.
-        max_entries, max_bytes: What may be kept; None: any number.
-        worth: Gives what an entry is worth keeping; None for one that is worth nothing at all.
+        rows: The entries.
+        max_entries, max_bytes: The bounds; None: unbounded.
+        worth: Returns the worth of an entry; None for one that is worthless, such as an expired one.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Eviction:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._worth = worth
-        self._swept = 0  # how far the log was looked through
+        self._swept = 0  # how far sweeps have read the log
 
     def evict(self, evicted: Evicted) -> list[Item]:
-        """Drop what is beyond the bounds; gives what left the log, and adds what was kept of it to ``evicted``."""
+        """Drop entries beyond the bounds; returns the items that left the log, and adds the entries to ``evicted``."""
         left: list[Item] = []
         for count in range(_PASSES):
             page = self._rows.store.scan(self._rows.namespace, limit=_LOOK, keys=[BYTES])
@@ -68,9 +68,9 @@ class Eviction:
         return left
 
     def sweep(self, evicted: Evicted | None = None) -> list[Item]:
-        """Drop what is worth nothing among the next few entries; without ``evicted``, only what has no value.
+        """Drop worthless entries among the next few; without ``evicted``, only log items that have no value.
 
-        Where they all go, the next few are looked at too. Gives what left the log.
+        If all of them are dropped, the next few are looked at too. Returns the items that left the log.
         """
         left: list[Item] = []
         for _ in range(_PASSES):
@@ -109,7 +109,7 @@ class Eviction:
         keys = [item.id for item in drop]
         done = self._rows.change(
             keys,
-            put={USED + item.id: str(item.seq).encode() for item in spare},  # else who saw it there saw no move
+            put={USED + item.id: str(item.seq).encode() for item in spare},  # so a slower evictor's guard fails
             delete=self._rows.with_marks(keys),
             remove=[*drop, *spare],
             append=[(item.id, b"") for item in spare],

@@ -1,11 +1,11 @@
-"""What finds a shelf's entries by their text: an index that follows the log, and forgets what has left the shelf.
+"""The search index of a shelf: it follows the log, and forgets entries that have left the shelf.
 
-A search brings the index up to the log first. Where another thread is at that, with texts to embed, it waits no more
-than a moment, once: it finds what is there, and what was put meanwhile is seen to in the background.
+A search first brings the index up to date with the log. If another thread is doing that, and has texts to embed, the
+search waits once, for a moment; then it searches the index as it is, and newer entries are indexed in the background.
 
-The log tells what was put, not what went. So whoever removes entries says so to the index, which forgets them only as
-long as nobody has told it of newer ones; and what went unsaid, in a process without the index or one that was killed,
-is forgotten when it is found.
+The log shows which entries were put, not which were removed. So whoever removes entries tells the index, guarded by its
+position, so that newer entries stay. An entry whose removal was not told, as by a process without the index or by
+one that was killed, is forgotten when a search finds it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from langmem_adapters.records.following import IndexChange, follow, steadily
 
 __all__ = ["ShelfIndex"]
 
-_MOMENT = 0.1  # seconds; so that what was kept just now is found, where its text is soon embedded
-_TRIES = 5  # to forget, while others tell the index of new entries; then it is left to whoever finds them
+_MOMENT = 0.1  # seconds; so that an entry put just now is found, if its text is embedded quickly
+_TRIES = 5  # attempts to forget entries while others change the index; after these, a search forgets them
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -34,9 +34,9 @@ class ShelfIndex:
     """The search index of a shelf. Blocking; meant for a flow's steps.
 
     Args:
-        rows: What is kept.
-        index: What finds it.
-        text_of: Gives the text of an entry by which it is to be found; empty: not to be found.
+        rows: The entries.
+        index: The index that finds them.
+        text_of: Returns the text by which an entry is found; empty: it is not searchable.
     """
 
     def __init__(self, rows: Rows, index: Index, text_of: Callable[[bytes], str]) -> None:
@@ -44,31 +44,31 @@ class ShelfIndex:
         self._rows = rows
         self._text_of = text_of
         self._following = ForkSafeLock()
-        self._patience = _MOMENT if isinstance(index, SemanticIndex) else -1  # for ever: no model takes its time
-        # Whether somebody has waited in vain for the one who follows: the next one need not, and that one looks again.
+        self._patience = _MOMENT if isinstance(index, SemanticIndex) else -1  # -1: wait for ever, as no model is asked
+        # Whether a thread has waited in vain for the one that follows: then others do not wait, and that one goes on.
         self._is_late = False
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` best, of which some may be gone, from an index that was brought up to the log."""
+        """The ``k`` best hits, some of which may be removed entries, after the index has caught up with the log."""
         return steadily(self.follow, self.index, self._rows.namespace, lambda: self.more(query, k))
 
     def more(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` best of the index as it is."""
+        """The ``k`` best hits of the index as it is."""
         return self.index.search(self._rows.namespace, query, k)
 
     def follow(self) -> Position | None:
-        """Bring the index up to the log, unless another thread is at it, and not done in a moment.
+        """Bring the index up to date with the log, unless another thread is doing so and takes more than a moment.
 
-        Gives where it stands then; None, if it was not begun, or was left to the other thread.
+        Returns the new position; None, if the index was not begun, or was left to the other thread.
         """
         alone, stands = self._followed(0.0 if self._is_late else self._patience)
         if not alone:
             self._is_late = True
-            _, stands = self._followed(0.0)  # who was at it may have gone before it could see that
+            _, stands = self._followed(0.0)  # the other thread may have ended before it saw the flag
         return stands
 
     def _followed(self, seconds: float) -> tuple[bool, Position | None]:
-        """Wait so long at the most to be the one who follows; False, if another is."""
+        """Follow the log, once no other thread does; False, if one still does after these seconds."""
         stands = None
         with self._following.taken(seconds) as alone:
             if alone:
@@ -82,7 +82,7 @@ class ShelfIndex:
     def _catch_up(self) -> None:
         try:
             self.follow()
-        except LangmemError as error:  # the next search will meet it, too
+        except LangmemError as error:  # the next search will raise it, too
             _log.info("an index of experiences is behind: %s", type(error).__name__)
 
     def _follow(self) -> Position | None:
@@ -96,19 +96,19 @@ class ShelfIndex:
             return IndexChange(upsert, [key for key, text in texts.items() if not text])
 
         def report(_: int) -> None:
-            self.forget(told)  # what went while the index was told of it, which may take as long as a model does
+            self.forget(told)  # entries removed while they were indexed, which may take as long as a model
 
         store, place = self._rows.store, self._rows.namespace
         return follow(store, self.index, place, change, new_id=lambda: os.urandom(16).hex(), report=report)
 
     def forget(self, keys: Sequence[str], left: Sequence[Item] = ()) -> None:
-        """Forget those of these keys that are gone or have no text, and step back from items that have left the log."""
+        """Forget those keys that are gone or have no text, and move the position back from items that left the log."""
         if not keys and not left:
             return
         for _ in range(_TRIES):
             try:
                 stands = self.index.position(self._rows.namespace)
-            except ModelError:  # of an embedder that has to say what it makes; what is gone does not wait for it
+            except ModelError:  # of the embedder, asked for its dimension; removals do not need that
                 self.index.apply(self._rows.namespace, delete=self._gone(keys))
                 return
             if stands is None:
@@ -127,7 +127,7 @@ class ShelfIndex:
         return [key for key in keys if key not in there or not self._text_of(there[key])]
 
     def _before(self, stands: Position, left: Sequence[Item]) -> Position | None:
-        """Where to stand instead of at an item that has left: else the index would have to begin anew."""
+        """The position before an item that has left the log: otherwise the index would have to begin anew."""
         if stands not in {(item.seq, item.id) for item in left}:
             return None
         page = self._rows.store.scan(self._rows.namespace, before=stands[0], limit=1, reverse=True)

@@ -1,7 +1,7 @@
 """A read-through cache in front of a store: an LRU with a TTL, bounded in number and in bytes.
 
-Changes that are made in this process through any shelf of the same namespace take effect at once; those of other
-processes, and those made on the store itself, once what was read before them is too old.
+Changes made in this process through any shelf of the same namespace take effect at once. Changes by other processes, or
+made directly on the store, take effect when the cached entries have expired.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from langmem_adapters.validation import check_seconds
 
 __all__ = ["ReadCache", "ReadToken", "invalidate"]
 
-_ENTRIES = 1024  # what was not used for long goes first
+_ENTRIES = 1024  # the least recently used are dropped first
 _BYTES = 16 * 1024 * 1024
 
 
 class ReadToken(NamedTuple):
-    """Taken before a read: what was read is kept only if nothing has changed since, and is as old as its token."""
+    """Taken before a read. What was read is cached only if nothing has changed since; its age counts from here."""
 
     changes: int
     at: float
 
 
 class ReadCache:
-    """The cached entries of one namespace. Safe in threads; a forked child begins with none.
+    """The cached entries of one namespace. Thread-safe; a forked child begins with an empty cache.
 
     Args:
-        namespace: Where they are kept.
-        seconds: How old an entry may be.
-        clock: Gives monotonic seconds.
+        namespace: The namespace of the entries.
+        seconds: The greatest age of an entry.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, namespace: Namespace, seconds: float, *, clock: Callable[[], float]) -> None:
@@ -49,17 +49,17 @@ class ReadCache:
             _caches.add(self)
 
     def begin_anew(self) -> None:
-        """Start with none, and with a lock that nobody holds."""
+        """Begin empty, with a lock that nobody holds."""
         self._lock = threading.Lock()
         self._changes = 0
         self._lru: LRU[str, tuple[float, bytes]] = LRU(_ENTRIES, room=_BYTES)
 
     def token(self) -> ReadToken:
-        """What :meth:`keep` is to be given."""
+        """A token for :meth:`keep`."""
         return ReadToken(self._changes, self._clock())
 
     def get(self, key: str) -> bytes | None:
-        """An entry that is young enough."""
+        """The entry of a key; None, if it is not cached or too old."""
         with self._lock:
             found = self._lru.get(key)
             if found is None:
@@ -70,13 +70,13 @@ class ReadCache:
             return found[1]
 
     def keep(self, key: str, data: bytes, token: ReadToken) -> None:
-        """Keep what was read with a token."""
+        """Cache what was read since the token was taken, unless something has changed since."""
         with self._lock:
             if token.changes == self._changes:
                 self._lru.keep(key, (token.at, data), len(data))
 
     def invalidate(self, keys: Sequence[str] | None) -> None:
-        """Forget these entries, or all; and what is being read at this moment is not kept."""
+        """Drop these entries, or all; reads that are under way are not cached."""
         with self._lock:
             self._changes += 1
             if keys is None:
@@ -90,7 +90,7 @@ _lock = ForkSafeLock()
 
 
 def invalidate(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
-    """Tell all of this process that these entries, or all in or below a namespace, are not what they were."""
+    """Drop these entries, or all in or below a namespace, from all read caches of this process."""
     if _caches:
         with _lock.held():
             concerned = [cache for cache in _caches if cache.namespace[: len(namespace)] == namespace]

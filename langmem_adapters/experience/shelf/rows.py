@@ -1,8 +1,8 @@
-"""What a shelf has of each entry, and changes together: a value, a place in the log, marks, and the count of bytes.
+"""The rows of an entry, which change together: its value, its log item, its marks, and the byte count of the shelf.
 
-The log holds one item for each key, so an item that outlives its value would keep the next value of that key from
-being told to those who follow the log. Where its item is not at hand, an entry that is removed leaves a grave: whoever
-puts the key again, or comes across the item, sees by it that there is something to clear away.
+The log holds one item for each key. An item that outlives its value would hide the next value of that key from those
+who follow the log. So if an entry is removed without its item, it leaves a tombstone (``GRAVE``): whoever puts the key
+again, or meets the item, sees that the item is to be removed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
 
 
 class Rows:
-    """Blocking; meant for a flow's steps.
+    """The rows of a shelf in its store. Blocking; meant for a flow's steps.
 
     Args:
-        store, namespace: Where they are.
+        store, namespace: Where the rows are.
         bounded: Whether entries are marked as used.
-        counted: Whether their bytes are counted.
+        counted: Whether the bytes of entries are counted.
     """
 
     def __init__(self, store: Store, namespace: Namespace, *, bounded: bool, counted: bool) -> None:
@@ -42,19 +42,19 @@ class Rows:
         return self.store.get(self.namespace, keys)
 
     def with_marks(self, keys: Sequence[str]) -> list[str]:
-        """These keys, and those of what is marked of them."""
+        """These keys, with the keys of their tombstones and use marks."""
         return [*keys, *(GRAVE + key for key in keys), *self.uses(keys)]
 
     def uses(self, keys: Sequence[str]) -> list[str]:
-        """The keys of the marks of use."""
+        """The keys of their use marks."""
         return [USED + key for key in keys] if self._bounded else []
 
     def pages(self) -> Iterator[list[Item]]:
-        """Go through the log, a page at a time."""
+        """Iterate over the log, a page at a time."""
         return pages(self.store, self.namespace)
 
     def together(self, items: Sequence[Item]) -> tuple[list[Item], dict[str, bytes]]:
-        """Those of neighbouring items that have not moved since, with what there is of each at the same moment."""
+        """Those neighbouring items that are still in their places, with their values and marks, in one read."""
         if not items:
             return [], {}
         names = self.with_marks([item.id for item in items])
@@ -71,9 +71,9 @@ class Rows:
         remove: Sequence[Item] = (),
         guard: Mapping[str, bytes | None] | None = None,
     ) -> bool:
-        """Change these entries, all or nothing; False, if another writer was quicker.
+        """Change these entries, all or nothing; False, if another writer was faster.
 
-        Those who keep what they have read are told, even if the answer was lost.
+        Read caches drop them in any case, as the write may have succeeded even if its answer was lost.
         """
         values, guarded = dict(put or {}), dict(guard or {})
         if self._counted:
@@ -91,7 +91,7 @@ class Rows:
         return True
 
     def exchange(self, key: str, data: bytes) -> dict[str, bytes]:
-        """Put an entry in the place of whatever is there; give the entry and the grave from before."""
+        """Put an entry, unguarded; returns the entry and the tombstone that were there before."""
         there = [key, GRAVE + key]
         try:
             return self.store.append(self.namespace, [(key, b"")], put={key: data}, keys=there).values
@@ -99,29 +99,29 @@ class Rows:
             invalidate(self.namespace, [key])
 
     def leave(self) -> bool:
-        """Have the place of these rows go soon, if there are none: each write says anew how long it stays."""
+        """Let the namespace expire soon, if it is empty; each later write sets its ttl anew. False, if it is not."""
         if self._is_empty():
             self.store.write(self.namespace, ttl=LINGER)
             if self._is_empty():
                 return True
-            self.store.write(self.namespace)  # somebody had put something there
+            self.store.write(self.namespace)  # another writer has put an entry
         return False
 
     def _is_empty(self) -> bool:
         return not self.store.scan(self.namespace, limit=0).total
 
     def bury(self, values: Mapping[str, bytes]) -> bool:
-        """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker."""
-        keys, new = list(values), os.urandom(8)  # none that was there before
+        """Remove exactly these entries, and leave tombstones for their items; False, if another writer was faster."""
+        keys, new = list(values), os.urandom(8)  # different from any earlier tombstone
         graves = {GRAVE + key: new for key in keys}
         return self.change(keys, put=graves, delete=[*keys, *self.uses(keys)], guard=values)
 
 
 def is_used(key: str, values: Mapping[str, bytes]) -> bool:
-    """Whether an entry was used where it stands now; the mark of one that was spared says where it stood before."""
+    """Whether an entry was used since it got its place; the mark of a spared entry holds its former place."""
     return values.get(USED + key) == b""
 
 
 def number(data: bytes | None) -> int:
-    """A count that was kept; 0 for none."""
+    """Parse a stored count; 0, if there is none."""
     return int(data) if data is not None and data.isdigit() else 0

@@ -1,7 +1,7 @@
-"""Where a pool keeps its entries: values by key, and a log of the keys in the order in which they go.
+"""The entries of a pool: values by key, and a log of the keys in the order of eviction.
 
-The log has one item for each key, however often its value is replaced, so it is as long as the pool. Where the text
-changes by which an entry is found, the key moves to the new end, so that every index that follows the log sees it.
+The log has one item for each key, however often its value is replaced, so it is as long as the pool. If the searchable
+text of an entry changes, its key moves to the new end, so that every index that follows the log sees it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from langmem_adapters.records.paging import PAGE, values_of
 
 __all__ = ["Evicted", "Shelf"]
 
-_MORE = 8  # hits that are asked for beyond four times as many, where too few of them could be served
-_FAR = 300  # entries of others: what is found behind so many is like nothing
-_SELDOM = 4  # writes that drop nothing, of which one looks for what nobody can be served
+_MORE = 8  # hits added to four times the last number, if too few of those could be served
+_FAR = 300  # unwanted hits after which a search ends: what follows them is no longer similar
+_SELDOM = 4  # one in so many keys whose write evicts nothing sweeps for entries that cannot be served
 _log = logging.getLogger("langmem_adapters")
 
 T = TypeVar("T")
 
 
 class Shelf:
-    """Blocking; meant for a flow's steps.
+    """The entries of one namespace. Blocking; meant for a flow's steps.
 
     Args:
-        store, namespace: Where it is.
-        max_entries, max_bytes: What it may hold; None: any number. Writers of one shelf must agree about them.
-        worth: Gives what an entry is worth keeping; None for one that is worth nothing at all.
-        index: What finds entries by text, if anything does.
-        text_of: Gives the text of an entry by which it is to be found; empty: not to be found.
-        read_cache: In front of the store.
+        store, namespace: Where the entries are.
+        max_entries, max_bytes: The bounds; None: unbounded. All writers of one shelf must use the same.
+        worth: Returns the worth of an entry; None for one that is worthless, such as an expired one.
+        index: Finds entries by text; None: no search.
+        text_of: Returns the text by which an entry is found; empty: it is not searchable.
+        read_cache: A cache in front of the store.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Shelf:
         self._index = None if index is None else ShelfIndex(self._rows, index, text_of)
 
     def get(self, key: str) -> bytes | None:
-        """Read an entry; what is read is used."""
+        """Read an entry. If the shelf is bounded, a read from the store marks it as used."""
         read_cache = self.read_cache
         if read_cache is None:
             return self._stored(key)
@@ -98,10 +98,10 @@ class Shelf:
             _log.info("an entry that was used could not be marked as such: %s", error)
 
     def put(self, key: str, data: bytes, evicted: Evicted | None = None, *, has_text: bool = True) -> int:
-        """Keep an entry in place of the one before; returns how many had to go for it.
+        """Put an entry, in place of the one of its key; returns how many entries were evicted for it.
 
-        They are added to ``evicted``, as are some that nobody could be served any more. Without ``has_text`` it has
-        none by which a search could find it.
+        They are added to ``evicted``, as are some entries that could no longer be served. ``has_text=False`` says that
+        no search can find it.
         """
         evicted = [] if evicted is None else evicted
         before = len(evicted)
@@ -122,10 +122,10 @@ class Shelf:
         return gone
 
     def _put_unfound(self, key: str, data: bytes) -> list[Item]:
-        """Keep an entry that no text finds, in one round trip where there was none.
+        """Put an entry without searchable text; takes one round trip if the key is new.
 
-        It needs no new place in the log, as a search leaves it out whatever an index knows its key by. Not where there
-        is a bound: what is made anew would be among the first to go.
+        Its key keeps its place in the log, as a search leaves it out even if an index knows an older text of it. A
+        bounded shelf does not use this: a replaced entry would be among the first to be evicted.
         """
         before = self._rows.exchange(key, data)
         old, grave = before.get(key), before.get(GRAVE + key)
@@ -139,7 +139,7 @@ class Shelf:
         return []
 
     def _put(self, key: str, data: bytes) -> list[Item] | None:
-        """Keep an entry; gives what left the log for it, or None, if another writer was quicker."""
+        """Put an entry; returns the items that left the log for it, or None, if another writer was faster."""
         new = [(key, b"")]
         if self._rows.change([key], put={key: data}, append=new, guard={key: None, GRAVE + key: None}):
             return []
@@ -160,7 +160,7 @@ class Shelf:
         return items if done else None
 
     def _forget(self, left: Sequence[Item] = (), keys: Sequence[str] = ()) -> None:
-        """What is kept beside a write does not fail it: what the index could not forget, a search will."""
+        """Tell the index; its errors do not fail the write, as a search forgets the rest."""
         if self._index is not None:
             try:
                 self._index.forget([*keys, *(item.id for item in left)], left)
@@ -168,9 +168,9 @@ class Shelf:
                 _log.info("what is gone stays in an index for now: %s", type(error).__name__)
 
     def replace(self, key: str, old: bytes, new: bytes) -> bool:
-        """Put another entry, with the same text, in the place of exactly this one; False, if it is not there."""
+        """Replace exactly this entry by one with the same text; False, if it is not there."""
         while not self._rows.change([key], put={key: new}, guard={key: old}):
-            if self._rows.get([key]).get(key) != old:  # else it was the count of bytes that another was quicker with
+            if self._rows.get([key]).get(key) != old:  # otherwise only the byte count had changed
                 return False
         return True
 
@@ -183,7 +183,7 @@ class Shelf:
         return list(found.values())
 
     def discard(self, key: str, data: bytes) -> None:
-        """Remove exactly this entry, and not what another has put in its place by now."""
+        """Remove exactly this entry, not one that has replaced it since."""
         if self._rows.bury({key: data}):
             self._gone([key])
 
@@ -208,13 +208,13 @@ class Shelf:
                 gone += len(items)
                 if self._index is not None:
                     self._index.forget(keys, items)
-            else:  # another writer was quicker with one of them
+            else:  # another writer changed one of them first
                 now = self._rows.get(keys)
                 gone += sum(len(self.delete([key])) for key in keys if key in now and where(now[key]))
         return gone
 
     def clear(self) -> None:
-        """Remove everything, and what the index has of it."""
+        """Remove all entries, also from the index."""
         outdate(self.namespace)
         try:
             self.store.clear(self.namespace)
@@ -224,20 +224,20 @@ class Shelf:
             self.index.clear(self.namespace)
 
     def leave(self) -> None:
-        """Leave no place behind where nothing is left; whoever puts something there again finds it as ever."""
+        """Remove the namespace, if it is empty; a later put creates it again."""
         if self._rows.leave() and self.index is not None:
-            self.index.clear(self.namespace)  # what was put there since, the next search tells it
+            self.index.clear(self.namespace)  # if an entry was put since, the next search indexes it
 
     def all(self) -> Iterator[tuple[str, bytes]]:
-        """Go through keys and entries, a page at a time, from the old end to the new."""
+        """Iterate over keys and entries, a page at a time, from the old end to the new."""
         return values_of(self.store, self.namespace, lambda items: [item.id for item in items])
 
     def search(
         self, query: str, k: int, read: Callable[[bytes], T | None], wanted: Callable[[T], bool] = lambda _: True
     ) -> list[tuple[str, float, T]]:
-        """The ``k`` best entries as (key, score, what is read of it), best first; of which None is read, those go.
+        """The ``k`` best ``wanted`` entries as (key, score, result of ``read``), best first.
 
-        Of these, only those that are ``wanted``, as far as they do not stand behind hundreds that are not.
+        Entries for which ``read`` returns None are removed. The search ends after some hundred unwanted entries.
         """
         if self._index is None:
             raise ConfigurationError("a pool that is searched by meaning needs an index: give it index=")

@@ -1,7 +1,7 @@
-"""Results that are being made: one that was begun before its place was cleared, or asked for anew, is not kept.
+"""Results that are being made: one that was begun before its key was removed or refreshed is not kept.
 
-Else a call that looked at the world before a change, and ends after it, would put back what was removed as out of date.
-Only calls of this process are held back: the result of one in another process is kept.
+Otherwise a call that read its data before a change, and ends after it, would restore a result removed as out of date.
+This concerns calls of this process only: the result of a call in another process is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from langmem_adapters.keys import Namespace
 
 __all__ = ["Begun", "outdate"]
 
-_MOST = 10_000  # removals that are remembered; what was begun before all of them counts as removed
+_MOST = 10_000  # removals that are remembered; a result begun before all of them counts as outdated
 
 
 class _Removal(NamedTuple):
@@ -31,7 +31,7 @@ class _Removal(NamedTuple):
 
 
 class Begun:
-    """Something that is being made for a key, from the moment in which this is taken.
+    """Marks the moment in which making a result for a key has begun.
 
     >>> begun = Begun(("experience", "", "", "capitals"), "France")
     >>> begun.is_outdated
@@ -46,18 +46,18 @@ class Begun:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether its place was cleared since."""
+        """Whether the key was removed or refreshed since."""
         with _lock.held():
             since = list(itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals)))
         return len(since) == _MOST or any(removal.concerns(self._namespace, self._key) for removal in since)
 
 
 def outdate(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
-    """Say that what is being made for these keys, or for all in or below a namespace, is: before they are removed."""
+    """Outdate results being made for these keys, or for all in or below a namespace. Call it before their removal."""
     with _lock.held():
         _removals.append(_Removal(next(_numbers), namespace, None if keys is None else frozenset(keys)))
 
 
 _lock = ForkSafeLock()
 _numbers = itertools.count(1)
-_removals: deque[_Removal] = deque(maxlen=_MOST)  # the latest at the end
+_removals: deque[_Removal] = deque(maxlen=_MOST)  # the newest at the end

@@ -1,1 +1,1 @@
-"""Of those who ask the same at once, one asks, and the others wait."""
+"""Single flight: of concurrent calls with one key, a leader makes the call and its followers wait."""

@@ -1,4 +1,4 @@
-"""Models with a cache: answers looked up before a call, kept after it, and shared by those who ask at once."""
+"""Models with a cache: answers are looked up before a call, kept after it, and shared by concurrent callers."""
 
 from __future__ import annotations
 
@@ -32,42 +32,42 @@ __all__ = ["CachedModel", "KeptAnswers", "Recording", "SingleFlightAnswers", "op
 A = TypeVar("A")
 M = TypeVar("M", bound="CachedModel")
 
-_NAME = "the model call"  # as it is called in the log
+_NAME = "the model call"  # its name in the log
 _SEEN = ("shared", "rejected", "refused", "errors", "scored", "unscored")
 _OWN = ("unkeyed", "bypassed", "saved_tokens")
 _reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
 
 class _RequestArguments(Arguments):
-    """A request in the place of the arguments of a function: it comes whole, and with its key."""
+    """Treats a request, a named tuple that has its own key, as the arguments of a function."""
 
     def __init__(self, request: type[tuple[Any, ...]]) -> None:
         super().__init__(request, trusted=True)
         self.name = _NAME
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:  # noqa: ARG002 - none
-        """As they are given, by name: Python's own way takes a third of the time of a hit."""
+        """The arguments by name. ``Signature.bind`` would take a third of the time of a hit."""
         return inspect.BoundArguments(self.signature, OrderedDict(zip(self.signature.parameters, args, strict=True)))
 
     def counted(self, bound: inspect.BoundArguments) -> dict[str, Any]:
-        """All of them."""
+        """All arguments."""
         return dict(bound.arguments)
 
     def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
-        """What the request is known by."""
+        """The key of the request."""
         return str(counted["key"])
 
     def made_by(self, owner: str = "") -> str:  # noqa: ARG002 - same
-        """Nothing: all that is asked may be compared."""
+        """Empty: all requests may be compared with each other."""
         return ""
 
     def request(self, counted: Mapping[str, Any]) -> Any:
-        """What was asked."""
+        """The question of the request."""
         return counted["question"]
 
 
 class KeptAnswers(Responses):
-    """Answers of a host's models as its caches keep them."""
+    """The answers of a host's models, in the form in which its caches keep them."""
 
     def __init__(self, clock: Callable[[], float], new_id: Callable[[], str]) -> None:
         super().__init__(type(self), serializer=DataSerializer(), stream=False)
@@ -79,13 +79,13 @@ class KeptAnswers(Responses):
 
 
 class Recording(Protocol):
-    """What a stream comes to, while it is read."""
+    """Gathers the pieces of a stream into an answer."""
 
     def take(self, piece: Any, /) -> None:
-        """Note the next piece of it, as it is now."""
+        """Note the next piece in its current state."""
 
     def whole(self) -> Any:
-        """The answer; None, if nothing came."""
+        """The answer; None, if no piece came."""
 
 
 def _same(pieces: Any) -> Any:
@@ -102,16 +102,16 @@ async def _async(pieces: Iterator[Any]) -> AsyncIterator[Any]:
 
 
 class SingleFlightAnswers(Shared):
-    """The answers in a pool, around the calls of a host's model.
+    """Serves and keeps the answers of a host's model in a pool, with single flight.
 
     Args:
-        pool: Where they are.
-        request: What a call is made with, as a class of named tuples; they have a ``key``.
-        rules: What decides about the calls.
-        responses: Makes experiences of answers, and answers of experiences.
-        cache: The kind of cache of such a call.
-        counts: Where it is counted what was seen, for others too; None: counts of its own.
-        more: Of the cache.
+        pool: Where the answers are kept.
+        request: The class of requests: a named tuple with a ``key``.
+        rules: The policies for the calls.
+        responses: Converts answers to experiences and back.
+        cache: The class of the cache.
+        counts: Counts that are shared with others; None: its own.
+        more: Further arguments of the cache.
     """
 
     _recording: type[Recording]
@@ -136,12 +136,12 @@ class SingleFlightAnswers(Shared):
         )
 
     def invoke(self, asked: Any, ask: Callable[[Any], A], give: Callable[[Any], A]) -> A:
-        """The model's answer to a request, or what ``give`` makes of a kept one.
+        """The model's answer to a request, or what ``give`` returns for a kept answer.
 
         Args:
-            asked: The request, as a named tuple with its ``key``; None, where it has no key: then the model is asked.
-            ask: Asks the model. It is told the request, into which similar experiences may have been put.
-            give: Is told what is kept.
+            asked: The request, a named tuple with its ``key``; None, if it has no key: then the model is always asked.
+            ask: Asks the model. Its argument is the request, into which similar experiences may have been put.
+            give: Converts a kept answer.
         """
         if asked is None:
             return ask(None)
@@ -159,7 +159,7 @@ class SingleFlightAnswers(Shared):
         return answer
 
     async def ainvoke(self, asked: Any, ask: Callable[[Any], Awaitable[A]], give: Callable[[Any], Any]) -> A:
-        """:meth:`invoke`, without blocking the event loop; what ``give`` gives may have to be awaited."""
+        """:meth:`invoke`, without blocking the event loop; ``give`` may return an awaitable."""
         if asked is None:
             return await ask(None)
         with self._apart(asked.key):
@@ -174,7 +174,7 @@ class SingleFlightAnswers(Shared):
         return answer
 
     def stream(self, asked: Any, ask: Callable[[Any], Iterator[A]], give: Callable[[Any], Any] = _same) -> Iterator[A]:
-        """:meth:`invoke` for streams, of which ``give`` is told the pieces. One is kept when the last was read."""
+        """:meth:`invoke` for streams; ``give`` converts the pieces. A stream is kept once it was read to its end."""
         if asked is None:
             return ask(None)
         turn = Invocation(asked, {})
@@ -206,7 +206,7 @@ class SingleFlightAnswers(Shared):
     async def astream(
         self, asked: Any, ask: Callable[[Any], Any], give: Callable[[Any], Any] = _same
     ) -> AsyncIterator[Any]:
-        """:meth:`stream`, without blocking the event loop; what ``ask`` and ``give`` give may have to be awaited."""
+        """:meth:`stream`, without blocking the event loop; ``ask`` and ``give`` may return awaitables."""
         if asked is None:
             return cast("AsyncIterator[Any]", await _settled(ask(None)))
         with self._apart(asked.key):
@@ -235,22 +235,22 @@ class SingleFlightAnswers(Shared):
             self._calls.score_later(turn, on_loop=True)
 
     def _served(self, turn: Invocation) -> Any:
-        """Mark and count what a hit is served with."""
+        """Mark the answer of a hit as served, and count it."""
         raise NotImplementedError
 
     def _pieces(self, served: Any) -> Iterator[Any]:
-        """What is served, as a stream gives it."""
+        """The served answer as the pieces of a stream."""
         raise NotImplementedError
 
     def _kept(self, answer: Any) -> Any:
-        """What is kept of an answer."""
+        """The part of an answer that is kept."""
         return answer
 
     def stats(self) -> dict[str, Any]:
-        """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
+        """The pool's counts and savings (tokens by the usage of the served answers), and those of the calls.
 
-        Hits that were shared by a call in the air; answers that the judge rejected; refused answers, errors, requests
-        without a key, calls bypassed for want of a tenant; answers scored, and those that the scorer failed at.
+        shared: hits from a concurrent call; rejected: by the judge; refused: answers not kept; errors; unkeyed:
+        requests without a key; bypassed: calls without a tenant; scored; unscored: the scorer failed or was too slow.
         """
         seen = self._calls.stats()
         own = {name: seen[name] for name in _SEEN} | {name: self._counts[name] for name in _OWN}
@@ -261,17 +261,17 @@ class SingleFlightAnswers(Shared):
         self._calls.flush()
 
     async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
         await self._calls.aflush()
 
     def pass_by(self, error: SerializationError) -> None:
-        """Count and tell a request that has no key, as it cannot be told from another."""
+        """Count a request that can have no key, and log a warning."""
         self._counts.add("unkeyed")
         self._calls.warn("requests without a key bypass the cache", error)
 
     @staticmethod
     def _read_by(turn: Invocation, thread: threading.Thread | None, *, begun: bool = True) -> None:
-        """Note who reads a stream, or is about to: they must not wait for themselves, if they ask the same again."""
+        """Note the reader of a stream, who must not wait for it when asking for the same key again."""
         own = turn.flight
         if own is not None:
             own.reader = thread
@@ -285,7 +285,7 @@ class SingleFlightAnswers(Shared):
     @staticmethod
     @contextmanager
     def _handed_out(turn: Invocation) -> Iterator[None]:
-        """While a reader has a piece of a stream, who may never ask for the next."""
+        """Mark that the reader has a piece of a stream, and may never ask for the next."""
         flight = turn.flight
         if flight is None:
             yield
@@ -297,26 +297,26 @@ class SingleFlightAnswers(Shared):
             flight.read_on()
 
     def _apart(self, key: str) -> AbstractContextManager[None]:
-        """Apart from a stream of the same that is read here, or about to be."""
+        """Keep a call from waiting for a stream of the same key that its own task or thread reads, or will read."""
         flight = self._calls.flights.of(key)
         own = flight is not None and (flight in _reading.get() or flight.reader is threading.current_thread())
         return self._calls.led(Invocation((), {}, flight=flight if own else None))
 
 
 class CachedModel(Switches):
-    """What a host's cache of answers, and every model that has one, can be asked about it."""
+    """The methods that a host's answer cache, and every model with one, offers about the cache."""
 
-    _tenants: Tenants[Any]  # of SingleFlightAnswers, of each host its own kind
+    _tenants: Tenants[Any]  # of SingleFlightAnswers; each host has a subclass
 
     @property
     def _answers(self) -> Any:
-        """The answers of who is being served."""
+        """The answers of the current tenant."""
         return self._tenants.here() or self._tenants.nobody
 
     def stats(self) -> dict[str, Any]:
-        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.
+        """Hits, misses, shared (hits from a concurrent call), stored, refused, errors, scored and more.
 
-        And what the hits have saved: saved_tokens, saved_seconds, and saved_money by the ``prices`` of the cache.
+        Also what the hits have saved: saved_tokens, saved_seconds, and saved_money by the ``prices`` of the cache.
         """
         stats: dict[str, Any] = self._answers.stats()
         return stats
@@ -326,7 +326,7 @@ class CachedModel(Switches):
         self._answers.flush()
 
     async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
         await self._answers.aflush()
 
     def _of_model(self, wrapped: object) -> str:
@@ -334,7 +334,7 @@ class CachedModel(Switches):
 
 
 def opened_again(kind: type[M], make: Callable[[M], None], fields: Mapping[str, Any]) -> M:
-    """A cached model out of a pickle, also of a class of the user's own, which may be made in another way."""
+    """Unpickle a cached model, also of a subclass, whose constructor may differ."""
     model = kind.__new__(kind)
     make(model)
     for name, value in fields.items():

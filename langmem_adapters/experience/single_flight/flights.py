@@ -1,4 +1,4 @@
-"""Single flight in one process: of those that want the same at the same time, one calls, and the others wait."""
+"""Single flight in one process: of concurrent calls with one key, the leader's is made, and its followers wait."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from langmem_adapters.flow import Flow
 
 __all__ = ["Flight", "Flights", "is_led_here"]
 
-_MOMENT = 0.25  # seconds; so long nobody need begin to read a stream for which others wait
-_AT_EXIT = 2.0  # seconds; when so many have passed, a process that ends leaves the rest as it is
-_PATIENCE = 3.0  # seconds; so long a reader may take between two pieces of it
-_ends: list[float] = []  # when calls were cut off by the end of the process
+_MOMENT = 0.25  # seconds in which a stream's reader must begin to read it, if others wait for it
+_AT_EXIT = 2.0  # seconds after which a process that exits no longer gives leases back
+_PATIENCE = 3.0  # seconds that a reader may take between two pieces of a stream
+_ends: list[float] = []  # when calls were cut off by the exit of the process
 _leading: ContextVar[tuple[_Led, ...]] = ContextVar("langmem_leading", default=())
 
 
 class Flight:
-    """One call, the lease under which it is made, and what its followers are told: bytes, or why there are none."""
+    """One call, the lease under which it is made, and the result for its followers: bytes, or None and the reason."""
 
     def __init__(self, flights: Flights, key: str, begun: Begun | None) -> None:
         self._flights = flights
         self.key = key
         self.begun = begun
         self.landed: Future[bytes | None] = Future()
-        self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
+        self.landed.set_running_or_notify_cancel()  # so that a cancelled follower cannot cancel it
         self.broken_off: bool = False
         self.lease: Lease | None = None
         self._made_in = os.getpid()
@@ -45,13 +45,13 @@ class Flight:
         self.read_on_by: float = math.inf  # when a reader with a piece of the stream should have asked for the next
 
     def land(self, data: bytes | None) -> None:
-        """Tell the result; None, where there is none to share, and each makes a call of their own at once."""
+        """Give followers the result; None, if there is none to share: then each makes a call of its own at once."""
         self._flights.remove(self)
         with contextlib.suppress(InvalidStateError):  # it has landed already
             self.landed.set_result(data)
 
     def break_off(self) -> None:
-        """Say that nobody goes on with the call: one of the followers makes it. Nothing, after it has landed."""
+        """Abandon the call, so that one of the followers makes it. Does nothing after the call has landed."""
         if not self.landed.done():
             self.broken_off = True
             self.land(None)
@@ -59,16 +59,16 @@ class Flight:
     def end_with(
         self, turn: object, *, left: Callable[[Flight], object], give_back: Callable[[Flight], object]
     ) -> None:
-        """Have one of these called, when nobody has the turn any more, or when the process ends in the middle of it.
+        """Call ``left`` once the turn is garbage; if the process exits first, call :meth:`cut_off`.
 
-        A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
+        A task may be cancelled at the moment in which it gets its turn; then no code holds the turn to end the call.
         """
         self._give_back = give_back
         its = weakref.ref(turn)
         weakref.finalize(turn, lambda: left(self) if its() is None else self.cut_off())
 
     def cut_off(self) -> None:
-        """Give the lease back as the process ends, or leave it to end by itself."""
+        """Give the lease back as the process exits, or leave it to expire."""
         _ends.append(time.monotonic())
         if _ends[-1] - _ends[0] >= _AT_EXIT:  # the store may be locked, and there may be hundreds of calls
             self.lease = None
@@ -76,28 +76,28 @@ class Flight:
             self._give_back(self)
 
     def hand_out(self, *, begun: bool = True) -> None:
-        """Note that its reader has the stream, or a piece of it, and may never come back, as a client may have left."""
+        """Note that the reader has the stream, or a piece, and may never ask for more, as its client may have left."""
         self.read_on_by = time.monotonic() + (_PATIENCE if begun else _MOMENT)
 
     def read_on(self) -> None:
-        """Note that its reader waits for the next piece, which may take its time."""
+        """Note that the reader waits for the next piece, which may take any time."""
         self.read_on_by = math.inf
 
     @property
     def is_copy(self) -> bool:
-        """Whether this is a forked child, and the call its parent's."""
+        """Whether this process is a forked child, and the call is its parent's."""
         return os.getpid() != self._made_in
 
     @property
     def is_left(self) -> bool:
-        """Whether it is a stream, and the thread on which it was read has ended."""
+        """Whether this is a stream whose reading thread has ended."""
         return self.reader is not None and self.reader not in threading.enumerate()
 
     def wait(self, seconds: float) -> Flow[bool]:
-        """Until it has landed, or for so many seconds; False, if it is still in the air.
+        """Wait until the call has landed, for so many seconds at most; False, if it is still in the air.
 
-        That may be at once, where nobody may wait, and soon, where it is a stream that nobody reads on: its reader may
-        be the one who waits here, or a server's whose client has left.
+        It returns at once if this caller may not block, and soon if the call is a stream that nobody reads on: its
+        reader may be the caller that waits here, or a server whose client has left.
         """
         waited, on_loop = True, list[asyncio.Future[bytes | None]]()
         while waited and seconds > 0 and not self.landed.done() and not self.is_left:
@@ -111,13 +111,13 @@ class Flight:
         wait([self.landed], seconds)
 
     async def _await(self, seconds: float, on_loop: list[asyncio.Future[bytes | None]]) -> None:
-        if not on_loop:  # one for all moments, as each is called back in the end
+        if not on_loop:  # one for all moments, as each adds a callback
             on_loop.append(asyncio.wrap_future(self.landed))
         await asyncio.wait(on_loop, timeout=seconds)
 
 
 class _Led:
-    """A call that is made here; or was, and what it began goes on, as a task does."""
+    """A call that is made in this context, or was: tasks that it began may go on after it."""
 
     def __init__(self, flights: Flights, flight: Flight) -> None:
         self.place = flights, flight.key
@@ -126,24 +126,24 @@ class _Led:
 
 
 class Flights:
-    """The calls of one function that are in the air, by key. Safe to share between threads, and across ``fork``."""
+    """The calls of one function that are under way, by key. Safe to share between threads, and across ``fork``."""
 
     def __init__(self) -> None:
         anew_in_child(self)
 
     def begin_anew(self) -> None:
-        """Have none: those who lead the others are on the other side of a fork."""
-        self._lock = threading.RLock()  # garbage may be collected within, and with it a call that nobody has
+        """Forget all calls: after a fork, their leaders are in the parent."""
+        self._lock = threading.RLock()  # garbage collection within it may end an abandoned call, which takes the lock
         self._flights: dict[str, Flight] = {}
 
     def join(
         self, key: str, claim: Callable[[Flight | None], object] = bool, begun: Begun | None = None
     ) -> tuple[Flight | None, bool]:
-        """The call for this key, and whether it is the caller's own to make; none, for one inside of that call.
+        """The call for this key, and whether the caller is to make it; (None, False), inside of that very call.
 
-        Nobody joins one whose result was removed, or asked for anew, since it was ``begun``. ``claim`` is given what
-        may be the caller's own before anybody can wait for it, as an interrupt may keep the answer from the caller; and
-        None, where it is another's.
+        A call whose result was removed or refreshed since it was ``begun`` is not joined. ``claim`` gets the caller's
+        new call before others can wait for it, as an interrupt may keep the return value from the caller; then None,
+        if the call is another's.
         """
         if any(led.place == (self, key) and not led.is_over for led in _leading.get()):
             return None, False
@@ -159,11 +159,11 @@ class Flights:
         return flight, flight is fresh
 
     def of(self, key: str) -> Flight | None:
-        """The call for this key that is in the air."""
+        """The call for this key that is under way; None, if there is none."""
         return self._flights.get(key)
 
     def renew(self, flight: Flight) -> Flight:
-        """Let those go who wait for this call: who comes from now on waits for the one that takes its place."""
+        """Release the followers of this call, and replace it by a new one, for which later callers wait."""
         fresh = Flight(self, flight.key, flight.begun)
         fresh.lease, flight.lease = flight.lease, None
         with self._lock:
@@ -173,14 +173,14 @@ class Flights:
         return fresh
 
     def remove(self, flight: Flight) -> None:
-        """Let the next caller make a call of its own."""
+        """Remove a call, so that the next caller makes a new one."""
         with self._lock:
             if self._flights.get(flight.key) is flight:
                 del self._flights[flight.key]
 
     @contextlib.contextmanager
     def led(self, flight: Flight | None) -> Iterator[None]:
-        """While the call is made: a call for the same key from inside does not wait for itself."""
+        """Mark that the call is being made, so that a call for the same key from inside it does not wait for it."""
         if flight is None:
             yield
             return
@@ -190,10 +190,10 @@ class Flights:
             yield
         finally:
             own.is_over = True
-            with contextlib.suppress(ValueError):  # in another context, as garbage that its event loop has left
+            with contextlib.suppress(ValueError):  # in another context, as after its event loop has ended
                 _leading.reset(token)
 
 
 def is_led_here(holder: bytes | None) -> bool:
-    """Whether a lease's holder is a call that this one is inside of, as of a function of the same name and tag."""
+    """Whether a lease is held by a call that this one is inside of, as of a function with the same name and tag."""
     return any(led.lease is not None and led.lease.data == holder and not led.is_over for led in _leading.get())

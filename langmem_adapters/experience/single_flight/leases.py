@@ -1,4 +1,4 @@
-"""Single flight across processes, by leases: one says in the store that it calls, and for how long to believe it."""
+"""Single flight across processes, by leases: the leader notes in the store that it calls, and until when that holds."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from langmem_adapters.protocols import Store
 
 __all__ = ["Lease", "Leases", "waiting"]
 
-_FIRST, _LONGEST = 0.01, 0.25  # seconds between two looks
-_ODD = 3600.0  # seconds; a lease that ends later than so long after one of ours would is none
+_FIRST, _LONGEST = 0.01, 0.25  # seconds between two tries: the first pause, and the longest
+_ODD = 3600.0  # seconds; a lease that ends more than this after one of ours would is invalid
 
 
 class Lease(NamedTuple):
-    """What the holder wrote."""
+    """A lease of a key, and the bytes that its holder wrote."""
 
     key: str
     data: bytes
 
 
 class Leases:
-    """Leases of a pool's keys, beside the pool. One that nobody gives back ends after ``seconds``.
+    """Leases of a pool's keys, kept beside the pool. A lease that is not given back ends after ``seconds``.
 
     Args:
-        store, namespace: Where they are, also those that last longer; it expires when nobody has taken one for long.
+        store, namespace: Where the leases are. The namespace expires when no lease has been taken for long.
         seconds: How long a lease lasts.
-        clock: Gives Unix seconds; the clocks of several machines should agree.
-        sleep: Waits for seconds; async callers wait on their event loop unless it is another than the default.
-        new_id: Gives ids.
+        clock: Returns Unix seconds; the clocks of several machines should agree.
+        sleep: Blocks for some seconds. With the default, async callers wait on their event loop instead.
+        new_id: Returns ids.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class Leases:
         self._store = store
         self._namespace = namespace
         self._seconds = seconds
-        self._ttl = seconds + _ODD  # of all of them together, and so not only of those that last as long as these
+        self._ttl = seconds + _ODD  # of the whole namespace, in which other processes' leases may last longer
         self._clock = clock
         self._sleep = sleep
         self._new_id = new_id
-        self.holder: bytes | None = None  # what the one wrote who had a lease when it was last tried
+        self.holder: bytes | None = None  # the lease found or written by the latest take
 
     def take(self, key: str, claim: Callable[[Lease | None], object] = bool) -> Flow[Lease | None]:
-        """Take the lease of a key; None, while another has it.
+        """Take the lease of a key; None, while another holds it.
 
-        ``claim`` is given it before it is written, as an interrupt may keep the answer from the caller; and None, where
-        another has it.
+        ``claim`` gets the lease before it is written, as an interrupt may keep the return value from the caller; then
+        None, if another holds it.
         """
         now = self._clock()
         lease = Lease(key, encode({"by": self._new_id(), "until": now + self._seconds}))
@@ -84,7 +84,7 @@ class Leases:
         return None
 
     def give_back(self, lease: Lease) -> Flow[None]:
-        """End a lease before its time, unless it is another's by now."""
+        """End a lease early, unless another holds the key by now."""
         try:
             guard: dict[str, bytes | None] = {lease.key: lease.data}
             yield from step(self._store.write, self._namespace, delete=[lease.key], guard=guard, ttl=self._ttl)
@@ -92,7 +92,7 @@ class Leases:
             return
 
     def pause(self, number: int) -> Flow[bool]:
-        """Wait between the looks ``number`` and ``number + 1``; False, where nobody may wait."""
+        """Wait between the tries ``number`` and ``number + 1``; False, if this caller may not block."""
         seconds = min(_FIRST * 2 ** min(number, 8), _LONGEST)
         later = partial(asyncio.sleep, seconds) if self._sleep is pauses.sleep else None
         return (yield from waiting(partial(self._sleep, seconds), later))
@@ -101,7 +101,7 @@ class Leases:
 def waiting(block: Callable[[], object], later: Callable[[], Awaitable[object]] | None) -> Flow[bool]:
     """Wait by blocking, or on the event loop.
 
-    False, where nobody may block: an event loop runs on this thread, which may have to make what is waited for.
+    False, if this caller may not block: an event loop runs on its thread, which may have to produce the result.
     """
 
     def blocked() -> bool:
@@ -119,7 +119,7 @@ def waiting(block: Callable[[], object], later: Callable[[], Awaitable[object]] 
 
 
 def _until(data: bytes) -> float:
-    """When a lease ends; long ago, where that cannot be read."""
+    """When a lease ends, in Unix seconds; 0, if it cannot be read."""
     try:
         until = decode(data)["until"]
     except (SerializationError, TypeError, KeyError):

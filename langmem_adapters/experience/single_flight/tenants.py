@@ -1,4 +1,4 @@
-"""Whose answers a cache of models is asked for: those of one tenant, or of whoever is being served."""
+"""The tenants of a model cache: a fixed one, or the one that is being served."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from langmem_adapters.validation import check_plain, id_of
 __all__ = ["Tenant", "Tenants"]
 
 Tenant: TypeAlias = str | ContextVar[Any] | Callable[[], object]
-"""An id; or what gives that of whoever is being served: a context variable, or a function.
+"""An id; or a context variable or function that returns the id of the tenant that is being served.
 
-A function that raises a LookupError has found none.
+A function may raise LookupError if there is none.
 """
 
 K = TypeVar("K")
 L = TypeVar("L")
 
-_LATEST = 256  # tenants, whose calls in the air are kept
+_LATEST = 256  # most recent tenants whose objects, with their calls under way, are kept
 
 
 class Tenants(Shared, Generic[K]):
-    """What is kept of each tenant.
+    """One object for each tenant, such as its cached answers.
 
     Args:
-        tenant: Whose.
-        make: Gives what is kept of a tenant.
-        counts: Where it is counted which calls were "bypassed".
-        strict: Whether there is nothing where none is found; else what all such calls share.
+        tenant: The tenant, or how to find it.
+        make: Makes the object of a tenant.
+        counts: Where calls that "bypassed" the cache are counted.
+        strict: Whether calls without a tenant have no object; False: they share one.
     """
 
     def __init__(self, tenant: Tenant, make: Callable[[str], K], *, counts: Counts, strict: bool = True) -> None:
@@ -54,36 +54,36 @@ class Tenants(Shared, Generic[K]):
         self._latest: LRU[str, K] = LRU(_LATEST)
         self._id = tenant if isinstance(tenant, str) else ""
         self.nobody = make(self._id)
-        """That of the only tenant, or of no tenant."""
+        """The object of the only tenant, or of calls without a tenant."""
         self._only = self.nobody if isinstance(tenant, str) else None
 
     def here(self) -> K | None:
-        """What is kept of who is being served; None, where a strict cache has nothing for nobody."""
+        """The object of the tenant that is being served; None, if there is no tenant and the cache is strict."""
         return self._found() if self._only is None else self._only
 
     def served(self) -> K | None:
-        """:meth:`here`, for a call, which is counted where it goes past the cache."""
+        """:meth:`here` for a call; counts it as bypassed if there is no object."""
         found = self.here()
         if found is None:
             self._counts.add("bypassed")
         return found
 
     def named(self) -> K:
-        """:meth:`here`. Raises ConfigurationError, where there is nothing."""
+        """:meth:`here`. Raises ConfigurationError if there is no object."""
         found = self.here()
         if found is None:
             raise ConfigurationError("whose answers? No tenant is being served here, and the cache is strict")
         return found
 
     def of(self, tenant: str) -> K:
-        """What is kept of this tenant."""
+        """The object of this tenant."""
         if tenant == self._id:
             return self.nobody
         with no_fork, self._lock.held():
             return self._latest.get_or_make(tenant, lambda: self._make(tenant))
 
     def with_same(self, make: Callable[[str], L]) -> Tenants[L]:
-        """Something else of the same tenants."""
+        """Tenants that are found in the same way, with other objects."""
         return Tenants(self._tenant, make, counts=self._counts, strict=self._strict)
 
     def _found(self) -> K | None:
@@ -93,7 +93,7 @@ class Tenants(Shared, Generic[K]):
         elif callable(given):
             try:
                 given = given()
-            except LookupError:  # of a context variable that was not set, of a configuration without this
+            except LookupError:  # as from a context variable that is not set, or a configuration without the key
                 given = None
         tenant = id_of("tenant", given)
         return None if self._strict and not tenant else self.of(tenant)

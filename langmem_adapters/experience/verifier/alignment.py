@@ -1,4 +1,4 @@
-"""Two readings side by side: which of their words stand for each other, and which are one's alone."""
+"""Align the words of two readings: which correspond to each other, and which only one of them has."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from langmem_adapters.language.lists import listed
 __all__ = ["FORMS_OF_ONE", "MISSPELT", "Alignment", "align", "differ", "edits", "is_short", "likeness", "unmatched"]
 
 MISSPELT = 0.9
-"""How surely a word stands for one that differs as slips of the pen do."""
+"""The likeness of a word and its misspelling."""
 _SAME_STEM, _COMPOUND, _SAME_BEGINNING, _LONGER = 0.95, 0.94, 0.85, 0.6
-_SHORT = 14  # words; of more than these, some are often replaced or added in passing
-_MANY = 24  # words that one has alone, and as many of the other: such texts are not the same, whichever are alike
+_SHORT = 14  # words; in longer texts, some are often replaced or added without a difference
+_MANY = 24  # unmatched words of each text, above which forms and synonyms are not looked for: such texts differ anyway
 FORMS_OF_ONE = frozenset((_SAME_STEM, _SAME_BEGINNING, _LONGER))
-"""How surely a word stands for one that may be a form of it."""
+"""The likenesses of words that may be forms of one word."""
 
 
 class Alignment(NamedTuple):
-    """Which content word of one request stands for which of the other, by their places, and how surely."""
+    """The pairs of corresponding content words, by place, with their likeness; and the places of unmatched words."""
 
     pairs: list[tuple[int, int, float]]
     only_left: list[int]
@@ -31,12 +31,12 @@ class Alignment(NamedTuple):
 
 
 def unmatched(left: Reading, right: Reading, alignment: Alignment) -> tuple[list[Word], list[Word]]:
-    """The words of each that stand for none of the other's."""
+    """The content words of each reading that correspond to none of the other's."""
     return [left.content[n] for n in alignment.only_left], [right.content[n] for n in alignment.only_right]
 
 
 def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
-    """Put equal words side by side first, then, of few, forms, synonyms and misspellings of each other."""
+    """Pair equal words first; then, if few are left, forms, synonyms and misspellings of each other."""
     places: dict[str, list[int]] = {}
     for place, word in enumerate(right):
         places.setdefault(word.stem, []).append(place)
@@ -76,7 +76,7 @@ def _align_compounds(
     one: Sequence[Word], other: Sequence[Word], ones: list[int], others: list[int],
     pairs: list[tuple[int, int, float]], *, turned: bool = False,
 ) -> None:  # fmt: skip
-    """Put "facebook" beside "face book", and the other way round."""
+    """Pair "facebook" with "face book", and the other way round."""
     free = set(others)
     joined: dict[str, list[int]] = {}
     for n in others:
@@ -93,14 +93,14 @@ def _align_compounds(
 
 
 def _stands_for(one: Word, other: Word) -> float:
-    """How surely a word stands for another. A slip is one in the words themselves, too: hotels are no hostel."""
+    """The likeness of two words; misspelt stems count only if the words themselves differ so: not hotels and hostel."""
     sure = likeness(one.text, other.text)
     return 0.0 if sure == MISSPELT and not _misspelt(one.text, other.text) else sure
 
 
 @lru_cache(maxsize=1 << 14)
 def likeness(word: str, another: str) -> float:  # noqa: PLR0911 - a ladder
-    """How surely a word stands for another: 1 the same, or of one stem; 0 not at all."""
+    """How surely a word corresponds to another: 1 for the same word or stem, 0 for not at all."""
     one, other = stem_of(word), stem_of(another)
     if one == other:
         return 1.0
@@ -124,13 +124,13 @@ def likeness(word: str, another: str) -> float:  # noqa: PLR0911 - a ladder
 _ENDINGS = listed("""a able age al an ance ant ar ary ate ation c ct d ed ee ence ency ent er es est ful i ial ian ibl
     ible ic ical ier if in ing ion ious ish ism ist it ity iv ive iz ize l less like ly ment n ness or ori ory ous s
     sion ss t tic tion ur ure v ve y z""") | {""}
-"""What stems that begin alike may end in, to be forms of one word; "Niger" and "Nigeria" are none."""
+"""Endings of stems that begin alike and are forms of one word; "Niger" and "Nigeria" are not."""
 
 
 def _misspelt(one: str, other: str) -> bool:
-    """Whether two words or stems differ as slips of the pen do: a letter too many, or two exchanged.
+    """Whether one word or stem is a typo of the other: it has an extra letter, or two letters exchanged.
 
-    Another letter in the place of one makes another word as often as a misspelt one: "Rhine", "Rhone".
+    A replaced letter does not count: it makes another word as often as a misspelling, as in "Rhine", "Rhone".
     """
     if one[0] != other[0] or edits(one, other, 1) > 1:
         return False
@@ -138,10 +138,10 @@ def _misspelt(one: str, other: str) -> bool:
 
 
 def edits(one: Sequence[str], other: Sequence[str], most: int) -> int:
-    """How many letters or words must be added, dropped, replaced or exchanged with the next; for more, ``most + 1``.
+    """The number of letters or words to add, drop, replace or exchange with the next; ``most + 1``, if it is greater.
 
-    Hyyrö's bit-parallel form (2003): a column of the table of distances is two numbers, the places at which it rises
-    and falls, so its cost is that of the longer sequence.
+    Hyyrö's bit-parallel algorithm (2003): two integers hold the places at which a column of the distance table rises
+    and falls, so the cost is that of the longer sequence.
     """
     if abs(len(one) - len(other)) > most:
         return most + 1
@@ -164,11 +164,11 @@ def edits(one: Sequence[str], other: Sequence[str], most: int) -> int:
 
 
 def differ(what: str, one: Iterable[str], other: Iterable[str]) -> str:
-    """A reason: what differs, and in which words; "" where there are none."""
+    """A guard's reason: what differs, and in which words; "" if there are no words."""
     found = [*sorted(one), *sorted(other)]
     return f"{what} differ: {', '.join(found)}" if found else ""
 
 
 def is_short(left: Reading, right: Reading) -> bool:
-    """Whether neither text is so long that a word of it may be replaced in passing."""
+    """Whether both texts are so short that each replaced word matters."""
     return max(len(left.words), len(right.words)) <= _SHORT

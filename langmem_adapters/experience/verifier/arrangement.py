@@ -25,22 +25,22 @@ __all__ = ["rearranged", "same_words"]
 
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
-_FREE = ARTICLES | _DOES  # come and go
+_FREE = ARTICLES | _DOES  # words that may be left out
 _FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
-"""What says something of the very next word: "only members"."""
+"""Words that qualify the very next word: "only members"."""
 _GOVERNING = PREPOSITIONS | NEGATIONS | listed("because if in out since unless until when while")
-"""What opens a phrase that may move as a whole: "before lunch", "if it rains"."""
+"""Words that open a phrase, which may move as a whole: "before lunch", "if it rains"."""
 _WHOLE = listed("all always both every everybody everyone everything")
 _TIED = _GOVERNING | _FOCUSING | listed("he i it my our she that their these they this those we you your")
-"""What stands before the same word in both texts, where their words are in another order."""
+"""Words that must precede the same word in both texts, if the order of words differs."""
 _LEADING = ARTICLES | listed("can could did do does should will would")
-"""The same, where one text may leave it out."""
+"""Likewise, but one text may leave them out."""
 
 
 def same_words(left: Reading, right: Reading) -> bool:
     """Whether both say the same in the same words, articles and the wording of "how do I" aside.
 
-    They may be in another order that changes nothing, as in "if it rains, is the bus late?" and "is the bus late if it
+    The order may differ if that changes nothing, as in "if it rains, is the bus late?" and "is the bus late if it
     rains?", but not in "the late trains stop" and "the trains stop late". One may have a compound, "a Kubernetes pod"
     for "a pod in Kubernetes", or only name what the other asks for: "peru capital".
     """
@@ -54,7 +54,7 @@ def same_words(left: Reading, right: Reading) -> bool:
 
 
 def _reordered(left: Reading, right: Reading) -> bool:
-    """Whether both have the same words in another order that changes nothing."""
+    """Whether both have the same words, in different orders that mean the same."""
     if sorted(_plain(left)) != sorted(_plain(right)) or len({word.stem for word in left.content}) < len(left.content):
         return False  # the guards do not tell two words of one stem apart
     if _DOES.isdisjoint(_told(left)) != _DOES.isdisjoint(_told(right)):
@@ -66,10 +66,10 @@ def _reordered(left: Reading, right: Reading) -> bool:
 
 
 def rearranged(left: Reading, right: Reading) -> set[str]:
-    """Small words that govern another word, where all the words are the same: "not sure it is", "sure it is not".
+    """Function words that govern different words, if all words are the same: "not sure it is", "sure it is not".
 
-    Of other words that deny, where only small ones differ: "not safe in pregnancy", "safe, but not in pregnancy". And
-    what is denied of all, but not that all do: "not all pass", "all do not pass".
+    If function words differ, only negations: "not safe in pregnancy", "safe, but not in pregnancy". Also quantifiers
+    on different sides of "not": "not all pass", "all do not pass".
     """
     one, other = _plain(left), _plain(right)
     if not left.english or left.words == right.words or one == other:
@@ -87,7 +87,7 @@ def _asks(reading: Reading) -> bool:
 
 
 def _alike(reading: Reading) -> list[str]:
-    """The words, all of them in the singular."""
+    """The words in the singular."""
     return [_singular(word) for word in _told(reading)]
 
 
@@ -97,7 +97,7 @@ def _told(reading: Reading) -> list[str]:
 
 
 def _plain(reading: Reading) -> list[str]:
-    """The words without articles, "do" and "does", all of them in the singular."""
+    """The words in the singular, without articles, "do" and "does"."""
     return [_singular(word) for word in _told(reading) if word not in _FREE]
 
 
@@ -113,12 +113,12 @@ _ALIKE = UNITS | named("""is are, was were, what which, lawyer attorney, luggage
     film movie, fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo picture,
     disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest tallest,
     symptom symptoms sign signs""")
-"""Words for which another stands without a difference, where all else is the same and no guard has refused."""
+"""Words that may replace each other if all else is the same and no guard has refused."""
 _SHORTEST = 4  # letters of a plural
 
 
 def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
-    """Small words that do not stand before the same word of content, though both have it: "not stated" is none."""
+    """Function words that precede different content words, if both texts have those; not a "not" after the verb."""
     if _NOT_FIRST.search(" ".join(left.words)) or _NOT_FIRST.search(" ".join(right.words)):
         small -= {"not"}
     apart = _ties(left, small) ^ _ties(right, small)
@@ -130,7 +130,7 @@ def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
 
 
 def _moved_whole(left: Reading, right: Reading) -> bool:
-    """Whether, to make the one of the other, only phrases have moved that a small word opens: "before lunch".
+    """Whether only phrases that a function word opens have moved between the texts: "before lunch".
 
     Or a superlative: "which ocean is the largest", "which is the largest ocean".
     """
@@ -139,7 +139,7 @@ def _moved_whole(left: Reading, right: Reading) -> bool:
 
 
 def _contents(reading: Reading) -> list[tuple[str, bool]]:
-    """The words of content, but for those that may stand anywhere, and whether a small word opens a phrase there."""
+    """The content words, but for those that may stand anywhere, and whether each begins a phrase that may move."""
     linked, opened = _linked(reading), False
     found: list[tuple[str, bool]] = []
     for word in _alike(reading):
@@ -152,7 +152,7 @@ def _contents(reading: Reading) -> list[tuple[str, bool]]:
 
 
 def _linked(reading: Reading) -> dict[str, str]:
-    """What "and" or "or" stands between, by one of both: their order does not matter."""
+    """Words joined by "and" or "or", each mapped to the first of its pair in the alphabet: their order is free."""
     plain = _plain(reading)
     linked: dict[str, str] = {}
     for one, link, other in zip(plain, plain[1:], plain[2:], strict=False):
@@ -170,7 +170,7 @@ _NO_ADVERBS = listed("daily early family friendly hourly monthly only reply supp
 
 
 def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
-    """Small words with the next word of content; what "and" links counts as one."""
+    """Function words with the next content word; words that "and" joins count as one."""
     linked = _linked(reading)
     words, found = _alike(reading), set()
     for n, word in enumerate(words):
@@ -187,4 +187,4 @@ _NOT_FIRST = re.compile(
     r"^(?:how |what |when |where |which |who |why )?(?:is|are|am|do|does|did|can|could|has|have|had|may|might|must|"
     r"should|was|were|will|would) not\b"
 )
-"""How a text begins where "not" goes with its verb, and the subject follows: "why is not my printer working"."""
+"""A beginning in which "not" belongs to the verb before it: "why is not my printer working"."""

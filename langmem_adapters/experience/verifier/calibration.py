@@ -1,8 +1,8 @@
-"""What a model's cosines say on the scale of all-MiniLM-L6-v2, from which the verifier's score was learnt.
+"""Convert a model's cosines to the scale of all-MiniLM-L6-v2, with which the verifier's score was learnt.
 
-Models lie differently: what means the same has a cosine of 0.95 with one, and with another of 0.75, or nothing is below
-0.7. So a model is asked for 64 texts whose cosines all-MiniLM-L6-v2 has told, and a straight line is laid through what
-both find. The less they agree, the lower it lies: a model that says something else is believed less.
+Models have different scales: texts of the same meaning have a cosine of 0.95 with one, and of 0.75 with another; with
+some, none is below 0.7. So a model embeds 64 texts whose cosines with all-MiniLM-L6-v2 are known, and a straight line
+is fitted to both. The less the models agree, the lower the line is, so that a deviating model is trusted less.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from langmem_adapters.flow import Flow, step
 __all__ = ["PAIRS", "Scale", "measured", "scale_flow"]
 
 _log = logging.getLogger("langmem_adapters")
-_FAR, _FAR_WEIGHT = 0.5, 0.2  # pairs that have nothing in common, and how much they count: what is near has to be right
-_CAUTION = 0.25  # of the distance at which the pairs lie from the line
+_FAR, _FAR_WEIGHT = 0.5, 0.2  # the weight of pairs up to this cosine: a good fit matters for near pairs
+_CAUTION = 0.25  # the share of the pairs' mean distance from the line by which it is lowered
 _NO_SPREAD = 1e-6
 _SAME = 0.999
 
 
 class Scale(NamedTuple):
-    """The line: of the model's cosines on that of all-MiniLM-L6-v2."""
+    """A line that maps a model's cosines to those of all-MiniLM-L6-v2."""
 
     slope: float = 1.0
     offset: float = 0.0
 
     def of(self, cosine: float) -> float:
-        """What this cosine of the model amounts to."""
+        """Convert a cosine of the model."""
         return min(max(self.slope * cosine + self.offset, -1.0), 1.0)
 
 
 class Pair(NamedTuple):
-    """Two requests, and the cosines of all-MiniLM-L6-v2."""
+    """Two requests, and their cosines with all-MiniLM-L6-v2."""
 
     kept: str
     asked: str
     cosine: float
     with_next: float
-    """Of what is asked and what the next pair has as kept."""
+    """The cosine of ``asked`` and the next pair's ``kept``."""
 
 
 _SCALES: WeakKeyDictionary[Embedder, Scale] = WeakKeyDictionary()
 
 
 def scale_flow(index: Any, verifier: Verifier) -> Flow[Scale]:
-    """The scale of an index's embedder, which is asked once. Errors as of :meth:`Embedder.texts`.
+    """The scale of an index's embedder, which is measured once. Raises as :meth:`Embedder.texts` does.
 
-    A judge in the place of the score knows no cosines, and an index may have no embedder to be asked.
+    If a judge replaces the score, or the index has no embedder, cosines are not converted.
     """
     embedder: Embedder | None = getattr(index, "embedder", None)
     if embedder is None or verifier.judge is not None:
@@ -65,7 +65,7 @@ def scale_flow(index: Any, verifier: Verifier) -> Flow[Scale]:
 
 
 def measured(embedder: Embedder) -> Scale:
-    """Ask an embedder for the pairs' texts. One that finds all of them alike, as a toy does, is taken at its word."""
+    """Measure the scale of an embedder. If it finds all pairs equally near, as a toy does, cosines stay as they are."""
     kept = embedder.texts([pair.kept for pair in PAIRS])
     asked = [pair.asked for pair in PAIRS]
     symmetric = (cosine_of(embedder.query(PAIRS[0].kept), kept[0]) or 0.0) > _SAME
@@ -82,7 +82,7 @@ def measured(embedder: Embedder) -> Scale:
 
 
 def _line(points: list[tuple[float, float]]) -> Scale:
-    """The weighted least squares, lowered by how far the points lie from them."""
+    """The line of weighted least squares, lowered by a share of the points' distance from it."""
     weights = [_FAR_WEIGHT if cosine <= _FAR else 1.0 for _, cosine in points]
     total = sum(weights)
 
@@ -98,7 +98,7 @@ def _line(points: list[tuple[float, float]]) -> Scale:
     return Scale(slope, y - slope * x - _CAUTION * distance)
 
 
-# Half of them mean the same. Chosen among those of tests/semantic, so that few lead to the line that all would.
+# Half of the pairs mean the same. They are from tests/semantic, chosen so that these few give the same line as all.
 _ROWS = """
 I'm allergic to nuts. What can I eat? | I am allergic to nuts. What can I eat? | 0.9971 | -0.0905
 Explain why the test passes. | Explain why the test does not pass. | 0.8503 | -0.0237

@@ -1,4 +1,4 @@
-"""The figures that the verifier weighs: how much two readings have in common, and how much not."""
+"""The features that the verifier weighs: how much two readings have in common, and how much not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["NAMES", "features", "governed", "weight"]
 
 
 def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
-    """The figures that the verifier weighs; see :data:`NAMES`."""
+    """The features of a pair, in the order of :data:`NAMES`."""
     pairs = alignment.pairs
     one, other = unmatched(left, right, alignment)
     total = sum(map(weight, left.content)) + sum(map(weight, right.content)) or 1.0
@@ -72,7 +72,7 @@ _FRAME = {name: n for n, (name, _) in enumerate((*FRAMES, ("none", "")))}
 
 
 def weight(word: Word) -> float:
-    """How much a word says: its being a name or a number, or long, stands for its being rare."""
+    """How much a word says; names, numbers and long words count as rare, so they weigh more."""
     if is_soft(word.text):
         return 0.6
     if word.capital or not word.text.isalpha() or not word.text.isascii():
@@ -81,18 +81,18 @@ def weight(word: Word) -> float:
 
 
 def governed(reading: Reading, word: Word) -> bool:
-    """Whether it follows a preposition, a stop word between them aside: "in India", "for the poor", "without sugar"."""
+    """Whether a word follows a preposition, or one and a stop word: "in India", "for the poor", "without sugar"."""
     before = reading.words[max(0, word.place - 2) : word.place]
     return bool(before) and (before[-1] in PREPOSITIONS or (before[-1] in STOP and before[0] in PREPOSITIONS))
 
 
 def _restricting(reading: Reading, alone: Iterable[Word]) -> float:
-    """The weight of words that are one's alone, and follow a preposition."""
+    """The weight of unmatched words after a preposition."""
     return sum(weight(word) for word in alone if governed(reading, word))
 
 
 def _substituted(alignment: Alignment, heavy: tuple[list[float], list[float]]) -> float:
-    """The weight of words that stand in the place of others: between the same neighbours."""
+    """The weight of words that replace others, which means that they are between the same neighbours."""
     gaps: tuple[dict[int, float], ...] = defaultdict(float), defaultdict(float)
     for side, alone in enumerate((alignment.only_left, alignment.only_right)):
         there = sorted(pair[side] for pair in alignment.pairs)
@@ -102,7 +102,7 @@ def _substituted(alignment: Alignment, heavy: tuple[list[float], list[float]]) -
 
 
 def _rising_pairs(order: Sequence[int]) -> int:
-    """How many pairs of places rise."""
+    """The number of pairs in ascending order."""
     seen: list[int] = []
     total = 0
     for place in order:

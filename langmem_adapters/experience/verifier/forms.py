@@ -1,4 +1,4 @@
-"""Which words are forms of one, and which only look like it."""
+"""Tell forms of one word from words that only look like such forms."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ CONFUSED = frozenset(
         timber timbre | trial trail | united untied""")
     for one, other in permutations(pair)
 )
-"""Pairs of stems that differ as slips of the pen do, and are two words."""
+"""Pairs of stems that look like typos of each other, but are different words."""
 
 ACRONYMS = listed("aids it sec us who")
-"""What is something else in capitals."""
+"""Words that mean something else in capitals."""
 NAMESAKES = ACRONYMS | listed("""amazon apple art august bath bill catholic chad chase china cologne cork dane danish
     faith frank gap grace guinea heather hope jack jersey job joy lent lily march mark mass may mercury mobile nice
     olive orange orthodox pole polish pat reading rob rose scone shell slough split sue swede target tours turkey victor
     violet warren""")
-"""What is something else where it begins with a capital; without names that are often written small, as Python is."""
+"""Words that mean something else with a capital; without names often written in lower case, such as Python."""
 
 
 def same_root(one: str, other: str) -> bool:
-    """Whether a word is another, or a form of it, and nothing that derives from it.
+    """Whether two words are the same, or forms of one word, and neither is derived from the other.
 
     >>> same_root("organ", "organs"), same_root("organ", "organization")
     (True, False)
@@ -54,13 +54,13 @@ def same_root(one: str, other: str) -> bool:
 
 
 _ACTS = ("ated", "ating", "ation")
-_CUT = ("ed", "ing")  # before which an "e" goes
-_HISSING = ("ch", "s", "sh", "x", "z")  # behind which one comes: "boxes"
+_CUT = ("ed", "ing")  # endings before which an "e" is dropped
+_HISSING = ("ch", "s", "sh", "x", "z")  # endings after which an "e" is added: "boxes"
 
 
 @lru_cache(maxsize=1 << 14)
 def _root_of(word: str) -> str:
-    """What a word has in common with its forms."""
+    """The root that a word shares with its forms."""
     word = respelt(FORMS.get(word, word)).replace("anc", "enc")  # as "existance" is misspelt
     root = word if word.endswith(("us", "is")) else uninflected(word)
     if root.endswith(("ll", "oe", "ie")):
@@ -69,7 +69,7 @@ def _root_of(word: str) -> str:
 
 
 def synonymous(one: str, other: str) -> bool:
-    """Whether a form of a word may stand for one of another; what derives from a word is no form of it.
+    """Whether two words are forms of synonyms; a derived word is not a form.
 
     >>> synonymous("photos", "pictures"), synonymous("photographer", "picture")
     (True, False)
@@ -84,12 +84,12 @@ def _groups_of(word: str) -> frozenset[int | str]:
 
 @lru_cache(maxsize=1 << 14)
 def is_soft(word: str) -> bool:
-    """Whether it often comes and goes without changing what is asked: any person, but nothing personal."""
+    """Whether a word, in any form, is often added or left out without a difference; derived words are not soft."""
     return not _SOFT.isdisjoint(_bare_forms(word))
 
 
 def _bare_forms(word: str) -> tuple[str, ...]:
-    """What it may be a form of, the likeliest first: of "use" rather than of "us", where it is "using"."""
+    """The roots of which a word may be a form, likeliest first: for "using", "use" before "us"."""
     if word in PLURAL_ALONE:
         return (word,)
     root = _root_of(word)
@@ -100,7 +100,7 @@ def _bare_forms(word: str) -> tuple[str, ...]:
 
 
 def _listed_as(word: str) -> str:
-    """Under what a list has a word: what is interesting is no interest."""
+    """The key of a listed word: its root, but for words in "-ed" and "-ing", as "interesting" is no form here."""
     return word if word.endswith(_CUT) else _root_of(word)
 
 

@@ -1,6 +1,6 @@
 """Hard guards: differences that forbid serving one request's answer for another, however near the two may be.
 
-A guard looks at two readings and at how their words stand side by side, and says why it refuses: "" where it does not.
+A guard compares two readings and the alignment of their words. It returns why it refuses, or "" if it does not.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
 
 
 def _denied(reading: Reading) -> list[str]:
-    """What denies, of which two say what none says; "or not" and the like deny nothing."""
+    """The negations, of which two cancel each other; "or not" and the like are none."""
     found = [word for word in reading.words if word in NEGATIONS]
     hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
     return found[hidden:]
 
 
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
-    """A word must not stand in the place of its contrary: "increase" and "decrease", "export" and "import"."""
+    """A word must not be replaced by its opposite: "increase" and "decrease", "export" and "import"."""
     lefts, rights = (dict(zip(reading.stems, reading.words, strict=True)) for reading in (left, right))
     others = {word: stem for stem, word in rights.items() if stem not in lefts}
     alone = {*others.values()}
@@ -84,7 +84,7 @@ _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "r
 
 
 def _affixed(word: str) -> Iterator[str]:
-    """What may say the contrary of a word by how it begins or ends: "unhappy" of "happy", "useless" of "useful"."""
+    """Possible opposites of a word by prefix or suffix: "unhappy" for "happy", "useless" for "useful"."""
     for prefix in _PREFIXES:
         for other in (prefix + word, word.removeprefix(prefix)):
             if min(len(word), len(other)) >= 4:  # noqa: PLR2004
@@ -95,9 +95,9 @@ def _affixed(word: str) -> Iterator[str]:
 
 
 def names(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """A name of one request must occur in the other: a part of it will do, "Trump" for "Donald Trump".
+    """A name of one request must occur in the other, at least in part: "Trump" for "Donald Trump".
 
-    Nor is what is something else without its capital a name: to clean China, to clean china.
+    A word that means something else without its capital must have the same case in both: to clean China, or china.
     """
     if renamed := {
         word for word, is_name in left.namesakes - right.namesakes if (word, not is_name) in right.namesakes
@@ -108,7 +108,7 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:
-    """Names that the other request does not have, nor any part of them."""
+    """Names of which the other request has no part."""
     content = reading.content
     if sum(word.capital for word in content) > 0.7 * len(content) and len(content) > 4:  # noqa: PLR2004
         return []  # A Heading: Capitals Say Nothing Here
@@ -123,13 +123,13 @@ def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:
 
 
 def order(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """Things must not have exchanged their parts: "from A to B" and "from B to A"."""
+    """Words must not have exchanged their roles: "from A to B" and "from B to A"."""
     if found := opposed(left, right, alignment):
         return differ("order", found[:1], found[1:])
     alone = len(alignment.only_left) + len(alignment.only_right)
-    used = len({"use", "like"} & (left.vocabulary ^ right.vocabulary))  # to use X for Y is to do Y with X
+    used = len({"use", "like"} & (left.vocabulary ^ right.vocabulary))  # "use X for Y" means "do Y with X"
     compared = "than" in left.words and "than" in right.words
-    if alone - used > 0.4 * len(alignment.pairs) and not compared:  # said in other words, and so in another order
+    if alone - used > 0.4 * len(alignment.pairs) and not compared:  # reworded, so the order may differ
         return ""
     found = swapped(left, right, alignment)
     if found:
@@ -138,9 +138,9 @@ def order(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def question(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """One must not ask why, where or how many, and the other something else.
+    """If one asks why, where or how many, the other must not ask something else.
 
-    Nor may one ask what the other states, where nothing but the question mark tells: "my card is blocked".
+    Nor may one ask what the other states, if only the question mark tells: "my card is blocked".
     """
     if _has_mark(left) != _has_mark(right) and _may_state(left) and _may_state(right):
         return "question differs: ?"
@@ -174,7 +174,7 @@ def _has_mark(reading: Reading) -> bool:
 
 
 def _may_state(reading: Reading) -> bool:
-    """Whether it is no question by its words: in English by what it opens with, elsewhere by any that asks."""
+    """Whether its words may be a statement: in English by how it begins, elsewhere if it has no question word."""
     if reading.english and not ENGLISH.isdisjoint(reading.words):
         if reading.frame != "none" or not _SUBJECTS.issuperset(reading.words[:1]):
             return False
@@ -193,7 +193,7 @@ def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def _restricted(reading: Reading, only: Iterable[Word]) -> set[str]:
-    """Words of weight that follow a preposition; what follows "to" is what it is for."""
+    """Content words, not soft ones, after a preposition; those after "to" are left out, as they tell the purpose."""
     return {
         word.text
         for word in only
@@ -204,7 +204,7 @@ def _restricted(reading: Reading, only: Iterable[Word]) -> set[str]:
 
 
 def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """Neither may say all that the other says, and a word of weight more: "salmon" and "frozen salmon"."""
+    """Neither may say all that the other says with one more content word: "salmon" and "frozen salmon"."""
     if (alignment.only_left and alignment.only_right) or not is_short(left, right):
         return ""
     one, other = unmatched(left, right, alignment)
@@ -217,7 +217,7 @@ _COMPOUND = frozenset(("life", "world"))
 
 
 def _telling(reading: Reading, only: Iterable[Word]) -> set[str]:
-    """Words of weight, and the soft ones that single something out: "other people", "the mean salary", "world cup"."""
+    """Content words, and soft ones that single something out: "other people", "the mean salary", "world cup"."""
     return {
         word.text
         for word in only
@@ -229,7 +229,7 @@ def _telling(reading: Reading, only: Iterable[Word]) -> set[str]:
 
 
 def wording(left: Reading, right: Reading, _: Alignment) -> str:
-    """What is to be translated, corrected or spelt must be the same to the letter: "my dog" is not "my dogs"."""
+    """A text to be translated, corrected or spelt must be the same to the letter: "my dog" is not "my dogs"."""
     (one, given), (other, also_given) = left.wording, right.wording
     if given and also_given and given != also_given:
         return differ("wording", {*given} - {*also_given}, {*also_given} - {*given}) or "wording differs: its order"
@@ -237,10 +237,10 @@ def wording(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """No charger for a charge, no organization for an organ; nor a contract for a contact.
+    """A word must not be replaced by a derived one (charge, charger) or a similar one (contact, contract).
 
-    But where one has a word of weight that the other has not: there the score decides. A letter too many is taken for a
-    slip only where it is doubled, and makes no refugee of a refuge.
+    If one request has a content word that the other lacks, the score decides instead. An extra letter counts as a typo
+    only if it is doubled; "refugee" is no typo of "refuge".
     """
     one_alone, other_alone = unmatched(left, right, alignment)
     alone = one_alone + other_alone
@@ -257,13 +257,13 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def _of_degree(one: str, other: str) -> bool:
-    """Whether one tells the other's degree or manner: the fastest way, to do it fast; anonymous, anonymously."""
+    """Whether one is the superlative or the adverb of the other: fast, fastest; anonymous, anonymously."""
     shorter, longer = sorted((one, other), key=len)
     return longer in {f"{shorter}ly", f"{shorter}est", f"{shorter[:-1]}est"}
 
 
 def _single(word: str) -> tuple[list[str], bool]:
-    """Its letters, each that is doubled once; and whether it is somebody to whom it is done, as a licensee is."""
+    """The letters of a word, doubled ones once; and whether it ends in "-ee", as "licensee" does."""
     return [letter for letter, _ in groupby(word)], word.removesuffix("s").endswith("ee")
 
 

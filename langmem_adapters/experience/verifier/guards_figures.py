@@ -1,4 +1,4 @@
-"""Guards for what must be the same to the sign: numbers, units, signs of reckoning, quotations, names in code, code."""
+"""Guards for what must be exactly the same: numbers, units, symbols, quotations, identifiers and code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langmem_adapters.language.lists import listed
 
 __all__ = ["code", "numbers", "quotations", "snippets", "symbols", "units"]
 
-_FEW = 3  # of many, are named
+_FEW = 3  # snippets named in a reason
 _PARTS = listed("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
 _DATES = _PARTS.union(DAYS, MONTHS) - {"may"}
 _TIMES = "|".join((*str.split("spring summer autumn winter"), *sorted(_PARTS), *DAYS, *MONTHS))
@@ -21,9 +21,9 @@ _SPAN = re.compile(rf"\b{_TIME}(?:-| (?:to|through|till|until) ){_TIME}|\bbetwee
 
 
 def numbers(left: Reading, right: Reading, _: Alignment) -> str:
-    """Numbers, years, versions, dates and amounts must be the same ones.
+    """Numbers, years, versions, dates and amounts must be the same.
 
-    One may be told again, but not in the place of another: "3, 3 and 7" is not "3, 7 and 7".
+    One may be repeated, but not instead of another: "3, 3 and 7" is not "3, 7 and 7".
     """
     lefts, rights = set(left.numbers), set(right.numbers)
     if lefts != rights:
@@ -35,14 +35,14 @@ def numbers(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def _numerals(left: Reading, right: Reading) -> tuple[set[str], set[str]]:
-    """Roman numerals after the same word, where they are not the same ones: "World War I", "World War II"."""
+    """Different Roman numerals after the same word: "World War I", "World War II"."""
     after = {word for word, _ in left.numerals} & {word for word, _ in right.numerals}
     one, other = ({n for n in reading.numerals if n[0] in after} for reading in (left, right))
     return {numeral for _, numeral in one - other}, {numeral for _, numeral in other - one}
 
 
 def units(left: Reading, right: Reading, _: Alignment) -> str:
-    """A unit, day, month or time of day must not stand in the place of another; nor "and" in that of "to"."""
+    """A unit, day, month or time of day must not be replaced by another, nor "to" between two of them by "and"."""
     one, other = left.units - right.units, right.units - left.units
     if (one and other) or (one | other) & _DATES:
         return differ("units", one, other)
@@ -51,14 +51,14 @@ def units(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def _spans(reading: Reading) -> set[tuple[str, str]]:
-    """From which day, month, time or number to which: "Monday to Friday", "between May and June"."""
+    """The ends of spans of days, months, times or numbers: "Monday to Friday", "between May and June"."""
     if not (reading.units or reading.numbers):
         return set()
     return {(found[1] or found[3], found[2] or found[4]) for found in _SPAN.finditer(reading.text)}
 
 
 def symbols(left: Reading, right: Reading, _: Alignment) -> str:
-    """Signs of reckoning and of code must be the same ones: "5 + 3" is not "5 * 3"."""
+    """Symbols of arithmetic and of code must be the same: "5 + 3" is not "5 * 3"."""
     if left.symbols == right.symbols:
         return ""
     one, other = Counter(left.symbols), Counter(right.symbols)
@@ -66,7 +66,7 @@ def symbols(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def quotations(left: Reading, right: Reading, _: Alignment) -> str:
-    """What one quotes, the other quotes to the sign, or says."""
+    """A quotation of one must be quoted exactly, or said without quotation marks, in the other."""
     one, other = left.quoted - right.quoted, right.quoted - left.quoted
     if signs := {*map(_bare, one)} & {*map(_bare, other)}:
         return differ("quotations", signs, ())
@@ -85,7 +85,7 @@ def code(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def snippets(left: Reading, right: Reading, _: Alignment) -> str:
-    """Code, data and formulas must be the same to the sign, in the same order, with their lines and indentation."""
+    """Code, data and formulas must be exactly the same, in the same order, with their lines and indentation."""
     one, other = left.snippets, right.snippets
     if one == other:
         return ""
@@ -97,7 +97,7 @@ def snippets(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def _missing(wanted: frozenset[str], there: Reading) -> set[str]:
-    """What the other text does not say, punctuation and blanks aside."""
+    """Those that do not occur in the other text, punctuation and blanks aside."""
     if not wanted:
         return set()
     joined = _bare(there.text)

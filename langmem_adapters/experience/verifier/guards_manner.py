@@ -1,4 +1,4 @@
-"""Guards for which of much the same things is meant: how it is to be told, one or many, good or better, "on" or not."""
+"""Guards for fine differences: the manner of a text, singular or plural, good or better, with or without "on"."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _MANNERS = named("""brief briefly short shortly concise concisely,
     expert experts""")
 _TELLING = listed("""compose create describe draft explain give list make outline present rewrite summarise summarize
     tell write""")
-_ACRONYM = 3  # letters, which are often written small
+_ACRONYM = 3  # letters; so short a name is often in lower case
 _NEAR = 4  # words from the beginning
 _TAKING = listed("as at by for from in of on to with")
 _OPENING = ARTICLES | listed("her his my our that their these this those your")
 _OWNING = listed("her his my our their your")
-_PLURAL_ALONE = PLURAL_ALONE - {"means"}  # as people write what something means
+_PLURAL_ALONE = PLURAL_ALONE - {"means"}  # a verb too: "what X means"
 _BEING = listed("is are was were")
 _UNTAKEN = frozenset(("about", "all", "both", "some", *UNITS))
-"""What stands beside a preposition that may as well be missing: some (of the) tools, to come (on) Monday."""
+"""Words beside which a preposition may be left out: some (of the) tools, to come (on) Monday."""
 
 
 def manner(left: Reading, right: Reading, _: Alignment) -> str:
-    """What is to be written must be of one kind: a short guide is no step-by-step guide."""
+    """A text to be written must be of the same manner: a short guide is no step-by-step guide."""
     if _TELLING.isdisjoint(left.words[:_NEAR]) or _TELLING.isdisjoint(right.words[:_NEAR]):
         return ""
     one, other = ({_MANNERS[word] for word in reading.vocabulary if word in _MANNERS} for reading in (left, right))
@@ -39,7 +39,7 @@ def manner(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def degree(left: Reading, right: Reading, _: Alignment) -> str:
-    """A better one is better than another, and so not one that is only good; a few are some, and few are hardly any."""
+    """The word "good" must not replace "a better", nor "few" (hardly any) "a few" (some); likewise "little"."""
     for word in ("few", "little"):
         lefts, rights = _all_before(left, word), _all_before(right, word)
         if lefts and rights and ("a" in lefts) != ("a" in rights) and "the" not in lefts | rights:
@@ -50,9 +50,9 @@ def degree(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """The highest mountain is one, and the highest mountains are some; nor is "Aliens" the plural of "Alien".
+    """After a superlative, singular and plural differ: the highest mountain(s). So they do in names: "Alien", "Aliens".
 
-    And of a python there are many, of Python there is one.
+    A word with an article is not a name: a python, Python.
     """
     for a, b, _ in alignment.pairs:
         one, other = left.content[a], right.content[b]
@@ -70,7 +70,7 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def prepositions(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """With all else the same, who painted on a fence has not painted it."""
+    """With all else the same, neither may have an additional preposition: to paint on a fence, to paint a fence."""
     if alignment.only_left or alignment.only_right or not (left.english and right.english):
         return ""
     shorter, longer = sorted(([w for w in reading.words if w not in _OPENING] for reading in (left, right)), key=len)
@@ -94,13 +94,13 @@ def _before(reading: Reading, word: Word) -> str:
 
 
 def _is_one_of(reading: Reading, word: Word, naming: Reading, name: Word) -> bool:
-    """Whether a word has an article, and is a name elsewhere."""
+    """Whether a word has an indefinite article here, and is a name in the other text."""
     same = word.text == name.text and len(word.text) > _ACRONYM and not word.capital
     return same and _before(reading, word) in {"a", "an"} and _is_title(naming, name)
 
 
 def _is_title(reading: Reading, word: Word) -> bool:
-    """Whether it is a name that stands alone: after no article, and before no other word of content."""
+    """Whether a word is a name that stands alone: after no article, and before no other content word."""
     after = reading.words[word.place + 1 : word.place + 2]
     alone = _before(reading, word) not in ARTICLES and PREPOSITIONS.issuperset(after)
     return word.capital and word.text not in UNITS and alone

@@ -1,4 +1,4 @@
-"""Guards for words that stand in the place of others, or are one's alone, where all else is the same or nearly so."""
+"""Guards for words that are replaced, or that only one text has, where all else is the same or nearly so."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["details", "words"]
 
 _LONG = 60  # words
 _FEW = 2
-_SHARE = 0.15  # of the words of a text; where more differ, it is told in other words
+_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
 _PASSING = ARTICLES | listed("""although also am and any are be been being can could do does even got has have having he
     his i is it its just my of on or our please really she so some still that their then they think this though too
     somehow use using we which why you your""")
-"""Words that come and go without a difference, or of which other guards tell whether there is one."""
+"""Words that may be added or left out without a difference, or that other guards compare."""
 _SUPPOSING = {"when": "if", "whether": "if", "during": "in"}
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
 
 def words(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """With all else the same, no words must stand in the place of others that are no known synonyms.
+    """With all else the same, words must not be replaced by others that are no known synonyms.
 
-    And in a long text, which a word hardly moves, no word of weight may be one's alone. Texts of middling length often
-    have a word replaced in passing: of these the score decides, but where they are :func:`details` of the same text.
+    In a long text, whose score one word hardly changes, no content word may be added or left out. In texts of medium
+    length, a word is often replaced without a difference: there the score decides, and the guard :func:`details`.
     """
     one, other = unmatched(left, right, alignment)
     alone = [{word.text for word in side} for side in (one, other)]
@@ -52,7 +52,7 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def details(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """A long text that is nearly the other's has no other word, but for synonyms and those that say little."""
+    """A long text that is nearly the same must have the same words, but for synonyms and those that say little."""
     if is_short(left, right):
         return ""
     most = max(_FEW, int(_SHARE * max(len(left.words), len(right.words))))
@@ -74,7 +74,7 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def _in_another_tense(one: Word, other: Word) -> bool:
-    """My visa expired, my visa expires; which other guards see only where no other sentence has a tense."""
+    """Whether a pair differs in tense, as expired and expires; the guard of tense sees only texts with one tense."""
     return one.stem == other.stem and is_past(one.text) != is_past(other.text)
 
 
@@ -84,13 +84,13 @@ def _all_else_same(left: Reading, right: Reading) -> bool:
 
 
 def _in_one_place(left: Reading, right: Reading, one: Iterable[Word], other: Iterable[Word]) -> bool:
-    """Whether all that differs are words of content that stand together, in either text: "a bar chart", "a table"."""
+    """Whether all that differs are content words that stand together in each text: "a bar chart", "a table"."""
     around = _around(left, one)
     return around.count("") == 1 and around == _around(right, other)
 
 
 def _around(reading: Reading, alone: Iterable[Word]) -> list[str]:
-    """The stems, articles aside, with a blank in the place of words that stand together."""
+    """The stems without articles, with one empty string for each run of the given words."""
     places = {word.place for word in alone}
     told = enumerate(zip(reading.words, reading.stems, strict=True))
     marked = ["" if n in places else stem for n, (word, stem) in told if word not in ARTICLES]

@@ -1,6 +1,6 @@
-"""Guards for small words: they carry little, and yet say to how many something applies, who does it, and when.
+"""Guards for function words, which say how many, who, and whether something can or must be.
 
-Their data stands beside each of them.
+The data of each guard is beside it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["complements", "courtesies", "links", "modality", "persons", "scope",
 
 
 def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
-    """A courtesy must not stand in the place of another: "how do you say hello", "how do you say thanks"."""
+    """A courtesy must not be replaced by another: "how do you say hello", "how do you say thanks"."""
     one, other = left.courtesies - right.courtesies, right.courtesies - left.courtesies
     return differ("courtesies", one, other) if one and other else ""
 
 
 def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """All, any, some, most, both, other, another, same: none stands for another; nor "all" for "a" or "my" of a noun.
+    """A quantifier (all, any, some, most, both, other …) must not be replaced by another, nor "a" or "my" by "all".
 
-    Nor may "only" have changed its place. In a long text it counts only where a neighbour is the same.
+    Nor may "only" have moved. In a long text, a replacement counts only if a neighbouring word is the same.
     """
     if found := _bounds(left) ^ _bounds(right):
         return differ("scope", found, ())
@@ -55,19 +55,19 @@ _COUNTING = _QUANTITIES | named("a an this my our your")
 
 
 def _quantifiers(reading: Reading) -> frozenset[str]:
-    """The quantities of a text; "the most" is none."""
+    """The quantifiers of a text, without the "most" of "the most"."""
     found = _QUANTIFIERS & reading.vocabulary
     return found - {"most"} if ("the", "most") in pairwise(reading.words) else found
 
 
 def _told_of(reading: Reading, kinds: Mapping[str, str]) -> set[tuple[str, str]]:
-    """What small words of these kinds tell of the word that follows: that it is mine, or that all are meant."""
+    """Words of these kinds, by kind, with the stem that follows: ("i", "dog") for "my dog"."""
     followed = zip(reading.words, reading.stems[1:], strict=False)
     return {(kinds[word], stem) for word, stem in followed if word in kinds}
 
 
 def _new(here: frozenset[str], there: frozenset[str]) -> list[str]:
-    """The words for a quantity that the other tells by no word."""
+    """The quantifiers of a kind that the other text does not have."""
     known = {_QUANTITIES[word] for word in there}
     return sorted(word for word in here if _QUANTITIES[word] not in known)
 
@@ -83,7 +83,7 @@ def _neighbours(reading: Reading, word: str) -> set[str]:
 
 
 def _bounds(reading: Reading) -> set[str]:
-    """More than, at least, at most and less than a number, or a day and the like, in one wording."""
+    """Bounds (more than, at least, at most, less than) of a number, a day or the like, in one wording."""
     if not (reading.numbers or reading.units) and _ONCE.isdisjoint(reading.vocabulary):
         return set()
     text = " ".join(reading.words)
@@ -107,7 +107,7 @@ _BOUNDS = [
 
 
 def links(left: Reading, right: Reading, _: Alignment) -> str:
-    """And must not stand in the place of or, nor the other way round."""
+    """The word "and" must not be replaced by "or", nor "or" by "and"."""
     ands, ors = (_linked(left, "and"), _linked(right, "and")), (_linked(left, "or"), _linked(right, "or"))
     replaced = (ands[0] & ors[1]) - ands[1] - ors[0] or (ors[0] & ands[1]) - ands[0] - ors[1]
     return differ("links", ["and"], ["or"]) if replaced else ""
@@ -118,7 +118,7 @@ _DETERMINERS = ARTICLES.union(_OWNERS)
 
 
 def _linked(reading: Reading, link: str) -> set[frozenset[str]]:
-    """What stands on both sides of a link, "the", "my" and the like aside, in any order."""
+    """The pairs of words that a link joins, in any order, without determiners such as "the" and "my"."""
     found, last = set(), len(reading.words) - 1
     for place in range(1, last):
         if reading.words[place] == link:
@@ -128,9 +128,9 @@ def _linked(reading: Reading, link: str) -> set[frozenset[str]]:
 
 
 def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """Who does it must not be whom it is done to: "who sued Apple", "who was sued by Apple".
+    """Active and passive must not be exchanged: "who sued Apple", "who was sued by Apple".
 
-    All the words are the same in the same order, and only one has a "by", which is not that of means: "by card".
+    It refuses if all content words are the same in the same order and only one text has "by", not that of "by card".
     """
     lefts, rights = left.vocabulary, right.vocabulary
     if ("by" in lefts) == ("by" in rights) or alignment.only_left or alignment.only_right:
@@ -144,10 +144,10 @@ _MEANS = frozenset(("with", "on", "in", "using"))
 
 
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do".
+    """Modal verbs (can, must, should …), "did" and "does" must not be exchanged; but "can you" may be "do you".
 
-    Nor what it does for what it should do, or whether something is so for whether it always is; I will is not I can;
-    and one may do what nobody has to, but not what nobody must.
+    Nor may "does" be replaced by "should", "is it" by "is it always", or "I will" by "I can"; and "do not have to" is
+    not "must not".
     """
     if left.vocabulary & right.vocabulary & NEGATIONS and _obligations(left) ^ _obligations(right) == {"must", "to"}:
         return differ("modality", ["must"], ["have to"])
@@ -173,7 +173,7 @@ _MODALS = listed("can could may might should must shall will would")
 
 
 def _done(left: Reading, right: Reading) -> frozenset[str]:
-    """What one does or did, and should, must or can in the other: what a baby weighs. But how it does is how it can."""
+    """Modal verbs of one text in the place of "does" or "did" of the other; after "how", "can" may replace "does"."""
     told, other = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
     if "did" in told:
         return _MODALS & other
@@ -182,22 +182,22 @@ def _done(left: Reading, right: Reading) -> frozenset[str]:
 
 
 def _obligations(reading: Reading) -> set[str]:
-    """How it is told what has to be done: by "must", or by the "to" of "have to"."""
+    """The words for an obligation: "must", and the "to" of "have to"."""
     bound = {after for before, after in pairwise(reading.words) if before in _HAVING and after == "to"}
     return bound | ({"must"} & reading.vocabulary)
 
 
 def _intended(reading: Reading) -> str:
-    """Whether I say that I can, will, should or want to do something."""
+    """The modal verb, or "want", after an "I" with which a text begins; "" if there is none."""
     return _SAID.get(reading.words[1], "") if reading.words[:1] == ["i"] and len(reading.words) > 1 else ""
 
 
 def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """What is mine must not be yours, nor what I do to you what you do to me, nor what he or you do what I do.
+    """Persons must not be exchanged: mine and yours, what I do to you and you to me, what I do and what he does.
 
-    But "how do I" is "how do you", where it is asked of anybody.
+    But "how do I" is "how do you", if it means anybody.
 
-    In German a capital tells "you" from "they", where others tell that the writer uses them.
+    In German, a capital distinguishes "you" from "they", if other capitals show that the writer uses them.
     """
     if (found := _formal(left) ^ _formal(right)) and not left.english and _capitals(left) and _capitals(right):
         return differ("persons", found, ())
@@ -228,7 +228,7 @@ _PERSONS = (
 
 
 def _is_of_anyone(reading: Reading, persons: list[str], others: list[str]) -> bool:
-    """Whether one asks it of anybody, by an "I" or a "you" that the other text has not: "how do you boil rice"."""
+    """Whether a question with an "I" or "you" that the other text lacks means anybody: "how do you boil rice"."""
     here = _EITHER.intersection(persons)
     asks = reading.frame != "none" and not (_DETERMINERS | _PERSONS.keys()).issuperset(reading.words[:1])
     return asks and len(here) == 1 and here.isdisjoint(others)
@@ -247,9 +247,9 @@ def _persons(reading: Reading) -> list[str]:
 
 
 def _in_another_case(left: Reading, right: Reading, *, alone: bool) -> set[str]:
-    """Who does more of what the one tells, and has more done to him in the other: "she owes me", "I owe her".
+    """Persons that are more often the subject in one text, and the object in the other: "she owes me", "I owe her".
 
-    Where other words differ too, it must be the same that he does.
+    If other words differ too, the verb beside them must be the same.
     """
     found = set()
     for acts, suffers in _CASES:
@@ -266,7 +266,7 @@ def _beside(reading: Reading, word: str, step: int) -> set[str]:
 
 
 def _exchanged(left: Reading, right: Reading) -> set[str]:
-    """What is mine in one text and somebody's in the other: "my dog bit her son"; but not your policy on returns."""
+    """Nouns that change their owners: "my dog bit her son", "her dog bit my son"; not those that stand together."""
     mine, yours = _told_of(left, _OWNERS), _told_of(right, _OWNERS)
     one, other = ({noun for _, noun in side} for side in (mine - yours, yours - mine))
     both = one | other
@@ -275,12 +275,12 @@ def _exchanged(left: Reading, right: Reading) -> set[str]:
 
 
 def _acting(words: frozenset[str]) -> tuple[bool, bool]:
-    """Whether I do something there, or something is done to me; and whether you do."""
+    """Whether a text has "I" or "me", and whether it has "you", possessives aside."""
     return bool(words & I_WORDS.difference(_OWNERS)), bool(words & YOU_WORDS.difference(_OWNERS))
 
 
 def complements(left: Reading, right: Reading, _: Alignment) -> str:
-    """What one "stopped to take" is not what one "stopped taking", and "used to take" is not "is used to taking"."""
+    """Infinitive and gerund must not be exchanged: "stopped to take" and "stopped taking", "used to", "is used to"."""
     one, other = _complements(left), _complements(right)
     return differ("complements", one, other) if one and other and one != other else ""
 

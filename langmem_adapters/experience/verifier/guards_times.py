@@ -1,4 +1,4 @@
-"""The guard of when something is: what is, what was, what will be, what is being done and what would have been."""
+"""The guard of tense and aspect: is, was, will be, is being done, would have been."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _AUXILIARIES = _BEING | _HAVING | _MODALS | {"did", "do", "does", "shall"}
 
 
 def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """What is must not stand for what was, nor what was for what will be, all else the same.
+    """With all else the same, present, past and future must not be exchanged.
 
-    What both suppose has no time: "if I lost it" is "if I lose it".
+    The tense of a condition in both does not count: "if I lost it" is "if I lose it".
     """
     if any(word.text != "will" for side in unmatched(left, right, alignment) for word in side):
         return ""
@@ -49,7 +49,7 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def _aspects(told: set[tuple[str, str]], other: set[tuple[str, str]]) -> set[str]:
-    """What would have been done, and what is doing, being done or done, where the other tells the like of it."""
+    """Verbs with "would have", and verbs with an aspect (doing, being, done) if the other text has one for them."""
     there = {stem for _, stem in other}
     return {f"{aspect} {stem}" for aspect, stem in told if aspect == "would have" or stem in there}
 
@@ -70,12 +70,12 @@ def _aspects_of(reading: Reading) -> set[tuple[str, str]]:
 
 
 def _stated(reading: Reading) -> list[str]:
-    """The words outside of clauses with "if", but for those of "tell me if", which asks whether."""
+    """The words outside conditional clauses; "tell me if" begins none, as it means "whether"."""
     return re.findall(r"\w+", _SUPPOSED.sub(r"\1", reading.text))
 
 
 def _times(words: list[str]) -> set[str]:
-    """What auxiliaries tell; "has decided" tells what was, "has been closed" what is."""
+    """The tenses by auxiliaries; "has decided" is past, "has been closed" present."""
     times = {_TIMES[word] for word in words if word in _TIMES}
     if times:
         return times

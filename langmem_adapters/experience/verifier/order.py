@@ -1,4 +1,4 @@
-"""Whether the words that two readings have in common have changed places where these matter."""
+"""Whether common words of two readings have changed places, and whether that matters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["opposed", "swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
 _EITHER = {frozenset(("by", "using")), frozenset(("using", "with"))}
-"""Ways of which either will do, where all else is the same, and "using" is in the other a form of "use"."""
+"""Prepositions that may replace each other, if all else is the same; "using" is one, as a form of "use"."""
 _EITHER_WITH = {
     frozenset(ways.split()): frozenset(map(stem_of, words.split()))
     for ways, words in (
@@ -31,9 +31,9 @@ _EITHER_WITH = {
         ("in with", "bash css docker excel git html java javascript jquery matlab numpy pandas php python r react sql"),
     )
 }
-"""The same where one of these words is there; a gift "for" her is none "from" her."""
+"""Likewise, if the text has one of these words. Others may not: a gift "for" her is none "from" her."""
 _GOVERNING = PREPOSITIONS | {"like"}
-_RIDING = frozenset(("by", "on"))  # a train, but what was trained
+_RIDING = frozenset(("by", "on"))  # "by train", but not for "trained"
 _DONE = ("ing", "ed")
 _AT = frozenset(("at", "in", "on"))
 _DOING = frozenset(("how to", "how", "why", "whether"))
@@ -45,35 +45,35 @@ _ASKED_OF_IT = re.compile(
     r"ingredient|law|length|limit|name|number|port|price|process|purpose|rate|ratio|recipe|requirement|risk|role|rule|"
     r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
 )
-"""What is asked of a thing: the rules "of", "for" and "in" curling; but the love "of" children is none "for" them."""
+"""Questions about an attribute: the rules "of", "for" or "in" curling; but love "of" children is not "for" them."""
 _COMPOUNDING = listed("of in with on for is are that which the a an")
-"""What may stand between the parts of a compound that is taken apart: "a cron job", "a job with cron"."""
+"""Words that may separate the parts of a compound: "a cron job", "a job with cron"."""
 _PARTING = PREPOSITIONS | listed("i he she they we am are is was were")
-"""What does not stand between two things that "and" links, but between two clauses."""
+"""Words that show that "and" joins two clauses rather than two things."""
 _ONE_DOES = listed("is was has does")
 _PRONOUNS = listed("me you him her it us them")
 _AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
-_MANY = 24  # words: a long text has too many orders to try them
-_TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
+_MANY = 24  # words: a longer text has too many orders to try
+_TOLD = 10  # words; a text with so many and others besides is more often reworded than reversed in meaning
 _FEW = 2
 
 
 def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
-    """Two words that have changed places, where these matter; None, if there are none.
+    """Two words that have changed places where that matters; None, if there are none.
 
-    They have where exchanging them gives the other's order, or where one has another preposition, of which "like" is
-    one here: a song like hers is none by her. That is allowed
+    They have if exchanging them gives the other text's order, or if one has another preposition; "like" is treated as
+    one here: a song like hers is not one by her. It does not matter
 
-    - where "and", "or" and the like stand between them, and nothing that has stayed: "keep A and cancel B" is "cancel B
-      and keep A", but not "cancel A and keep B";
-    - where each has taken its preposition along, past nothing that has stayed: "In Oslo, who …", "Who … in Oslo", but
-      5 mg in the morning and 10 at night are not 5 at night and 10 in the morning;
-    - where a compound is taken apart: "the cron job", "the job of cron";
-    - in a text of ten words or more that has others besides, and is told in another order: unless both are names or
-      numbers, nothing else has moved, or something is turned into something, or compared with it.
+    - if only "and", "or" and the like stand between them, and no word that has stayed: "keep A and cancel B" is "cancel
+      B and keep A", but not "cancel A and keep B";
+    - if each has moved with its preposition, and past no word that has stayed: "In Oslo, who …", "Who … in Oslo", but
+      "5 mg in the morning and 10 at night" is not "5 at night and 10 in the morning";
+    - if a compound is taken apart: "the cron job", "the job of cron";
+    - in a text of ten words or more that has unmatched words too, as it is reworded: unless both words are names or
+      numbers, nothing else has moved, or something is converted into something, or compared with it.
 
-    A text of more than 24 words must keep their order. It may tell of two of everything, as of a dose for the morning
-    and another for the evening, and says something else where two have changed places.
+    A text of more than 24 words must keep their order. It may mention everything twice, such as a dose for the morning
+    and one for the evening, so two exchanged words change its meaning.
     """
     pairs = alignment.pairs
     order = [other for _, other, _ in pairs]
@@ -104,7 +104,7 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
 
 
 def opposed(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
-    """What one comes "from" and the other goes "to", whatever else is said; None, if there is nothing."""
+    """A word with opposite prepositions in the two texts, such as "from" and "to"; None, if there is none."""
     for word, _, way, back in _governed_otherwise(left, right, alignment.pairs):
         ways = _WAYS.get(way), _WAYS.get(back)
         if ways[0] and ways[1] and ways[0] != ways[1]:
@@ -113,7 +113,7 @@ def opposed(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
 
 
 def _turned(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
-    """Where all else is the same, a preposition in another's place."""
+    """A word with another preposition in the other text, which is otherwise the same; None, if there is none."""
     for word, another, way, back in _governed_otherwise(left, right, pairs):
         if not _is_either(left, right, word, another, frozenset((way, back))):
             return word.text, _WAYS.get(back, back)
@@ -127,7 +127,7 @@ def _turned(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float
 def _governed_otherwise(
     left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]
 ) -> Iterator[tuple[Word, Word, str, str]]:
-    """Words that have another preposition in the other text, with what stands there for them, and both prepositions."""
+    """Words with another preposition in the other text, with the word that corresponds there, and both prepositions."""
     for one, other, _ in pairs:
         word, another = left.content[one], right.content[other]
         way, back = _preposition(left, word), _preposition(right, another)
@@ -136,20 +136,20 @@ def _governed_otherwise(
 
 
 def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:
-    """Whether both ways to a word, which is another in the other text, say the same."""
+    """Whether both prepositions (``ways``) of corresponding words mean the same."""
     told = zip((*left.words, *right.words), (*left.stems, *right.stems), strict=True)
     stems = (stem for said, stem in told if ways != _RIDING or said[-2:] != "ed")
     if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(stems):
         return True
     if "to" in ways and (word.text.endswith(_DONE) or another.text.endswith(_DONE)):  # to cook, of cooking, for cooked
         return True
-    if ways <= _AT and _is_named(word):  # one runs it in Linux or on Linux, but a film on Rome is none in Rome
+    if ways <= _AT and _is_named(word):  # run it in or on Linux, but a film on Rome is not in Rome
         return "at" in ways or left.frame in _DOING
     return ways <= _OF_IT and "of" in ways and all(_ASKED_OF_IT.match(reading.text) for reading in (left, right))
 
 
 def _moved(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
-    """The first two words that are out of place, unless they are all, and "and" or the like stands between them."""
+    """The first two words out of place; None, if there are none, or only two that may move, as around "and"."""
     places = sorted(other for _, other, _ in pairs)
     moved = [pair for pair, place in zip(pairs, places, strict=True) if pair[1] != place]
     if len(moved) == _FEW:
@@ -160,17 +160,17 @@ def _moved(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]
 
 
 def _is_named(word: Word) -> bool:
-    """Whether it is a name, a number or a unit: what else is told of may change, these say which one is meant."""
+    """Whether a word is a name, a number or a unit, which identifies a thing rather than describes it."""
     return word.capital or word.text in UNITS or not word.text.isalpha()
 
 
 def _go_along(order: Sequence[int], *moved: int) -> bool:
-    """Whether words have kept a neighbour, as where whole clauses have moved."""
+    """Whether the moved words each kept a neighbour, as when whole clauses move."""
     return all(order[n] + 1 in order[n + 1 : n + 2] or order[n] - 1 in order[max(n - 1, 0) : n] for n in moved)
 
 
 def _stand_alike(reading: Reading, *places: int) -> bool:
-    """Whether the same word goes before, or follows: the two of "American English and British English"."""
+    """Whether words have the same word before or after them: "American English and British English"."""
     return any(
         len({reading.content[place + step].stem for place in places}) == 1
         for step in (-1, 1)
@@ -179,7 +179,7 @@ def _stand_alike(reading: Reading, *places: int) -> bool:
 
 
 def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
-    """Two phrases that changed places round what stayed: "my big dog bit a cat", "a cat bit my big dog"."""
+    """Two phrases that changed places around words that stayed: "my big dog bit a cat", "a cat bit my big dog"."""
     phrases = [pair for n, pair in enumerate(pairs) if n == 0 or pair[1] != pairs[n - 1][1] + 1]
     order = [other for _, other, _ in phrases]
     for i in range(len(order)):
@@ -191,7 +191,7 @@ def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, fl
             one, other = phrases[i], phrases[j]
             governed = [_preposition(left, left.content[n]) for n in (one[0], other[0])]
             linked = LINKS.intersection(left.words[left.content[one[0]].place : left.content[other[0]].place])
-            if linked and not any(governed):  # clauses, in whose order nothing lies
+            if linked and not any(governed):  # clauses, whose order does not matter
                 continue
             if sorted(governed) == sorted(_preposition(right, right.content[n]) for n in (one[1], other[1])):
                 return left.content[one[0]].text, left.content[other[0]].text
@@ -199,7 +199,7 @@ def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, fl
 
 
 def _turned_round(left: Reading, order: Sequence[int]) -> tuple[str, str] | None:
-    """Two of three or more that have moved each alone: "Lock A, open B and clean C", "open A, clean B and lock C"."""
+    """Two of three or more words that moved singly: "Lock A, open B and clean C", "open A, clean B and lock C"."""
     moved = [n for n, other in enumerate(order) if other != n]
     apart = all(other > one + 1 for one, other in pairwise(moved))
     return (left.content[moved[0]].text, left.content[moved[1]].text) if apart and len(moved) > _FEW else None
@@ -222,7 +222,7 @@ def _may_move(
 
 
 def _preposition(reading: Reading, word: Word) -> str:
-    """What governs a word: the preposition before it, with nothing but stop words between."""
+    """The preposition that governs a word: the one before it, with only stop words between; "" if there is none."""
     for before in reversed(reading.words[max(0, word.place - 3) : word.place]):
         if before in _GOVERNING:
             return before
@@ -232,7 +232,7 @@ def _preposition(reading: Reading, word: Word) -> str:
 
 
 def _towards(reading: Reading) -> dict[str, str]:
-    """What governs pronouns: to bark "at" me."""
+    """The prepositions directly before pronouns, by pronoun: to bark "at" me."""
     return {word: way for way, word in pairwise(reading.words) if word in _PRONOUNS and way in PREPOSITIONS}
 
 

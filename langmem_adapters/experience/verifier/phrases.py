@@ -1,4 +1,4 @@
-"""Names of things told in two ways: "the capital of Peru" and "Peru's capital", or "peru capital", as one searches."""
+"""Compounds and their paraphrases: "the capital of Peru", "Peru's capital", or "peru capital" in a search box."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _JOINING = _LYING | {"for", "of"}
 _HOLDING = listed("""bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot spoon
     tin""")
 NAMING = listed("bank church college house kingdom museum republic school state university")
-"""What is named after what stands behind an "of", and before: two things, as a rule."""
+"""Institutions, whose name before "of" and after it usually means two things: University of Miami, Miami University."""
 _PARTING = listed("bit bunch couple group kind lot number pair part piece slice sort state type")
-_OPENING = STOP | listed("average best first last maximum minimum next top")  # behind which a name begins
+_OPENING = STOP | listed("average best first last maximum minimum next top")  # after which a compound begins
 _SMALL = STOP - _JOINING - LINKS
 _ASKED = re.compile(r"(?:(?:(?:what|which|who) is|tell me|give me) (?:(?:the|some) )|what is (?:an? )?)")
-_MOST, _FEWEST, _LONGEST = 4, 2, 9  # words of a part, and of a search
-_SUPERLATIVE = 6  # letters, of the shortest but "best"
+_MOST, _FEWEST, _LONGEST = 4, 2, 9  # words of a part of a compound; least and most words of a search
+_SUPERLATIVE = 6  # letters of the shortest superlative but "best"
 
 
 def compounded(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether one tells by a preposition what the other tells by a compound: "a pod in Kubernetes", "a Kubernetes pod".
+    """Whether one has a preposition where the other has a compound: "a pod in Kubernetes", "a Kubernetes pod".
 
-    Both with their articles. The whole name of the thing must have moved, as an article or the like before it shows:
-    an old photo of my dog is no old dog photo. Nor is a glass of wine a wine glass, nor the University of Miami Miami
-    University, nor the bank on the river the river bank.
+    Both are given with articles. The whole noun phrase after an article or the like must have moved: "an old photo of
+    my dog" is no "old dog photo". Nor is a glass of wine a wine glass, nor the University of Miami Miami University,
+    nor the bank on the river the river bank.
     """
     wanted = _bare(other)
     more = Counter(_bare(one))
@@ -43,7 +43,7 @@ def compounded(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _compounds(words: Sequence[str], place: int) -> Iterator[list[str]]:
-    """The words, with a compound in the place of what stands on both sides of a preposition."""
+    """The words, with the preposition and the phrases on both sides of it replaced by possible compounds."""
     start, after = place, place + 1
     while start and not (words[start - 1] in _OPENING or is_superlative(words[start - 1])):
         start -= 1
@@ -61,14 +61,14 @@ def _compounds(words: Sequence[str], place: int) -> Iterator[list[str]]:
 
 
 def is_superlative(word: str) -> bool:
-    """Whether a word is one: "highest". Without "best", which says less."""
+    """Whether a word is a superlative, such as "highest"; "best", which says less, does not count."""
     return word.endswith("est") and len(word) >= _SUPERLATIVE and word != "interest"
 
 
 def same_search(left: Sequence[str], right: Sequence[str], searched: Reading, asked: Reading) -> bool:
-    """Whether one asks what the other only names, as one types it into a search box: "peru capital".
+    """Whether one asks for what the other only names, as in a search box: "peru capital".
 
-    What is searched has no pronoun and opens with no word that asks, so that it cannot be taken for something to do.
+    The search (``left``) has no pronoun and no question word, so that it cannot mean an action.
     """
     found = _ASKED.match(" ".join(right))
     words = _bare(left)

@@ -1,4 +1,4 @@
-"""What is read of each piece of a text between two blanks, remembered: most pieces are words that were met before."""
+"""A cache of results by piece of text (between two blanks), as most pieces are words that were met before."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TypeVar
 
 __all__ = ["of_each"]
 
-_LONGEST = 60  # characters of what is remembered
-_MOST = 1 << 14  # pieces that are remembered at a time
+_LONGEST = 60  # characters of a cached piece
+_MOST = 1 << 14  # cached pieces
 _Read = TypeVar("_Read")
 
 
 class _Memory(dict[str, _Read]):
-    """What was read of pieces; all of it is forgotten where it becomes too much."""
+    """Results by piece; all are dropped when there are too many."""
 
     def __init__(self, reads: Callable[[str], _Read]) -> None:
         self._reads = reads
@@ -28,6 +28,6 @@ class _Memory(dict[str, _Read]):
 
 
 def of_each(reads: Callable[[str], _Read]) -> Callable[[Iterable[str]], Iterator[_Read]]:
-    """Make a function of one piece one of several, which remembers what it said of a piece."""
+    """Turn a function of one piece into one of several pieces, with a cache."""
     memory = _Memory(reads)
     return lambda pieces: map(memory.__getitem__, pieces)

@@ -1,4 +1,4 @@
-"""What the verifier knows of questions: their kinds in English, and what asks in other languages. Data only."""
+"""Questions: their kinds in English, and question words of other languages. Data only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FRAMES = (
     ("what", r"\bwhat\b|\bwhich\b"),
     ("whether", r"^(?:is|are|am|do|does|did|can|could|will|would|should|has|have|had|was|were|may|must)\b"),
 )
-"""Kinds of questions, by the wording that begins or holds them."""
+"""The kinds of questions, with the pattern of each; some must be at the beginning."""
 
 OPENING = (
     r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
@@ -50,13 +50,13 @@ OPENING = (
     r"i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|help me understand|"
     r"any idea),? (?=how |wh(?!ether)))?"
 )
-"""What a question may be asked with, and asks nothing itself: "Good morning", "could you please tell me"."""
+"""Openings of a question that do not change it: "Good morning", "could you please tell me"."""
 
 WHETHER = (
     r"(?:i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|"
     r"do you (?:happen to )?know|does (?:anyone|anybody) know|any idea) (?:if|whether) (?=[^,]*$)(?!.* or not\b)"
 )
-"""What opens a question that is answered by yes or no. No "tell me if": that may be asked for later."""
+"""Openings of a question answered by yes or no; not "tell me if", which may ask to be told later."""
 
 REQUEST = (
     r"(?:(?:can|could|will|would) you (?:please |kindly )?|i (?:would like|want|need) you to |please )?"
@@ -64,13 +64,13 @@ REQUEST = (
     r"(draft|explain|find(?= me )|give(?= me )|list|proofread|recommend|rewrite|suggest|summari[sz]e|translate|write) "
     r"(?:me )?"
 )
-"""What asks for something to be made, whether as a question or as an order; and what is to be done."""
+"""Openings that ask for a text, as a question or an order; the group is the verb."""
 
 TELLING = (
     r"^(?:please |kindly )?(?:(?:can|could|will|would) you (?:please |kindly )?)?tell me "
     r"(?=(?:the|your|my|our) \w+(?: \w+){0,5}[?.! ]*$)"
 )
-"""What asks for something by its name: "please tell me my balance", for "what is my balance"."""
+"""Openings that ask for something by name: "please tell me my balance", for "what is my balance"."""
 
 _A_AND_B = "what is the difference between \\1 and \\2"
 _END = r"(?=[?.! ]*$)"
@@ -135,14 +135,14 @@ WORDINGS = (
     (r"how (can|could|should) ((?:(?!be\b|i\b|you\b|we\b|he\b|she\b|they\b|my\b|our\b|your\b)\w+ ){1,4}?)"
      r"be (\w+(?:ed|en))" + _END, r"how \1 i \3 \2"),
 )  # fmt: skip
-"""Questions that are asked in several ways, and the one that stands for all: patterns of a text in one spelling."""
+"""Wordings of questions, as patterns for a text in one spelling, and the wording that replaces each."""
 
 _MADE = {
     "author": "wrote", "writer": "wrote", "inventor": "invented", "founder": "founded", "composer": "composed",
     "painter": "painted", "creator": "created", "discoverer": "discovered", "winner": "won",
 }  # fmt: skip
 MAKERS = (rf"who (?:is|was) the ({'|'.join(_MADE)}) of ", _MADE)
-"""Who makes a thing once, and what he did: he is its author as he was."""
+"""Makers of things, and their verbs, in the past tense as things are made once: "who is the author of", "who wrote"."""
 
 QUESTION_WORDS = listed("""wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches
     welchen welchem wieviel kann kannst können könnt könnte könnten darf dürfen muss müssen soll sollte ist sind hat
@@ -153,9 +153,9 @@ QUESTION_WORDS = listed("""wie wo wer wen wem wessen was wann warum wieso weshal
     откуда чей jak gdzie kiedy dlaczego kto ile co czy hur var när varför vem vad hvor hvordan hvornår hvorfor hvem hvad
     hva når nasıl nerede neden niçin kim kaç hangi bagaimana dimana kapan mengapa siapa berapa apa apakah كيف أين متى
     لماذا من ماذا هل""")  # noqa: RUF001 - Turkish
-"""Words of other languages that a question begins with, and a statement hardly ever."""
+"""Words of other languages with which questions begin, and statements hardly ever."""
 
 QUESTION_PARTS = listed("""吗 嗎 呢 什么 什麼 怎 哪 谁 誰 多少 几 幾 何 ますか ですか ましたか ませんか どう どこ どの
     いつ なぜ 어떻게 왜 어디 언제 누구 무엇 몇 얼마 까요 나요 कैसे कहाँ कब क्यों कौन क्या कितन อย่างไร อะไร ไหม ทำไม
     ที่ไหน เมื่อไ ใคร เท่าไ nào gì đâu nhiêu""")
-"""Parts of a text that tell so wherever they stand, in languages that leave them in their place."""
+"""Parts of a text that mark a question wherever they are, in languages that do not move question words."""

@@ -1,4 +1,4 @@
-"""A request as the verifier reads it: its words in one spelling, its numbers, quotations, code and names."""
+"""Read a request for the verifier: its words in one spelling, its numbers, quotations, code and names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from langmem_adapters.experience.verifier.words import (
 
 __all__ = ["LONGEST", "Reading", "Word", "in_plain_signs", "read"]
 
-LONGEST = 2_000  # characters; what is longer is not compared word by word
-_LONGEST_QUESTION = 300  # characters of what may have another wording
+LONGEST = 2_000  # characters; longer texts are not compared word by word
+_LONGEST_QUESTION = 300  # characters of a question whose wording may be replaced
 _WORD = re.compile(
     r"https?://[^\s?!,]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+|(?<![\w-])[-+]?\d+(?:[.:/]\d+)*(?:%|°)?|\d+(?:[.:/]\d+)*|(?:[^\W\d_]\.){2,}|"
     r"[^\W_]+(?:[_.:'#+-]+[^\W_]+)*(?:\+\+|#)?|[&/,?.!;<>=*^+-]"
@@ -71,57 +71,57 @@ _RANKED = re.compile(
     r"\b((?i:act|book|chapter|class|grade|level|part|phase|section|stage|title|type|volume|war)) "
     rf"((?<=[Ww]orld [Ww]ar )I|{'|'.join([*_ROMAN][1:])})\b(?!')"
 )
-"""What is numbered in either way: "World War II", "world war 2". A V or an X may be a letter, an I a person."""
-_NAMES_TOO = frozenset(("it", "us", "who"))  # in capitals
+"""Things that are numbered in both ways: "World War II", "world war 2". A V or an X may be a letter, an I a pronoun."""
+_NAMES_TOO = frozenset(("it", "us", "who"))  # stop words that are names in capitals
 _NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - _NAMES_TOO
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class Word(NamedTuple):
-    """A word in lower case, its stem, and whether it is written as a name is."""
+    """A word in lower case, its stem, and whether it is capitalised like a name."""
 
     text: str
     stem: str
     capital: bool
     place: int
-    """Among all the words of the request."""
+    """Its index among all the words of the request."""
 
 
 class Reading(NamedTuple):
     """What :func:`read` found in a request."""
 
     text: str
-    """In one spelling and lower case, but for the letter of "Terminal A"."""
+    """The request in one spelling and lower case, except for the letter of "Terminal A"."""
     words: list[str]
     vocabulary: frozenset[str]
-    """The words, each once."""
+    """The set of the words."""
     stems: list[str]
     content: list[Word]
-    """The words that are no stop words."""
+    """The words that are not stop words."""
     numbers: tuple[str, ...]
     numerals: frozenset[tuple[str, str]]
-    """Roman ones, each with the word before it; the "I" of "can I" is among them."""
+    """Roman numerals, each with the word before it; the "I" of "can I" is among them."""
     units: frozenset[str]
     symbols: tuple[str, ...]
     quoted: frozenset[str]
-    """In small letters, without the stop at the end."""
+    """Quotations in lower case, without the full stop at the end."""
     namesakes: frozenset[tuple[str, bool]]
-    """Words that are something else with a capital, and whether they have one."""
+    """Words that mean something else with a capital, and whether they have one."""
     code: frozenset[str]
     snippets: tuple[str, ...]
     """Code, data and formulas that were taken out of the text."""
     frame: str
-    """Which kind of question it is."""
+    """The kind of question, see :data:`FRAMES`; "none" for others."""
     english: bool
     sentences: int
     courtesies: frozenset[str]
-    """Those within a sentence: what a text opens with is none of its words."""
+    """Courtesies that follow other words; those that open a text do not count."""
     wording: Wording
 
 
 @lru_cache(maxsize=64)  # a request is compared with several
 def read(text: str) -> Reading:
-    """Read a request. Pure."""
+    """Read a request."""
     plain = in_plain_signs(text[:LONGEST])
     numerals = frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain))
     ranked = _RANKED.sub(_in_figures, plain) if any(n != "I" or word == "war" for word, n in numerals) else plain
@@ -136,11 +136,11 @@ def read(text: str) -> Reading:
         for place, (word, stem) in enumerate(zip(words, stems, strict=True))
         if word not in stops
     ]
-    month = {"may"} & capitals  # the one month that is a word besides
+    month = {"may"} & capitals  # the only month that is also a common word
     english = _is_english(words)
     numbers = [word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit())]
     if not english and not _SPACELESS.search(plain):
-        numbers += GROUPED.findall(plain)  # 1,250 is a little more than one, in many languages
+        numbers += GROUPED.findall(plain)  # in many languages, 1,250 is 1.25
     return Reading(
         text=lower,
         words=words,
@@ -164,7 +164,7 @@ def read(text: str) -> Reading:
 
 
 def in_plain_signs(text: str) -> str:
-    """A text with one sign for what is the same: straight quotation marks, and x^2 for x²."""
+    """A text with one sign for equivalent ones: straight quotation marks, and x^2 for x²."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES)
     return text.replace('""', '"')
@@ -175,14 +175,14 @@ def _in_figures(found: re.Match[str]) -> str:
 
 
 def _in_small_letters(text: str) -> str:
-    """All but a letter that is the name of something, and would be a word that says little: the A of "Terminal A"."""
+    """The text in lower case, except for a letter that is a name and would be a stop word: the A of "Terminal A"."""
     if text.upper() == text:
         return text.lower()
     return "".join(part if n % 2 else part.lower() for n, part in enumerate(_LETTER.split(text)))
 
 
 def _one_wording(text: str) -> str:
-    """A text without what it opens and closes with, in the one of several wordings that stands for all."""
+    """A text without opening and closing phrases, in one wording for all that mean the same."""
     text = _CLOSING.sub("", _OPENING.sub("", text.lstrip(), count=1), count=1)
     if found := _WHETHER.match(text):
         return text[found.end() :].rstrip("?.! ") + "?"
@@ -199,12 +199,12 @@ def _one_wording(text: str) -> str:
 
 @of_each
 def _words_in(piece: str) -> tuple[str, ...]:
-    """The words of a piece; as no word has a space in it, those of a text are those of its pieces."""
+    """The words of a piece; no word has a space in it, so these make up the words of the text."""
     return tuple(word for match in _WORD.finditer(piece) for word in _split(match[0]))
 
 
 def _split(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
-    """The words that a match stands for."""
+    """Split a match into its words, in one spelling."""
     word = SLIPS.get(word, word)
     if word in NUMBERS:
         return [NUMBERS[word]]
@@ -227,7 +227,7 @@ def _courtesies(said: list[str]) -> frozenset[str]:
 
 
 def _capitals(text: str) -> frozenset[str]:
-    """Words in capitals, or with one where no sentence begins; nothing where all is in capitals."""
+    """Words in capitals, or with a capital within a sentence; none, if the whole text is in capitals."""
     if text.upper() == text:
         return frozenset()
     found: set[str] = set()
@@ -240,7 +240,7 @@ def _capitals(text: str) -> frozenset[str]:
 
 @of_each
 def _capitals_in(piece: str) -> tuple[frozenset[str], frozenset[str], bool | None]:
-    """Those of a piece: its first word's, which are none where a sentence begins; all others; and whether one ends."""
+    """Capitalised words of a piece: its first, unless a sentence begins there; the others; whether one ends there."""
     found: tuple[set[str], set[str]] = (set(), set())
     before = None
     for word in _WORD.findall(piece):
@@ -260,7 +260,7 @@ def _quoted(text: str) -> frozenset[str]:
 
 
 def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
-    """Those within a sentence; none in a text that does not open with a capital, as its names may be written small."""
+    """Namesakes within a sentence; none, if the text does not begin with a capital: its names may be in lower case."""
     known = NAMESAKES.intersection(words)
     if not known or text.upper() == text or not text.lstrip()[:1].isupper():
         return frozenset()
@@ -274,12 +274,12 @@ def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
 
 
 def _code(text: str) -> frozenset[str]:
-    """Code and marks, none of which has spaces in it."""
+    """Identifiers and marks, which have no spaces."""
     return frozenset().union(*_code_in(text.split()))
 
 
 def _capital_stops(text: str) -> frozenset[str]:
-    """Words that say little, but in capitals: the A of "Terminal A", the OR of "an OR gate", UNION ALL; no I."""
+    """Stop and soft words in capitals: the A of "Terminal A", the OR of "an OR gate", UNION ALL; not "I"."""
     found = [match for match in _CAPITAL.finditer(text) if match[1] != "I" and _says_little(match[1].lower())]
     if not found or text.upper() == text:
         return frozenset()
@@ -295,13 +295,13 @@ def _says_little(word: str) -> bool:
 
 @of_each
 def _code_in(piece: str) -> frozenset[str]:
-    """Code, and a number's letters that are no unit and no scale: the 5s and the 3T of "iPhone 5s", "OnePlus 3T"."""
+    """Identifiers, and numbers with letters that are no unit or scale: "iPhone 5s", "OnePlus 3T"."""
     marks = {found[0] for found in _MARK.finditer(piece) if found[1].lower() not in _NO_MARKS}
     return frozenset(found[0].removesuffix("()") for found in _CODE.finditer(piece)) | marks
 
 
 def _frame(text: str) -> str:
-    """The kind whose wording comes first."""
+    """The kind of question whose pattern matches first; "none", if there is none."""
     found = _FRAMED.search(text)
     return FRAMES[found.lastindex - 1][0] if found and found.lastindex else "none"
 

@@ -1,4 +1,4 @@
-"""The signs of a request that are no words, and say something all the same: "5 + 3", "10²", 6" and 6', 😀."""
+"""The symbols of a request that are no words but carry meaning: "5 + 3", "10²", 6" and 6', 😀."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langmem_adapters.experience.verifier.pieces import of_each
 
 __all__ = ["cased_units", "raised", "symbols"]
 
-_NEAR = 60  # characters in which the two sides of a sign are looked for
+_NEAR = 60  # characters in which the operands of a sign are looked for
 _SYMBOLS = re.compile(
     r"(?=[-:!?&%/+*^=<>|~\\×÷≤≥≠·\s])(?:[-:!?&%/]{0,3}[+*^=<>|~\\×÷≤≥≠·]+(?:[/&]|-(?!\d))*|"  # noqa: RUF001 - these signs are meant
     r"(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|"
@@ -23,7 +23,7 @@ _EXACT = re.compile(
     r"%[A-Za-z](?!\w)|(?<!\S)--?[A-Za-z]{1,2}(?![\w-])|"
     r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)"
 )
-"""What counts to the letter: addresses, ii-V-I, YYYY-MM-dd, %s, options, @x, _x, x_."""
+"""Text that must be exactly the same: addresses, ii-V-I, YYYY-MM-dd, %s, options, @x, _x, x_."""
 _MORSE = re.compile(r"\s(?:[.-]+\s+){2,}[.-]+")
 _HAS_EXACT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _DIRECTED = frozenset("-/<>^~")
@@ -38,18 +38,18 @@ _RAISED = re.compile(r"(?:(?<=[\d)\]])|(?<![^\W_][^\W_])(?<=[a-ln-zA-Z]))(?=[⁰
 _LOWERED = re.compile(r"(?<=\d)(?=[₀₁₂₃₄₅₆₇₈₉])")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _MARKED = re.compile(r"[A-Za-z\d][\u0300-\u036f\u20d0-\u20f0]+")
-_WORDS = "€£¥₹"  # which have a name in one spelling
+_WORDS = "€£¥₹"  # signs that one_spelling replaces by names
 _BITS = re.compile(r"[kKMGT](?<![^\W\d_].)(?:i?(?P<byte>B)|(?<!k)i?b)(?:it|yte|ps)?(?![^\W\d_])")
 _MILLI_OR_MEGA = re.compile(r"[mM](?<![^\W\d_].)(?:W|V|Hz|Pa|J|N|Ω)(?![^\W\d_])")
 
 
 def raised(text: str) -> str:
-    """A text in which a small number beside another is told apart from its digits: 10^² for 10², which is not 102."""
+    """A text with a mark before superscripts and subscripts: 10^² for 10², so that it does not become 102."""
     return text if text.isascii() else _LOWERED.sub("_", _RAISED.sub("^", text))
 
 
 def symbols(text: str, *, english: bool) -> tuple[str, ...]:
-    """The signs, sorted. In other languages than English a sign may stand alone as punctuation: "Bonjour ; merci"."""
+    """The symbols, sorted. Outside English, a sign that stands alone may be punctuation: "Bonjour ; merci"."""
     found = _pictures(text)
     if _MAY_BE_SYMBOL.search(text):
         found += [_sign(text, one) for one in _SYMBOLS.finditer(text)] if _HAS_SYMBOL.search(text) else []
@@ -67,13 +67,13 @@ def _exact(piece: str) -> list[str]:
 
 
 def cased_units(text: str) -> frozenset[str]:
-    """Units that only a capital tells apart: Mb and MB, mW and MW. In small letters alone, "mb" may be either."""
+    """Units that differ only in case: Mb and MB, mW and MW. "mb" may be either, so it is none."""
     bits = {"byte" if found["byte"] else "bit" for found in _BITS.finditer(text)}
     return frozenset(bits.union(_MILLI_OR_MEGA.findall(text)))
 
 
 def _pictures(text: str) -> list[str]:
-    """Pictures, signs and currencies beyond ASCII, neighbours as one, as the two of a flag are; and marked letters."""
+    """Pictures, signs and currencies beyond ASCII, runs as one (a flag has two); and letters with combining marks."""
     if text.isascii():
         return []
     foreign = chain.from_iterable(groupby(run, _is_picture) for run in _BEYOND_ASCII.findall(text))
@@ -85,7 +85,7 @@ def _is_picture(one: str) -> bool:
 
 
 def _sign(text: str, found: re.Match[str]) -> str:
-    """A sign; one whose sides are not each other's, with what stands on both: a - b is not b - a."""
+    """A sign; if it is not commutative, with its operands: a - b is not b - a."""
     sign = found[0].strip()
     before = text[max(0, found.start() - _NEAR) : found.start()] + found[0][: -len(sign)]
     one, other = _BEFORE.search(before), _AFTER.match(text, found.end())

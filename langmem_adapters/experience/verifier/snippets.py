@@ -1,6 +1,6 @@
-"""What a request holds that is no prose: code, data and formulas, of which every sign, line and blank tells.
+"""Separate code, data and formulas, of which every character, line and blank counts, from the prose of a request.
 
-It is compared to the sign, and taken out of the prose, which may say the same in other words.
+They are compared exactly, whereas the prose may say the same in other words.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from langmem_adapters.experience.verifier.words import POLITE, STOP
 
 __all__ = ["Parts", "parted"]
 
-_PLACEHOLDER = "snippet"  # in the prose, where there was one
+_PLACEHOLDER = "snippet"  # replaces a snippet in the prose
 _MAY_BE_CODE = re.compile(r"[`{}\[\]\\|~^=<>$*(:/&@!]|,\S|[-+][^\w\s-]|--|\+\+|\w;|(?<!\S)\.(?!\S)|\.\.|[ACGTU]{6}|\n")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PIECE = re.compile(r"\S+")
 _TICKED = re.compile(r"`([^`\n]+)`")
-_PLAIN_NAME = re.compile(r"\s*[\w.]+(?:\(\))?\s*")  # which another guard looks at
+_PLAIN_NAME = re.compile(r"\s*[\w.]+(?:\(\))?\s*")  # compared by the guard "code"
 _SIGNS = re.compile(
     r"[{}\[\]\\|~^=<>]|\$(?!\d)|\*|\w\((?!\)|e?s\))|::|->|&&|(?<![a-zA-Z])\+\+|^[&!]\w|^@(?=\w+[.(\[])|"
     r"^(?:\.{1,2}|~)?/(?=.)|\w/$|[A-Za-z\"']:[^\s/]|(?:[^\s,]*[A-Za-z][^\s,]*,){2,}\S|^[-+][^\w\s-]|\w;$|^[ACGTU]{6,}$|\w\.\.+\w"
 )
-_NO_CODE = re.compile(r"^\*{1,2}\w+\*{1,2}$|^<3$|^w/$|^https?://")  # an address counts to the letter anyway
+_NO_CODE = re.compile(r"^\*{1,2}\w+\*{1,2}$|^<3$|^w/$|^https?://")  # an address is compared exactly anyway
 _OPERATOR = re.compile(r"[=<>!+*/%&|^-]?=|[<>|^*%@]|<<|>>|\*\*|//|&&|\|\||->|=>|\.{1,2}|--")
 _SIGNS_OF_SUMS = frozenset("+-/")
 _NO_FORMULA = re.compile(r"[+*/<>=-]\s*[+*/<>=-]|[\"'\[]")
-_SIGN = re.compile(r"(?:(?<!\s)\s+|)([+*/<>=-])\s*")  # blanks are looked at from their first one alone
+_SIGN = re.compile(r"(?:(?<!\s)\s+|)([+*/<>=-])\s*")  # each run of blanks is matched once, from its first
 _LOGICAL = frozenset(("and", "if", "not", "or", "return", "while"))
 _INTRODUCED = re.compile(
     r"\b(?:this|these|following|given|below|the)\b[^:]{0,80}\b(?:class|code|command|config|css|csv|diff|equation|error|expression|"
@@ -37,13 +37,13 @@ _INTRODUCED = re.compile(
     r"traceback|xml|yaml)s?(?:\s+\w+){0,2}:\s+(?!\")(?=[^`]*$)",
     re.IGNORECASE,
 )
-_AT_THE_END = re.compile(rf"(?<=[.?!:]) {_PLACEHOLDER}$")  # as on a line of its own
+_AT_THE_END = re.compile(rf"(?<=[.?!:]) {_PLACEHOLDER}$")  # removed, as for code on a line of its own
 _ITEM = re.compile(r"(?:\d+[.)]|[-*•])\s")
 _END = ".,;:!?"
-_LONGEST = 8_000  # characters; of what is longer, every line counts to the sign
-_LONG_PIECE = 80  # characters that no word has
-_FEW = 2  # words of a line that is no sentence, whatever it ends with
-_SEVERAL = 5  # words of a sentence, where it ends with nothing
+_LONGEST = 8_000  # characters; every line of a longer text is compared exactly
+_LONG_PIECE = 80  # characters; no word is longer
+_FEW = 2  # words; a line with no more is not a sentence, whatever its end
+_SEVERAL = 5  # words; a line without punctuation at its end must have more to be a sentence
 
 
 class Parts(NamedTuple):
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
 
     prose: str
     snippets: tuple[str, ...]
-    """What is no prose, in its order: lines with their indentation, and pieces of lines."""
+    """Code, data and formulas, in order: lines with their indentation, and pieces of lines."""
 
 
 class _Line(NamedTuple):
@@ -60,7 +60,7 @@ class _Line(NamedTuple):
 
 
 def parted(one: str, other: str) -> tuple[Parts, Parts]:
-    """Part two requests: what one has between backticks, in a fence or on a line of its own is code in both."""
+    """Split two requests: code that one has between backticks, in a fence or on its own line is code in both."""
     if max(len(one), len(other)) > _LONGEST:
         return Parts(one, _all_lines(one)), Parts(other, _all_lines(other))
     if not (_MAY_BE_CODE.search(one) or _MAY_BE_CODE.search(other)):
@@ -85,12 +85,12 @@ def _fenced(text: str) -> Iterator[str]:
 
 
 def _lines(text: str, fenced: Collection[str]) -> list[_Line]:
-    """The lines, without the margins of prose and of data; a blank one is left where nothing but data is around it."""
+    """The lines without common indentation, of prose and of data; only blank lines between lines of data are kept."""
     lines = [line.rstrip() for line in text.expandtabs().splitlines() if not _FENCE.match(line)]
     margin = _margin(lines)
     found = [_Line(line, line.strip() not in fenced and _is_prose(line[margin:])) for line in lines]
     told = [n for n, line in enumerate(found) if line.text]
-    if told and not any(found[n].is_prose for n in told):  # one of them says what is wanted
+    if told and not any(found[n].is_prose for n in told):  # one line must be the instruction
         n = told[-1 if len(told) > 1 and next(_runs(found[told[0]].text.split()), None) else 0]
         found[n] = _Line(found[n].text, is_prose=True)
     margin = _margin(line.text for line in found if not line.is_prose)
@@ -106,7 +106,7 @@ def _margin(lines: Iterable[str]) -> int:
 
 
 def _marked(line: _Line) -> Iterable[str]:
-    """What the other request may have within a line."""
+    """The code of a line that the other request may have within a line."""
     if line.is_prose:
         return (code for code in _TICKED.findall(line.text) if not _PLAIN_NAME.fullmatch(code))
     return [line.text] if " " in line.text.strip() else []
@@ -126,7 +126,7 @@ def _parted(lines: Iterable[_Line], known: Collection[str]) -> Parts:
 
 
 def _taken_out(line: str, known: Collection[str]) -> tuple[str, list[str]]:
-    """A line of prose with a placeholder for each piece of code, and these pieces."""
+    """A line of prose with placeholders for its pieces of code, and these pieces."""
     there = sorted((code for code in known if code in line), key=len, reverse=True)
     marked = re.compile("|".join([*(rf"`?(?<!\w){re.escape(code)}(?!\w)`?" for code in there), _TICKED.pattern]))
     said: list[str] = []
@@ -144,7 +144,7 @@ def _taken_out(line: str, known: Collection[str]) -> tuple[str, list[str]]:
 
 
 def _unmarked(text: str, snippets: list[str]) -> list[str]:
-    """The words of an unmarked text, its code replaced and noted: what a colon introduces, and what has its signs."""
+    """The words of a text without backticks; code after a colon, or with signs of code, is moved to ``snippets``."""
     introduced = _INTRODUCED.search(text) if ":" in text else None
     spans = [found.span() for found in _PIECE.finditer(text, 0, introduced.end() if introduced else len(text))]
     pieces = [text[start:end] for start, end in spans]
@@ -161,7 +161,7 @@ def _unmarked(text: str, snippets: list[str]) -> list[str]:
 
 
 def _runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where pieces that stand together are code, with both sides of an operator and all that a bracket holds."""
+    """The runs of pieces that are code, with the operands of operators and all between brackets."""
     code = [*_are_code(pieces)]
     sums = "=" in pieces  # then a dash and a slash are operators too
     joins = [
@@ -195,12 +195,12 @@ def _are_code(piece: str) -> bool:
 
 
 def _spaced(code: str) -> str:
-    """A formula without blanks around its signs; but x = 5 is not x=5 everywhere, nor [1 -2] [1 - 2]."""
+    """A formula without blanks around its signs, unless they may matter: x = 5 and x=5, [1 -2] and [1 - 2]."""
     return code if _NO_FORMULA.search(code) or len(_SIGN.findall(code)) == 1 else _SIGN.sub(r"\1", code)
 
 
 def _is_prose(line: str) -> bool:
-    """Whether a line is a sentence, and no item of a list; or says thanks."""
+    """Whether a line is a sentence but no list item, or only a courtesy."""
     words = line.split()
     if len(words) <= _FEW or line[0].isspace() or _ITEM.match(line):
         return bool(words) and POLITE.issuperset(word.strip(_END).lower() for word in words)

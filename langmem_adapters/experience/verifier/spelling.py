@@ -1,4 +1,4 @@
-"""One spelling for what is written in several: contractions, slips, numbers with scales, signs that are words."""
+"""Normalise spelling: contractions, misspellings, numbers with scales, signs that stand for words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNOBLIGED = re.compile(
 
 
 def _obliged(found: re.Match[str]) -> str:
-    """What one has to do one must; but what nobody has to do, one may."""
+    """Replace "have to" by "must", but not after an auxiliary or a negation: "do not have to" is not "must not"."""
     return found[0] if _UNOBLIGED.search(found.string[: found.start()]) else "must"
 
 
@@ -111,7 +111,7 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"(?<=[a-z\d)])([+=*])(?=\d)|(?<=\d)([+=*])(?=[a-z])", r" \1\2 ", "+ = *"),
     (r"\bper (?=(?:second|minute|hour|day|night|week|month|year|person)\b)", "a ", "per"),
 )  # fmt: skip
-"""What is replaced, by what, and what a text has of all this at least: a whole word, or, with a sign in it, a part."""
+"""A pattern, its replacement, and hints of which a matching text has one: words, or parts if they have other signs."""
 
 SLIPS = bases("""accommodation accomodation, account acount accout, address adress addres,
     appointment appointement apointment, argument arguement, available availible availble avaliable,
@@ -137,7 +137,7 @@ SLIPS = bases("""accommodation accomodation, account acount accout, address adre
     what waht, which wich whcih, with wiht, how hwo, writing writting, brulee brûlée, cafe café, cafes cafés,
     cliche cliché, creme crème, crepe crêpe, crepes crêpes, facade façade, jalapeno jalapeño, jalapenos jalapeños,
     naive naïve, pinata piñata, pokemon pokémon, puree purée""")
-"""From each slip, as words are most often misspelt, or with their accents, to the word meant; none is another word."""
+"""The word meant, by common misspelling or accented form; none of these is another word."""
 
 SCALES = {
     "k": 1_000, "hundred": 100, "thousand": 1_000, "lac": 100_000, "lakh": 100_000, "mn": 1_000_000,
@@ -200,7 +200,7 @@ def _one_spelling_of_numbers(text: str) -> str:
 
 
 def _counted(found: re.Match[str]) -> str:
-    """Two thousand, twenty-five."""
+    """Replace "two thousand" or "twenty-five" by figures."""
     if found[1]:
         return str(int(NUMBERS.get(found[1], "1")) * SCALES[found[2]])
     return str(int(NUMBERS[found[3]]) + int(NUMBERS.get(found[4], "1")))

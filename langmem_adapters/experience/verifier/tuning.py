@@ -1,4 +1,4 @@
-"""Choosing a threshold by pairs of one's own."""
+"""Choose a threshold by labelled pairs of your own."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _PAGE = 32  # pairs that are embedded at a time
 
 
 class TunedPoint(NamedTuple):
-    """What a threshold does to the pairs."""
+    """The effect of a threshold on the pairs."""
 
     threshold: float
     precision: float
-    """Of the pairs that are served, the share that is the same."""
+    """The share of the served pairs that mean the same."""
     hit_rate: float
-    """Of the pairs that are the same, the share that is served."""
+    """The share of the pairs that mean the same which is served."""
     false_hit_rate: float
-    """Of the pairs that are not the same, the share that is served."""
+    """The share of the pairs that do not mean the same which is served."""
 
 
 class Tuned(NamedTuple):
-    """The threshold that serves most at the precision that was wanted, and all others beside it."""
+    """The lowest threshold with the wanted precision, and the curve of all thresholds."""
 
     threshold: float
     curve: list[TunedPoint]
     scored: Sequence[tuple[float, bool]] = ()
-    """The score of each pair, and whether it is the same."""
+    """The score of each pair, and whether it means the same."""
 
 
 def tuned(scored: Sequence[tuple[float, bool]], precision: float) -> Tuned:
-    """Choose among the scores that pairs got; the boolean says whether a pair is the same.
+    """Choose a threshold among the scores of pairs; the boolean says whether a pair means the same.
 
-    A score of 0 is one that no threshold serves. Raises ConfigurationError, where no threshold has that precision.
+    No threshold serves a score of 0. Raises ConfigurationError if no threshold has that precision.
 
     >>> tuned([(0.9, True), (0.8, True), (0.7, False), (0.6, True), (0.0, False)], precision=0.9).threshold
     0.8
@@ -71,9 +71,9 @@ def tuning(
     verifier: Verifier | None = None,
     progress: Progress = False,
 ) -> Flow[Tuned]:
-    """Score pairs of a request that is kept and one that is asked, and choose a threshold.
+    """Score pairs of a kept and a new request, and choose a threshold.
 
-    The score is the verifier's, or without one that of a search in the index.
+    The score is the verifier's; without a verifier, that of a search in the index.
     """
     embedder: Any = getattr(index, "embedder", None)
     if embedder is None:
@@ -107,7 +107,7 @@ def _score(verifier: Verifier | None, kept: str, asked: str, cosine: float | Non
 
 
 def _curve(scored: Sequence[tuple[float, bool]]) -> list[TunedPoint]:
-    """What each score does as a threshold, from the lowest."""
+    """The effect of each score as a threshold, lowest first."""
     same = sum(is_same for _, is_same in scored)
     others = len(scored) - same
     points, right, wrong = [], 0, 0

@@ -1,4 +1,4 @@
-"""Whether an answer to one request may be served for another: hard guards first, then a score learnt from pairs."""
+"""Decide whether the answer to one request may be served for another: hard guards first, then a learnt score."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from langmem_adapters.flow import Flow, arun, run
 __all__ = ["PairJudge", "Verdict", "Verifier"]
 
 PairJudge = Callable[[str, str], "bool | float | Awaitable[bool | float]"]
-"""Says whether two requests are the same, or how surely, from 0 to 1: a cross-encoder or a model asked for it."""
+"""Says whether two requests mean the same, or how surely, from 0 to 1: a cross-encoder, or a call of a model."""
 
 _Tree: TypeAlias = "tuple[int, float, _Tree, _Tree] | float"
 
 
 class Verdict(NamedTuple):
-    """What came of comparing two requests."""
+    """The result of comparing two requests."""
 
     score: float
-    """How surely they are the same: from 0, which is also the score of what a guard refuses, to 1."""
+    """The confidence that they mean the same, from 0 to 1; 0 if a guard refuses."""
     guard: str
-    """What refused: a guard's name, "score", or "" where nothing did."""
+    """What refused the pair: a guard's name, "score" or "length"; "" if it is accepted."""
     reason: str
-    """Why: "numbers differ: 5, 6"; "" where nothing refused."""
+    """Why, such as "numbers differ: 5, 6"; "" if it is accepted."""
 
     @property
     def accepted(self) -> bool:
-        """Whether the answer of one may be served for the other."""
+        """Whether the answer to one may be served for the other."""
         return not self.guard
 
     def _repr_html_(self) -> str:
@@ -58,18 +58,18 @@ class Verdict(NamedTuple):
 class Verifier:
     """Compares a request with a stored one of nearly the same meaning.
 
-    The guards refuse whatever differs in numbers, names, negation and the like. What passes them gets a score of its
-    own, in plain Python, without any model: in half a millisecond for a question of 120 characters. A text in another
-    language than English, which the score knows nothing of, passes only if all its words are the same, in the same
-    order; and so does a text of more than 2,000 characters. Code, data and formulas must be the same to the sign; for
-    the rest, they are left out.
+    The guards refuse pairs that differ in numbers, names, negation and the like. Pairs that pass them get a score,
+    computed in plain Python without any model: in half a millisecond for a question of 120 characters. A text in
+    another language than English, for which there is no score, passes only with the same words in the same order; so
+    does a text of more than 2,000 characters. Code, data and formulas must be the same character by character; the
+    score and the other guards do not read them.
 
     Args:
         threshold: The score below which nothing is served; see :meth:`~langmem_adapters.ExperiencePool.tune`.
         guards: The guards to ask, by name; default all of :data:`~langmem_adapters.experience.verifier.guards.GUARDS`.
         without: The names of guards to leave out.
-        judge: Takes the place of the score: a function of the request and the stored request, sync or async, that
-            says True or False, or a number from 0 to 1, for which give a threshold. The guards go first all the same.
+        judge: Replaces the score: a function of the request and the stored request, sync or async, that returns True
+            or False, or a number from 0 to 1, for which to set a threshold. The guards are still asked first.
 
     >>> verifier = Verifier()
     >>> verifier("How can I learn to speak Hindi?", "How do I learn to speak Hindi?", cosine=0.98).accepted
@@ -96,21 +96,21 @@ class Verifier:
         self.judge = judge
 
     def __call__(self, request: str, stored: str, *, cosine: float) -> Verdict:
-        """Compare two requests. Raises ConfigurationError where the judge is a coroutine function.
+        """Compare two requests. Raises ConfigurationError if the judge is a coroutine function.
 
         ``cosine`` is that of their vectors, on the scale of all-MiniLM-L6-v2: see
-        :mod:`~langmem_adapters.experience.verifier.calibration`. A judge that fails or that answers something else is a
-        ModelError.
+        :mod:`~langmem_adapters.experience.verifier.calibration`. Raises ModelError if the judge fails, or returns
+        anything else.
         """
         return run(self.flow(request, stored, cosine))
 
     async def averify(self, request: str, stored: str, *, cosine: float) -> Verdict:
-        """Calling a verifier, without blocking the event loop."""
+        """:meth:`__call__`, without blocking the event loop."""
         return await arun(self.flow(request, stored, cosine))
 
     def flow(self, request: str, stored: str, cosine: float) -> Flow[Verdict]:
         """Compare two requests, as part of another flow."""
-        near = self.judge is not None or cosine >= LEAST_COSINE  # not where it is no number
+        near = self.judge is not None or cosine >= LEAST_COSINE  # False for NaN
         if not near and request.split() != stored.split():
             return Verdict(0.0, "score", f"cosine {cosine:.2f} is below {LEAST_COSINE:.2f}")
         one, other = self._parted(request, stored)
@@ -134,7 +134,7 @@ class Verifier:
         return Verdict(score, refused, refused and f"score {score:.2f} is below {self.threshold:.2f}")
 
     def _parted(self, request: str, stored: str) -> tuple[Parts, Parts]:
-        """What the guard of snippets compares is taken out of what the others read."""
+        """Move code, data and formulas, which only the guard ``snippets`` compares, out of the prose."""
         if "snippets" not in self.guards:
             return Parts(request, ()), Parts(stored, ())
         return parted(in_plain_signs(request), in_plain_signs(stored))
@@ -155,12 +155,12 @@ def _judged(judge: PairJudge, request: str, stored: str) -> Flow[float]:
 
 
 def _bare(text: str) -> list[str]:
-    """All that is written, without punctuation and courtesies."""
+    """All words, without punctuation and courtesies."""
     return [word for word in text.translate(_BLANKS).split() if word not in POLITE]
 
 
 class _Blanks(dict[int, str]):
-    """Blanks in the place of punctuation, for ``str.translate``: each sign is looked up once."""
+    """Maps punctuation to blanks, for ``str.translate``; the category of each character is looked up once."""
 
     def __missing__(self, code: int) -> str:
         one = chr(code)

@@ -1,14 +1,14 @@
-"""What the verifier weighs the features of a pair with: small decision trees, learnt from labelled pairs.
+"""The weights of the verifier's features: small decision trees, learnt from labelled pairs.
 
-A tree is written from its root down: ``feature<value`` with both branches behind it (the first for features up to the
-value), or a number: so many thousandths this leaf adds. So it is known where a tree ends. The features are those of
-:data:`~langmem_adapters.experience.verifier.features.NAMES`, by their number.
+A tree is written in prefix order: a node is ``feature<value`` followed by its two branches (the first for features up
+to the value), and a leaf is a number, in thousandths, that it adds to the logit. The features are those of
+:data:`~langmem_adapters.experience.verifier.features.NAMES`, by number.
 
-How they came about: gradient boosting on question pairs and paraphrased statements whose cosine (all-MiniLM-L6-v2) is
+They were learnt by gradient boosting on question pairs and paraphrased statements whose cosine (all-MiniLM-L6-v2) is
 at least 0.75 and that no guard refuses; the score rises with what two texts share, and falls with what they do not.
-Where a question is asked, other trees weigh, which were learnt from questions alone: statements may be said in many
-more words and stay the same, and trees learnt from both let pass too many questions. Trees that ask the same, also
-where one of them asks on, are added up to one, which gives the same sum: 67 and 40 say what 90 and 150 were learnt to.
+Questions have trees of their own, learnt from questions alone: statements may be reworded far more and mean the same,
+and trees learnt from both accept too many questions. Trees with the same splits, also if one has further splits, are
+merged into one with the same sum: the 67 and 40 trees here stand for 90 and 150 learnt ones.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 __all__ = ["BASE", "LEAST_COSINE", "QUESTION_BASE", "QUESTION_TREES", "THRESHOLD", "TREES"]
 
 THRESHOLD = 0.88
-"""The score from which on two requests count as the same: see docs/semantic-cache.md for what this costs."""
+"""The least score at which two requests count as the same: see docs/semantic-cache.md for what this costs."""
 
 LEAST_COSINE = 0.75
-"""Nothing below was looked at when the trees were learnt."""
+"""The least cosine of the pairs from which the trees were learnt."""
 
 BASE = 0.728
-"""The logit before the first tree: 0.18 above what was learnt, as guards have come since that refuse for the trees."""
+"""The logit before the first tree: 0.18 above the learnt one, as guards added since refuse what trees had to."""
 
 TREES = """
 0<0.8816 0<0.82003 18<0.3795 20<0.557 -133 -172 11<8 -110 -100 5<0.5853 18<0.3762 -100 -61 0<0.8505 -54 -12 12<0 7<9.5
@@ -95,7 +95,7 @@ TREES = """
 """
 
 QUESTION_BASE = 0.6236
-"""The logit before the first tree, moved so that the threshold is that of all other texts."""
+"""The logit before the first tree, shifted so that questions have the same threshold as other texts."""
 
 QUESTION_TREES = """
 0<0.8506 28<0.7 -35 -8 3<4 26 -3 0<0.83221 5<0.7511 -32 -6 3<4 22 -6 0<0.812597 28<0.7 -32 -7 0<0.9651 2 33 18<0.2225

@@ -1,4 +1,4 @@
-"""Requests about the very words of a text: to translate, to correct or to spell it. There a letter is a difference."""
+"""Requests about the words of a text, such as to translate, correct or spell it: there each letter counts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 
 class Wording(NamedTuple):
-    """What a request about words is about, in its own spelling and in small letters."""
+    """The words that a request about words treats, in their own spelling and in lower case."""
 
     words: frozenset[str] = frozenset()
-    """All words that say something, but those that tell what is to be done."""
+    """All words except stop words, courtesies and those of the instruction."""
     given: tuple[str, ...] = ()
-    """All that stands after a colon or in further lines, sign by sign, but for its end: the text it is about."""
+    """The text that follows a colon or a line end, exactly, without punctuation at its end."""
 
 
 def wording_of(text: str) -> Wording:
-    """The words of a request, should it be about words; of any other none."""
+    """The wording of a request about words; empty for any other request."""
     text = text.lower()
     if not _ABOUT.search(text):
         return Wording()

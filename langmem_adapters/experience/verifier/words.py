@@ -1,4 +1,4 @@
-"""What the verifier knows of words: English, and a little of other large languages. Data only."""
+"""Words that the verifier knows: English, and some of other large languages. Data only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def stem_of(word: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def respelt(word: str) -> str:
-    """A word as Americans spell it."""
+    """A word in American spelling."""
     word = SPELLINGS.get(word) or SPELLINGS.get(word.removesuffix("s"), word)
     if len(word) > 6:  # noqa: PLR2004 - "rise" and "wise" are no British spellings
         for british, american in _SPELLINGS:
@@ -62,7 +62,7 @@ _SPELLINGS = (
 )  # fmt: skip
 
 
-# As they are irregular; but a shot is no "shoot".
+# Irregular past forms; but a "shot" is also a noun, so it is no "shoot".
 _PASTS = {past: verb for past, verb in PASTS.items() if past != "shot"} | bases(
     "bite bit, die died, sink sank sunk, use used"
 )
@@ -75,36 +75,36 @@ def is_past(word: str) -> bool:
     return word in _PASTS or (word.endswith("ed") and len(word) > _SHORTEST_PAST)
 
 
-_SHORTEST_PAST = 4  # letters; "need" and "feed" have no other form in it
+_SHORTEST_PAST = 4  # letters; words that are no longer, such as "need" and "feed", are no past forms
 ENGLISH = listed("""a about an and any are as at be because been but by can could did do does for from had has have how
     i if in into is it its me my of on or our please should some than that the their them there these they this to was
     we were what when where which who why will with would you your""")
-"""Words that tell that a text is English."""
+"""Words that mark a text as English."""
 
 FOREIGN = listed("""al aux avec bei che cómo como con da dans das de degli dei del della den der des det di die do dos
     du een ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le les los mein
     mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle sich sie sont sur
     um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için saya apa bagaimana yang
     untuk dengan""").difference(ENGLISH)
-"""Words that tell that a text in Latin letters is not."""
+"""Words that mark a text in Latin letters as not English."""
 
 STOP = listed("""a an the of in on at to for from by with as and or but if then than that this these those it its is are
     was were be been being am do does did doing have has had having i you he she we they me him her us them my your his
     their our mine yours what which who whom whose when where why how there here so such s t""")
-"""Words that carry no content of their own; what they do is seen by other means."""
+"""Words without content of their own; guards compare some of them."""
 
 SOFT = listed("""some any really actually exactly ever very just also please kindly best good better great top way
     method thing possible likely know think people person someone anyone one own same different most many much all few
     other various certain particular several can could will would should may might must shall easy easily quick like go
     get make use give tell explain help want need try find let mean current currently now today nowadays still yet
     even already always world life""")
-"""Content that often comes and goes without changing what is asked, in all its forms."""
+"""Content words that are often added or left out without a difference, in all their forms."""
 
 COURTESIES = named("""please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola,
     merci, bonjour, obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft""")
 """Words of courtesy, by all their spellings."""
 POLITE = frozenset(COURTESIES)
-"""Words that ask nothing."""
+"""Words that do not change what is asked."""
 ARTICLES = listed("a an the")
 I_WORDS = listed("i me my mine we us our")
 YOU_WORDS = listed("you your yours")
@@ -113,10 +113,10 @@ PREPOSITIONS = listed("""in for at on from with without under before after of by
 
 PLURAL_ALONE = listed("""arms customs damages dates forces futures glasses goods grounds https manners means news
     premises proceedings savings securities spectacles spirits terms""")
-"""What is something else than several of its singular."""
+"""Plurals that mean something else than several of their singular."""
 
 LINKS = listed("and or vs versus nor")
-"""What may stand between two things whose order does not matter."""
+"""Words that join things whose order does not matter."""
 
 NUMBERS = bases("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven seventh,
     8 eight eighth, 9 nine ninth, 10 ten tenth, 11 eleven eleventh, 12 twelve dozen twelfth, 13 thirteen thirteenth,
@@ -124,7 +124,7 @@ NUMBERS = bases("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fif
     18 eighteen eighteenth, 19 nineteen nineteenth, 20 twenty twentieth, 30 thirty thirtieth, 40 forty, 50 fifty,
     60 sixty, 70 seventy, 80 eighty, 90 ninety, 100 hundred hundredth, 1000 thousand, 1000000 million,
     1000000000 billion""")
-"""Figures for words; for no "one", as in "the best one"."""
+"""Figures by number word; "one" is left out, because of "the best one"."""
 
 UNITS = named("""km kilometer kilometers kilometre kilometres kms, m meter meters metre metres,
     cm centimeter centimeters centimetre centimetres, mm millimeter millimeters millimetre millimetres, mile miles mi,
@@ -147,7 +147,7 @@ NEGATIONS = listed("""not no never without nor neither none nothing nobody nowhe
     ninguna não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder nie bez не нет без никогда ни
     不 没 没有 未 无 别 非 ない ません ぬ 안 못 없 لا ليس بدون لم لن नहीं मत बिना değil yok olmadan không chưa tidak
     bukan tanpa inte ingen aldrig utan ikke uden aldri uten ei""")
-"""What turns a statement round, in the large languages."""
+"""Words that negate a statement, in large languages."""
 
 SYNONYMS = grouped("""best good great top better ideal | way method mean technique step process procedure tip trick |
     mobile phone smartphone cellphone cell handset | learn study | start begin commence | buy purchase |
@@ -198,11 +198,11 @@ SYNONYMS = grouped("""best good great top better ideal | way method mean techniq
     grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood | fridge refrigerator |
     sofa couch | info information | ad advert advertisement | rubbish garbage trash | timetable schedule | cv resume |
     config configuration | possible possibility | symptom sign | tallest highest""")
-"""Groups of words that may stand for each other, in all their forms."""
+"""Groups of words that may replace each other, in all their forms."""
 
 
 def _graded(word: str) -> set[str]:
-    """The stems of a word and of its comparative and superlative, should it have them."""
+    """The stems of a word and of its comparative and superlative, if it has them."""
     base = word.removesuffix("e")
     base = base[:-1] + "i" if base.endswith("y") else base
     doubled = base + base[-1] if base[-1] in "dgnt" else base
@@ -260,4 +260,4 @@ OPPOSITES = _counterparts("""
     ascending/descending | clockwise/counterclockwise anticlockwise | current present existing/previous former past |
     inner/outer | upper/lower | immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
     lender/borrower | exporter/importer | yes yeah yep/no nope""")
-"""The contraries and counterparts of a word, all by their stems."""
+"""The opposites and counterparts of each word, all as stems."""

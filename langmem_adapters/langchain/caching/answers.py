@@ -1,4 +1,4 @@
-"""Answers of chat models as experiences: looked up before a call, kept after it, shared by those who ask at once."""
+"""Answers of chat models as experiences: looked up before a call, kept after it, shared by concurrent callers."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = ["Answers", "Examples", "Request", "note", "noted"]
 
 _noted: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
-_ASKED = 2_000  # notes of requests in the air, two of each, and of when they were made
+_ASKED = 2_000  # entries for requests in flight, two for each
 
 Examples: TypeAlias = Sequence[Experience]
-"""What was answered to requests like this one; none, unless examples are wanted."""
+"""The experiences of similar requests; none, unless examples are wanted."""
 
 
 class Request(NamedTuple):
-    """A request as a cache of LangChain is shown it, and its key.
+    """A request as LangChain shows it to a cache, and its key.
 
-    ``call`` tells the calls apart that ask the same at the same time: LangChain shows a cache the very same text of a
-    model as it looks up and as it updates, and another call another one, which may be equal.
+    ``call`` tells apart calls that ask the same at the same time: LangChain gives a cache the very same string object
+    about the model at lookup and at update, and in another call another object, which may be equal.
     """
 
     prompt: str
@@ -57,7 +57,7 @@ class Request(NamedTuple):
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """The keys of what cached models are asked meanwhile."""
+    """Collect the keys of the requests that cached models get in this block."""
     keys: list[str] = []
     token = _noted.set(keys)
     try:
@@ -67,7 +67,7 @@ def noted() -> Iterator[list[str]]:
 
 
 def note(request: Request) -> Request:
-    """Tell who notes it what a cached model is asked."""
+    """Report a cached model's request to the :func:`noted` block around it, if there is one."""
     if (keys := _noted.get()) is not None:
         keys.append(request.key)
     return request
@@ -77,17 +77,17 @@ class Answers(SingleFlightAnswers):
     """The answers in a pool, around the calls of a model.
 
     Args:
-        pool: Where they are.
-        examples: How many similar experiences a model is shown on a miss. Above 0, questions are kept too, and the
-            pool needs an index; else hashes alone are kept.
-        tools: Which tools give the same answer tomorrow. What was made with others is never shown as an example.
-        alike: Finds and keeps answers to the same in other words; None: only the very same has one.
+        pool: Where they are stored.
+        examples: How many similar experiences a model is shown on a miss. Above 0, questions are stored too, and the
+            pool needs an index; otherwise only hashes are stored.
+        tools: The tools that always give the same result. An answer made with any other is never shown as an example.
+        alike: Finds and keeps answers to the same request in other words; None: only identical requests are served.
         of_chats: Whether all answers are those of chat models.
-        metric: Gives what an answer took; None: that is not kept beside it.
-        scoring, counts: Have the answers scored, and count what was seen, for others too.
+        metric: Gives what an answer cost; None: no cost is stored with it.
+        scoring, counts: Have the answers scored, and count events; others may share them.
         output_version: The form of content that the model's ``output_version`` asks for.
-        clock, timer, new_id: Give Unix seconds, seconds that pass, and ids.
-        rules: What else decides: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
+        clock, timer, new_id: Give Unix seconds, monotonic seconds, and ids.
+        rules: All other rules: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
             :class:`~langmem_adapters.langchain.ExperienceMiddleware`.
     """
 
@@ -131,14 +131,14 @@ class Answers(SingleFlightAnswers):
         self._calls.tools = tools if examples else None
 
     def stats(self) -> dict[str, Any]:
-        """And, in the semantic mode, what it has found."""
+        """The counts of calls and, in semantic mode, of what was found by meaning."""
         stats = super().stats()
         if self._calls.alike is not None:
             stats |= self._calls.alike.stats()
         return stats
 
     def forget(self, keys: Iterable[str]) -> Flow[None]:
-        """Serve these answers no more: who was given them could not use them. In a bypass, nobody was given any."""
+        """Delete these answers, which their callers could not use. In a bypass, none of them was served."""
         if not self.pool.writes:
             return
         try:
@@ -147,10 +147,10 @@ class Answers(SingleFlightAnswers):
         except LangmemError as error:
             self._calls._degrade(error)  # noqa: SLF001 - by the rules of its calls
 
-    # --- where LangChain itself asks the model between the two
+    # --- for a cache that LangChain asks before it calls the model and updates after it
 
     def look_up(self, asked: Request) -> Flow[list[Generation] | None]:
-        """The answer to a request; None, where the model is to be asked."""
+        """The answer to a request; None if the model must be called."""
         turn = yield from self._calls.begin(Invocation(asked, {}))
         if turn.served:
             return cast("list[Generation]", self._served(turn))
@@ -161,8 +161,8 @@ class Answers(SingleFlightAnswers):
         return None
 
     def keep(self, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
-        """Keep the model's answer. What comes of it is to be given to :meth:`score`."""
-        latest = self._asked.pop((asked.key, 0), (None, math.inf))  # of whom shows another text as it updates
+        """Keep the model's answer. Pass the result to :meth:`score`."""
+        latest = self._asked.pop((asked.key, 0), (None, math.inf))  # if update gets another string object than lookup
         begun, started = self._asked.pop((asked.key, asked.call), latest)
         turn = Invocation(asked, {}, key=asked.key, counted=asked._asdict(), begun=begun, started=started)
         turn.keeps = self.pool.writes
@@ -171,15 +171,15 @@ class Answers(SingleFlightAnswers):
         return turn
 
     def score(self, turn: Invocation, *, on_loop: bool = False) -> None:
-        """Have an answer that was kept scored in the background."""
+        """Have a kept answer scored in the background."""
         self._calls.score_later(turn, on_loop=on_loop)
 
     def recent(self, key: str) -> list[Generation] | None:
-        """An answer that was read a moment ago: neither waits nor works for long, as a loop may be running."""
+        """An answer that was read a moment ago. Neither waits nor works for long, as it may run on an event loop."""
         try:
             experience = self.pool.recent(key)
             value = None if experience is None else self._calls.responses.of(experience)
-        except SerializationError:  # it is healed, or left to who can read it, where it is read from the store
+        except SerializationError:  # a read from the store heals it, or leaves it to those who can read it
             return None
         if value is None:
             return None
@@ -187,7 +187,7 @@ class Answers(SingleFlightAnswers):
         return cast("list[Generation]", self._served(Invocation((), {}, key=key, value=value)))
 
     def read(self, experience: Experience) -> list[Generation]:
-        """What was answered. Raises SerializationError, where nobody can read it."""
+        """The generations of a stored answer. Raises SerializationError if they cannot be read."""
         return cast("list[Generation]", self._calls.responses.of(experience))
 
     def _served(self, turn: Invocation) -> Any:
@@ -214,10 +214,10 @@ def _found(_: Any, experiences: Examples) -> Examples:
 
 
 class _Calls(FunctionCache):
-    """Where there is no answer to the very same, one to the same in other words is looked for, once."""
+    """Looks once for an answer to the same request in other words, if there is none to the very same one."""
 
     alike: Paraphrases | None = None
-    tools: Tools | None = None  # by which an answer may be an example; None: no matter
+    tools: Tools | None = None  # decides which answers may be examples; None: no check
 
     def _request(self, counted: dict[str, Any]) -> str:
         return asked_in(counted["prompt"])
@@ -229,7 +229,7 @@ class _Calls(FunctionCache):
             place, matches = yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])
             for match in matches:
                 if own is not None and match.key == turn.key:
-                    continue  # has been looked at
+                    continue  # was examined already
                 experience = yield from self.alike.answer(place, match)
                 if experience is not None and (yield from self._is_good(turn, experience)):
                     yield from self._read(turn, experience, match.key)
@@ -243,11 +243,11 @@ class _Calls(FunctionCache):
         if self.alike is not None:
             return (yield from self._create_alike(self.alike, turn, value, made))
         if self.tools is not None and not self._may_be_shown(self.tools, turn, value):
-            made = made.model_copy(update={"req": None})  # found by nothing, so shown to nobody
+            made = made.model_copy(update={"req": None})  # no search finds it, so nobody is shown it
         return (yield from super()._create(turn, value, made))
 
     def _create_alike(self, alike: Paraphrases, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:
-        """Put an answer into the pool, and what was asked beside it, where that may be said in other words."""
+        """Put an answer into the pool, and its question into the semantic index, if other words may match it."""
         question = alike.question(turn.counted["prompt"], turn.counted["llm_string"], value)
         if question is not None:
             made = made.model_copy(update={"partition": question.partition})
@@ -266,13 +266,13 @@ class _Calls(FunctionCache):
 
     @staticmethod
     def _may_be_shown(tools: Tools, turn: Invocation, value: Any) -> bool:
-        """Whether no tool had a part in an answer whose results may be others tomorrow."""
+        """Whether every tool that had a part in an answer always gives the same result."""
         prompt, llm_string = turn.counted["prompt"], turn.counted["llm_string"]
         return tools.are_all_in(llm_string) and tools.are_all_of(value) and tools.gave_all(messages_in(prompt))
 
 
 class _Generations(KeptAnswers):
-    """Answers as data."""
+    """Writes answers as data, and reads them back."""
 
     def __init__(self, clock: Callable[[], float], new_id: Callable[[], str], *, of_chats: bool) -> None:
         super().__init__(clock, new_id)
@@ -280,7 +280,7 @@ class _Generations(KeptAnswers):
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         data = write_generations(value)
-        plain(data)  # raises for what is no data
+        plain(data)  # raises for anything but data
         return Experience(req=req, resp=data, metric=metric)
 
     def shown(self, experience: Experience) -> str:

@@ -1,4 +1,4 @@
-"""An answer as the chunks of a stream, and made whole again."""
+"""Splits an answer into the chunks of a stream, and joins chunks into an answer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from langmem_adapters.providers.tool_calls import are_complete
 
 __all__ = ["Recording", "as_reported", "pieces", "whole"]
 
-_THOUGHTS = "reasoning_content"  # LangChain's own name for what is no block of the content
-_TRACED = "lc_gateway_metadata"  # LangChain's own name for what it keeps out of messages
+_THOUGHTS = "reasoning_content"  # LangChain's own name for reasoning that is no block of the content
+_TRACED = "lc_gateway_metadata"  # LangChain's own name for metadata that it keeps out of messages
 
 
 def pieces(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
-    """Chunks that add up to an answer: thoughts, text by words, and with the last of them everything else.
+    """Chunks that add up to an answer: thoughts, text by words, and everything else with the last one.
 
-    They have no id: LangChain gives them that of the run.
+    They have no id: LangChain gives them the id of the run.
     """
     message = generation.message
     *first, last = in_words(message.content) if isinstance(message.content, str) else [message.content]
@@ -52,13 +52,13 @@ def _calls(message: Any) -> Iterator[ToolCallChunk]:
 
 
 class Recording:
-    """The chunks of a stream while it is read, as they were when they came, whatever its reader does to them."""
+    """Records the chunks of a stream as they arrive, whatever its reader does to them afterwards."""
 
     def __init__(self) -> None:
         self._chunks: list[ChatGenerationChunk] = []
 
     def take(self, chunk: ChatGenerationChunk) -> None:
-        """Note the next one."""
+        """Record the next chunk."""
         fields = chunk.message.__dict__.items()
         held = {name: value for name, value in fields if isinstance(value, list | dict) and value}
         message, info = chunk.message.model_copy(update=copy.deepcopy(held)), copy.deepcopy(chunk.generation_info)
@@ -87,7 +87,7 @@ def whole(chunks: Sequence[ChatGenerationChunk]) -> ChatResult:
 
 
 def as_reported(result: ChatResult, output_version: str | None) -> list[ChatGeneration]:
-    """New generations with the metadata and the form of content that LangChain would give to a cache."""
+    """New generations, with the metadata and the form of content in which LangChain would give them to a cache."""
     told = (result.llm_output or {}) if len(result.generations) == 1 else {}
     return [_as_reported(generation, told, output_version) for generation in result.generations]
 

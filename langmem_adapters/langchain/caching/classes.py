@@ -1,4 +1,4 @@
-"""Classes among the parameters of a call: LangChain tells a cache their names, and not what is in them."""
+"""Classes among the parameters of a call: LangChain tells a cache their names, but not their fields."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _CLASS = re.compile(r"<(?:class|enum|flag) '[^'<>]*(?:<locals>[^'<>]*)*'>")
 
 
 def with_fields(llm_string: str, among: Any = None) -> str:
-    """The ``llm_string`` of a call, with what is in its classes in the place of their names.
+    """The ``llm_string`` of a call, with a fingerprint of each class's fields in the place of the class's name.
 
-    Where the schema that was made of a class stands beside it, as ``with_structured_output`` puts it there, all stays
-    as it is. Raises SerializationError for a class of which there are several with other fields, or none any more.
+    If the schema made from a class stands beside it, as ``with_structured_output`` puts it there, nothing is changed.
+    Raises SerializationError if several classes with different fields have that name, or if none has it any more.
 
     Args:
-        llm_string: What LangChain tells of the model and the parameters.
-        among: Parameters with classes in them; what is not among these is looked for in all of this process.
+        llm_string: LangChain's text about the model and the parameters.
+        among: Parameters that hold classes; a class that is not among them is looked for in the whole process.
     """
     if "<" not in llm_string or not _CLASS.search(llm_string) or "ls_structured_output_format" in llm_string:
         return llm_string
     _, start = dumped_model(llm_string)
     parameters = llm_string[start:]
-    if _is_literal(parameters):  # somebody's words
+    if _is_literal(parameters):  # the class is quoted in a string
         return llm_string
     found = set(_CLASS.findall(parameters))
     told = {text: _told(text, among) for text in found}
@@ -75,7 +75,7 @@ def _identities(classes: Iterable[type], name: str, text: str) -> set[str]:
 
 def _everywhere() -> Iterator[type]:
     """All classes of this process."""
-    seen: dict[int, type] = {}  # by id, as a metaclass may say itself what is equal to it
+    seen: dict[int, type] = {}  # by id, as a metaclass may redefine equality
     waiting: list[type] = [object]
     while waiting:
         below: list[type] = type.__subclasses__(waiting.pop())

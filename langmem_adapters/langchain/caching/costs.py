@@ -15,7 +15,7 @@ __all__ = ["count_saved", "metric_of"]
 
 
 def metric_of(generations: Sequence[Generation]) -> Metric:
-    """The model's name, and the tokens that it counted.
+    """The name of the model, and the token counts that it reported.
 
     >>> used = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     >>> message = AIMessage("Hi", usage_metadata=used, response_metadata={"model_name": "small"})
@@ -41,5 +41,5 @@ def count_saved(counts: Counts, generations: Sequence[Generation]) -> None:
 
 
 def _once(used: Sequence[Any]) -> list[Any]:
-    """What was used, each once: of several choices of one response, providers tell the whole usage with each."""
+    """Each usage once: for several choices of one response, providers repeat the whole usage in each."""
     return [usage for n, usage in enumerate(used) if usage and usage not in used[:n]]

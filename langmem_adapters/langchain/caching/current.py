@@ -1,4 +1,4 @@
-"""A chat model as it is now, as LangChain remembers what it was; and what LangChain does not tell a cache of it."""
+"""Makes LangChain describe a model as it is now, not as it was, and adds what that description leaves out."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ __all__ = ["as_it_is_now", "asking", "completed", "with_untold", "with_values"]
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 _Models: TypeAlias = "tuple[BaseLanguageModel[Any], ...]"
 
-_TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
+_TOLD = "_serialized"  # LangChain's cached property: what it tells caches and tracers of a model
 _SEEN = "_langmem_seen"
 _telling = ForkSafeLock()
-_UNTOLD = "[('"  # how LangChain begins what it tells where it does not dump the whole model
-_UNDUMPED = '"not_implemented"'  # as LangChain dumps settings of a class, of which it tells no more than that
-_NEAR = 8  # callers: it is the third, and no more than an address could be missing of what LangChain dumps
-_SELDOM = ADDRESSES | {"default_headers", "default_query", "output_version"}  # told by few who tell a name
+_UNTOLD = "[('"  # how LangChain's description begins if it is no dump of the whole model
+_UNDUMPED = '"not_implemented"'  # LangChain's dump of an object whose contents it does not dump
+_NEAR = 8  # callers that are looked at: the model is the third, and only an address could be missing from a dump
+_SELDOM = ADDRESSES | {"default_headers", "default_query", "output_version"}  # few that tell a name tell these
 _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
 _TOLD_BY_NAME = (type, Enum, BuiltinFunctionType)  # classes: see with_fields
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 
 
 def as_it_is_now(model: ModelT) -> ModelT:
-    """Have LangChain tell anew what the model is, if its fields are no more what they were.
+    """Have LangChain describe the model anew if its fields have changed.
 
-    ``model.model_copy(update={"model_name": …})`` takes along what was told of the first model, and would be given its
-    answers; so would a model with a field set to something else. By one thread at a time: LangChain goes through what
-    the model holds, which may not grow meanwhile, and since Python 3.12 no cached property has a lock of its own.
+    ``model.model_copy(update={"model_name": …})`` copies the description of the first model, and would be given its
+    answers; so would a model with a field set to something else. By one thread at a time: LangChain iterates over what
+    the model holds, which must not grow meanwhile, and since Python 3.12 a cached property has no lock of its own.
     """
     with no_fork, _telling.held():
         _seen(model)
@@ -61,19 +61,19 @@ def as_it_is_now(model: ModelT) -> ModelT:
 
 @contextmanager
 def asking(model: BaseLanguageModel[Any]) -> Iterator[None]:
-    """While the model is asked: what it then changes in itself are its notes of calls, and no settings of its owner."""
+    """While the model is asked, what it changes in itself counts as its notes of calls, not as its owner's settings."""
     try:
         yield
     finally:
-        with no_fork, _telling.held():  # who is just telling what it is may not have that forgotten too early
+        with no_fork, _telling.held():  # a thread that has it described needs its result a while longer
             _seen(model, was_asked=True)
 
 
 def completed(llm_string: str, *, was_asked: bool = False) -> str:
-    """:func:`with_untold` of the model that asks. LangChain shows a cache no more than this text: it is a caller's.
+    """:func:`with_untold` for the model that asks, found among the callers: LangChain shows a cache only this text.
 
-    Of a completion model it does not even tell a cache with which parameters it is called, or which are bound to it.
-    Raises SerializationError where one of these is no data: what it says of itself may be said of another.
+    For a completion model, the text has neither the parameters of the call nor those that are bound to the model.
+    Raises SerializationError if one of these is not data: its text might be that of another value, too.
     """
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way
     left = sys.maxsize if llm_string.startswith(_UNTOLD) else _NEAR
@@ -90,10 +90,10 @@ def completed(llm_string: str, *, was_asked: bool = False) -> str:
 
 
 def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bool = False) -> str:
-    """What LangChain tells a cache of a call, and with it where and how a model is asked; of who tells nothing, all.
+    """The ``llm_string`` of a call, with where and how the model is asked; if the model tells nothing, all its fields.
 
-    A model that is not serializable, and each of completions, tells what its author thought of: ``ChatOllama`` not even
-    its name.
+    A model that is not serializable, and each completion model, tells only what its author chose: ``ChatOllama`` not
+    even its name.
     """
     if not llm_string.endswith("]"):
         return llm_string
@@ -118,10 +118,10 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
 
 
 def with_values(llm_string: str, given: Mapping[str, Any]) -> str:
-    """What LangChain tells a cache of a call, and with it those parameters of which it tells a text that is not all.
+    """The ``llm_string`` of a call, with fingerprints of the parameters that it has only as an incomplete text.
 
-    That is their ``repr``: of an array its ends, of a model not the fields that it hides. Raises SerializationError
-    for a tensor, and for what tells no more than its address, which may be another's by then.
+    That text is their ``repr``: of an array only its ends, of a model not the fields that it hides. Raises
+    SerializationError for a tensor, and for a text that is only an address, which may be another object's by then.
     """
     if llm_string.endswith("]") and not _is_json(given) and (values := list(_shortened(lasting(given)))):
         return f"{llm_string[:-1]}, ('given', {values!r})]"
@@ -129,7 +129,7 @@ def with_values(llm_string: str, given: Mapping[str, Any]) -> str:
 
 
 def _shortened(value: Any) -> Iterator[str]:
-    """The fingerprints of what a parameter holds and its text may not tell."""
+    """Fingerprints of the values in a parameter that its text may not tell in full."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
@@ -146,28 +146,28 @@ def _shortened(value: Any) -> Iterator[str]:
 
 @dataclass
 class _Seen:
-    """What a model was when it was last looked at. It lies in the model, and lives as long; copies take it along."""
+    """The fields of a model when it was last looked at. It is an attribute of the model, and copied with it."""
 
     whose: int
     held: dict[str, Any]
     fields: dict[str, Any]  # as they were
-    notes: frozenset[str]  # fields that it changed itself when it was asked
+    notes: frozenset[str]  # fields that the model itself changed when it was asked
     untold: list[tuple[str, str]] | None = None
 
     def __reduce__(self) -> Any:
-        """Nothing: who unpickles a model need not have this library."""
+        """Pickled as None: a process that unpickles a model need not have this library."""
         return type(None), ()
 
 
 def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False, above: _Models = ()) -> _Seen:
-    """The model's fields as they are; where they are others, what was remembered of it is forgotten.
+    """The model's fields as they are now; if they have changed, its cached description is dropped.
 
-    A model that it asks, below those ``above``, has notes of its own. Threads that do this at once have it told once
-    more than need be, and no more.
+    A model that it holds, other than those ``above``, is looked at too, and has notes of its own. If several threads
+    do this at once, the model is described once more than needed, and nothing else happens.
     """
     above = (*above, model)
     held = model.__dict__
-    raw = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
+    raw = {name: value for name, value in held.copy().items() if name[0] != "_"}  # other threads may add to it
     for value in raw.values():
         if _is_model(value) and not _is_in(value, above):
             _seen(value, was_asked=was_asked, above=above)
@@ -190,21 +190,21 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False, above: _Mod
 
 
 def _now(value: Any) -> Any:
-    """A field as it can be compared with later: of settings or a model, which may change in themselves, their hash."""
+    """A field's value to compare with later; for settings or a model, which may change in place, their hash."""
     return (_hash(value) or value) if _is_record(value) or _is_model(value) else value
 
 
 def _is_record(value: Any) -> bool:
-    """Whether it holds fields by name, and is neither a class nor a model of its own."""
+    """Whether it holds fields by name, and is neither a class nor a Runnable."""
     is_record = isinstance(value, BaseModel) or is_dataclass(value)
     return is_record and not isinstance(value, type | Runnable)
 
 
 def _may_be_notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
-    """Whether a model that changed a field while it was asked may have counted its calls in it, or listed them.
+    """Whether a field that changed while the model was asked may be its own count or list of calls.
 
-    That is a number that begins with 0, the same list as before that began empty, and the same object of a class of
-    its own; and where its author tells some fields, any of the others. Else it was its owner who set a field just then.
+    That is a number that began with 0, the same list as before if it began empty, or the same object of a class of its
+    own; and any field that is not told, if the model's author tells some. Any other was set by its owner just then.
     """
     own = type(model).model_fields.get(name)
     if own is None:
@@ -218,25 +218,25 @@ def _may_be_notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) ->
 
 
 def _told_in_part(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
-    """What a model tells of itself, where LangChain does not dump all of it for a cache."""
+    """What a model tells of itself, if LangChain does not dump all of it for a cache."""
     whole = model.is_lc_serializable() and not isinstance(model, BaseLLM)
     return {} if whole else model._identifying_params  # noqa: SLF001 - the way to ask
 
 
 def _hidden(kind: type[BaseLanguageModel[Any]]) -> set[str]:
-    """Fields that say where and how a model is asked, and are excluded from a dump, as OpenRouter's headers."""
+    """Fields that say where and how a model is asked, but are excluded from a dump, such as OpenRouter's headers."""
     return {name for name in _SELDOM & kind.model_fields.keys() if kind.model_fields[name].exclude}
 
 
 def _sealed(model: BaseLanguageModel[Any]) -> set[str]:
-    """Fields that LangChain dumps as secrets and that are no keys, as the servers of tools in a ChatAnthropic."""
+    """Fields that LangChain dumps as secrets although they are no keys, such as the tool servers of a ChatAnthropic."""
     return {name for name in model.lc_secrets if isinstance(getattr(model, name, None), list | dict)}
 
 
 def _is_undumped(value: Any) -> bool:
-    """Whether LangChain does not dump what is in a field, as in an enum, a set, or settings of a class of their own.
+    """Whether LangChain does not dump the value of a field, such as an enum, a set, or an object with settings.
 
-    Nor does it dump a model that is not serializable, as the endpoint in a ChatHuggingFace, or that one in another.
+    Nor does it dump a model that is not serializable, such as the endpoint in a ChatHuggingFace, or the latter itself.
     """
     return _is_model(value) or not (isinstance(value, Serializable | Runnable) or _is_json(value))
 
@@ -250,9 +250,9 @@ def _is_json(value: Any) -> bool:
 
 
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
-    """Whether a field is another than one of a model that was told nothing would have, and no count of calls."""
+    """Whether a field differs from that of a model made without arguments, and is not the model's count of calls."""
     default = _default(type(model).model_fields[name])
-    # in a pickle, too, where nobody knows of its notes
+    # also for a model from a pickle, whose notes are lost
     counts = type(default) is int and default == 0 and _sets_itself(type(model), name)
     return not counts and _differs(getattr(model, name), default)
 
@@ -264,7 +264,7 @@ def _sets_itself(kind: type, name: str) -> bool:
 
 
 def _fields(model: BaseLanguageModel[Any], names: set[str], above: _Models = ()) -> Iterator[tuple[str, str]]:
-    """The fields of a model that are data and not what they are by default, by their hashes."""
+    """The name and the hash of each field that is data and differs from its default."""
     for name in sorted(names):
         own, value = type(model).model_fields[name], getattr(model, name)
         excluded = own.exclude and name not in _SELDOM and not _is_model(value)
@@ -275,7 +275,7 @@ def _fields(model: BaseLanguageModel[Any], names: set[str], above: _Models = ())
 
 
 def _of_model(model: BaseLanguageModel[Any], above: _Models) -> list[Any]:
-    """A model in a field of another: what it is, where it asks, and how."""
+    """A model in a field of another: its class, its address and the hashes of its fields."""
     seen: _Seen | None = model.__dict__.get(_SEEN)
     secret = model.lc_secrets.keys() - _sealed(model)
     names = type(model).model_fields.keys() - _OWN - secret - (seen.notes if seen else frozenset())
@@ -284,24 +284,24 @@ def _of_model(model: BaseLanguageModel[Any], above: _Models) -> list[Any]:
 
 
 def _default(own: FieldInfo) -> Any:
-    """What a field is that nobody set; not what a function gives, which may look into the environment."""
+    """The default of a field; a function that makes it is not called, as it may read the environment."""
     if not isinstance(own.default_factory, type):
         return own.default
     return own.get_default(call_default_factory=True, validated_data={})
 
 
 def _is_model(value: Any) -> TypeGuard[BaseLanguageModel[Any]]:
-    """Whether it is one, and no mock that only says so, which has no fields."""
+    """Whether it is a model; a mock that claims to be one has no fields."""
     return issubclass(type(value), BaseLanguageModel)
 
 
 def _is_in(model: Any, models: _Models) -> bool:
-    """Whether a model is one of these: two that hold each other go round in a circle."""
+    """Whether a model is one of these; without this check, two that hold each other would recurse for ever."""
     return any(model is one for one in models)
 
 
 def _hash(value: Any, above: _Models = ()) -> str:
-    """That of a field, of settings or a model that hold a client of what else they hold; "" of what is no data."""
+    """A hash of a field, "" if it is no data. Of settings or a model with a client in them: of all else they hold."""
     if _is_model(value):
         return "" if _is_in(value, above) else fingerprint(_of_model(value, above))
     with suppress(SerializationError):

@@ -23,7 +23,7 @@ _FOOTER = "</examples>"
 
 
 def with_examples(messages: list[BaseMessage], examples: Sequence[Experience]) -> list[BaseMessage]:
-    """New messages with examples in the system message; the same ones, where there are none."""
+    """New messages with the examples in the system message; the given ones, if there are no examples."""
     said = [(_said(one.req), _said(_final(one.resp))) for one in examples]
     shown = [f"<request>{req}</request>\n<answer>{answer}</answer>" for req, answer in said if req and answer]
     if not shown:
@@ -39,6 +39,6 @@ def _said(value: Any) -> str:
 
 
 def _final(answer: Any) -> Any:
-    """The messages of an answer, unless it called tools."""
+    """The messages of an answer that call no tools."""
     messages = [entry.get("message") for entry in answer if isinstance(entry, dict)] if isinstance(answer, list) else []
     return [message for message in messages if isinstance(message, dict) and not message.get("tool_calls")]

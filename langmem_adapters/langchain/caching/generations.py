@@ -20,7 +20,7 @@ from langmem_adapters.providers.usage import unspent
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
-_CONTAINER = "container"  # in which Anthropic runs the code of one who asked, with that one's files
+_CONTAINER = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
 
 
 def worth_storing(generations: Sequence[Generation]) -> bool:
@@ -45,7 +45,7 @@ def _is_whole(generation: Generation) -> bool:
 
 
 def _says_something(content: str | list[Any]) -> bool:
-    """Whether there is any text, or something else than text and thoughts; a refusal says nothing."""
+    """Whether there is any text, or anything other than text and thoughts; a refusal says nothing."""
     if isinstance(content, str):
         return bool(content.strip())
     said = [standard_block(block) for block in content]
@@ -55,7 +55,7 @@ def _says_something(content: str | list[Any]) -> bool:
 
 
 def _is_waited_for(block: Any) -> bool:
-    """Whether a call comes from code of the model's, which waits for the result in the container of who asked."""
+    """Whether code of the model made the call, and waits for its result in the container of the first caller."""
     caller = block.get("caller") if isinstance(block, dict) else None
     return isinstance(caller, dict) and str(caller.get("type")).startswith("code_execution")
 
@@ -77,7 +77,7 @@ def _written(generation: Generation) -> dict[str, Any]:
 
 
 def read_generations(data: Any, *, age: float, new_id: Callable[[], str]) -> list[Generation]:
-    """Make new generations of stored data, each message with ids of its own and marked as a hit, of no key as yet.
+    """Make new generations of stored data: each message has ids of its own and is marked as a hit, without a key yet.
 
     Raises SerializationError for anything that :func:`write_generations` did not write.
     """
@@ -107,7 +107,7 @@ def _read(entry: dict[str, Any], age: float, new_id: Callable[[], str]) -> Gener
         marked["content"] = without_item_ids(message.content)
     if message.additional_kwargs:
         marked["additional_kwargs"] = without_item_ids_beside(message.additional_kwargs)
-    # As by setting each attribute, which pydantic makes dearer than all the rest.
+    # The same as setting each attribute, which in pydantic would cost more than all the rest.
     message.__dict__.update(marked)
     message.__pydantic_fields_set__.update(marked)
     return rebuilt_generation(message, info)

@@ -1,4 +1,4 @@
-"""What LangChain's cache keeps of one tenant, and how it is forgotten: all of it, one answer, some, a whole tag."""
+"""What LangChain's cache keeps for one tenant, and how it is deleted: all of it, one answer, some, a whole tag."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ class Kept(NamedTuple):
     answers: Answers
 
     def clear(self) -> Flow[None]:
-        """Forget everything, by either mode."""
+        """Delete everything, for the exact and the semantic mode."""
         yield from step(self.pool.clear)
         if self.alike is not None:
             yield from self.alike.asked.clear_flow()
-            yield from step(self.pool.clear)  # what was answered meanwhile, as its question may be gone
+            yield from step(self.pool.clear)  # what was stored meanwhile, as its question may be gone
 
     def delete(self, key: str) -> Flow[bool]:
-        """Forget one answer; False, if there is none."""
+        """Delete one answer; False if there is none."""
         store, place = self.pool.store, experience_namespace(self.pool.scope, self.pool.tag)
         kept = yield from step(store.get, place, [key])
         there = yield from step(self.pool.delete, key=key)
         partition = partition_of(kept[key]) if key in kept else None
         if self.alike is not None and partition is not None:
             yield from self.alike.asked.drop_flow(partition, key)
-        elif self.alike is not None:  # nobody knows where its question is
+        elif self.alike is not None:  # the place of its question is unknown
             yield from self.alike.asked.sweep_flow(lambda named: named == key and not store.get(place, [key]))
         return there
 
     def invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
-        """Forget those that ``where`` points out, or all that is kept under a tag."""
+        """Delete the entries that ``where`` selects, or everything that is kept under a tag."""
         if where is None and tag is None:
             raise ConfigurationError("invalidate needs where=, tag= or both; clear() forgets all of this tag")
         check_plain("where", where)
@@ -61,7 +61,7 @@ class Kept(NamedTuple):
             if verified is not None:
                 yield from verified.clear_flow()
             yield from step(self._forget_meanings, (*place, MEANINGS))
-            yield from step(pool.clear)  # what nobody can read, too, and what was answered meanwhile
+            yield from step(pool.clear)  # unreadable entries, too, and what was stored meanwhile
             return gone
         gone = yield from step(pool.invalidate, lambda experience: self._is_wanted(experience, where))
         if verified is not None:
@@ -69,7 +69,7 @@ class Kept(NamedTuple):
         return gone
 
     def _is_wanted(self, experience: Experience, where: Callable[[list[Generation]], bool]) -> bool:
-        """Whether an entry is to be forgotten, as is one that nobody can read."""
+        """Whether to delete an entry; an unreadable one always is."""
         try:
             generations = self.answers.read(experience)
         except SerializationError:
@@ -77,6 +77,6 @@ class Kept(NamedTuple):
         return where(generations)
 
     def _forget_meanings(self, place: Namespace) -> None:
-        """Whether this cache has a semantic mode or not; an index of another one's follows when it is next searched."""
+        """Clear stored questions, even without a semantic mode; another cache's index follows at its next search."""
         for namespace in list(self.pool.store.namespaces(place)):
             self.pool.store.clear(namespace)

@@ -1,4 +1,4 @@
-"""What was asked of LangChain's cache, beside its answers: found by its meaning, where it is asked in other words."""
+"""Requests that LangChain's cache keeps beside its answers, and finds by meaning when the words are others."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Paraphrases:
     """The semantic mode of :class:`~langmem_adapters.langchain.ExperienceCache` at work.
 
     Args:
-        mode: What may be said in other words, and what is served.
+        mode: Says what may be said in other words, and what may be served.
         pool: Where the answers are.
-        index: Finds what was asked.
-        counts: Where it is counted what was found.
+        index: Finds earlier requests.
+        counts: Counts what was found.
     """
 
     def __init__(self, mode: SemanticMode, pool: ExperiencePool, index: SemanticIndex, counts: Counts) -> None:
@@ -47,20 +47,20 @@ class Paraphrases:
         )
 
     def stats(self) -> dict[str, int]:
-        """Hits of either kind, errors, texts whose vectors are behind, and rejected candidates, also by guard."""
+        """Hits, hits of a dry run, errors, texts whose vectors are behind, and rejected candidates, also by guard."""
         named = ("semantic_hits", "semantic_dry", "semantic_errors", "behind", "rejected")
         guards = sorted(name for name in self._counts if name.startswith("rejected_"))
         return {name: self._counts[name] for name in (*named, *guards)}
 
     def find(self, prompt: str, llm_string: str) -> Flow[tuple[str, list[Match]]]:
-        """Where what was asked before and means the same is, and all of it, the surest first."""
+        """The partition of a request, and the earlier requests in it that mean the same, the surest first."""
         question = self._mode.question(prompt, llm_string)
         if question is None:
             return "", []
         return question.partition, (yield from self.asked.find_flow(question.partition, question.text))
 
     def answer(self, partition: str, match: Match) -> Flow[Experience | None]:
-        """The answer to it, with what was asked as its request; None, where that has gone."""
+        """The answer to a match, with the matched text as its request; None if the answer is gone."""
         experience = yield from self._pool.read_flow(match.key)
         if experience is None:
             yield from self.asked.drop_flow(partition, match.key)
@@ -68,7 +68,7 @@ class Paraphrases:
         return experience.model_copy(update={"req": match.text})
 
     def may_serve(self, answer: Sequence[Generation], match: Match) -> bool:
-        """Whether an answer may be served for other words, and is; it says then why."""
+        """Whether to serve an answer to other words; if so, this counts it and records in it why it is served."""
         if self._mode.dry_run:
             self._counts.add("semantic_dry")
             _log.info("dry run: %s would have been served, score %.3f", match.key, match.score)
@@ -80,11 +80,11 @@ class Paraphrases:
         return True
 
     def question(self, prompt: str, llm_string: str, answer: Sequence[Generation]) -> Question | None:
-        """What is kept of a request beside its answer; None, where it may not be said in other words."""
+        """What to keep of a request beside its answer; None if other words must not get this answer."""
         return self._mode.question(prompt, llm_string) if self._mode.may_serve(answer) else None
 
     def keep(self, question: Question | None, key: str, evicted: Evicted) -> Flow[None]:
-        """Keep what was asked, and forget what was asked of answers that had to go."""
+        """Keep a question, and drop the questions of evicted answers."""
         if not self._pool.writes:
             return
         gone: dict[str, list[str]] = {}

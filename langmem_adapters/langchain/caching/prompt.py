@@ -1,4 +1,4 @@
-"""What a cache of LangChain is shown as a prompt: the messages in it, and what the user asked last."""
+"""The prompt that LangChain shows a cache: the messages in it, and what the user asked last."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HUMAN = frozenset({"HumanMessage", "HumanMessageChunk"})
 
 
 def messages_in(prompt: str) -> list[dict[str, Any]]:
-    """Chat messages as LangChain dumps them; none, where a prompt is something else."""
+    """Chat messages as LangChain dumps them; none if the prompt is anything else."""
     try:
         dumped = parsed(prompt) if prompt.startswith("[{") else []
     except (ValueError, RecursionError):
@@ -34,7 +34,7 @@ def is_human(message: dict[str, Any]) -> bool:
 
 
 def asked_in(prompt: str) -> str:
-    """The text of what the user said last; all of a prompt that is no chat.
+    """The text of the user's last message; the whole prompt, if it is no chat.
 
     >>> asked_in("What is the capital of France?")
     'What is the capital of France?'

@@ -1,4 +1,4 @@
-"""Putting another chat model into what was made from one: bound tools, a chain with a parser."""
+"""Replaces the chat model in what was made from it: bound tools, a chain with a parser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FieldsOfTheModel", "replaced_models"]
 
 
 class FieldsOfTheModel(RunnableConfigurableFields[Any, Any]):
-    """A model with its cache; the fields that a run's configuration sets are those of the model inside."""
+    """A model with its cache; the fields that a run's configuration sets belong to the model inside."""
 
     default: Any
 
@@ -34,10 +34,10 @@ class FieldsOfTheModel(RunnableConfigurableFields[Any, Any]):
 
 
 def replaced_models(runnable: Any, replace: Callable[[BaseChatModel], BaseChatModel]) -> Any:
-    """A runnable with other chat models in it; the same object, where it has none. The given one is left alone."""
+    """A runnable with its chat models replaced; the same object if it has none. The given one is not changed."""
     if isinstance(runnable, BaseChatModel):
         return replace(runnable)
-    if isinstance(runnable, RunnableConfigurableFields):  # makes another model of the class of its own
+    if isinstance(runnable, RunnableConfigurableFields):  # it makes models of its own default's class
         return runnable
     if not (isinstance(runnable, Runnable) and isinstance(runnable, BaseModel)):
         return runnable

@@ -1,4 +1,4 @@
-"""When two model calls of LangChain are the same request: one key, whatever does not change the answer."""
+"""Decides when two LangChain calls are one request: both have one key, whatever does not change the answer."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-# What came with an earlier answer, or with a tool's, and is not sent to the model again.
+# What belongs to an earlier answer, or to a tool's, and is not sent to the model again.
 _OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
-_OF_THE_ANSWER |= {"chunk_position", "tool_call_chunks"}  # of one that was added up of its stream, beside its calls
+_OF_THE_ANSWER |= {"chunk_position", "tool_call_chunks"}  # of an answer that was joined from its chunks
 _CALL = ("name", "args", "id")  # what a call of a tool consists of
 _MADE_UP = "lc_"
-_known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
+_known: dict[bytes, str] = {}  # keys by a hash of their request, as a lookup and an update need the same one
 _REMEMBERED = 16_384
-_CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
-_CONTAINED = '"reuse_last_container": true'  # the same, of Anthropic's
-_KEPT = "conversation"  # that OpenAI keeps
-_NAMED = (f"('{_KEPT}', ", f"'{_KEPT}': ")  # as LangChain tells a parameter, and one within another
+_CHAINED = '"use_previous_response_id": true'  # in LangChain's dump of an OpenAI model
+_CONTAINED = '"reuse_last_container": true'  # in that of an Anthropic model
+_KEPT = "conversation"  # the parameter that names a conversation that OpenAI keeps
+_NAMED = (f"('{_KEPT}', ", f"'{_KEPT}': ")  # as LangChain writes a parameter, and a nested one
 _MORE = ("extra_body", "model_kwargs")  # parameters with parameters in them
 _CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
-# Where Python's own functions lie in a process: ChatGoogleGenerativeAI takes enums apart, down to these.
+# Addresses of Python's own functions in a process: ChatGoogleGenerativeAI takes enums apart, down to these.
 _ADDRESS = re.compile(r"(<function Enum\.\w+|<built-in method __new__ of type object) at 0x[0-9a-fA-F]+>")
 
 
 def request_key(prompt: str, llm_string: str) -> str:
-    """The key of what ``BaseCache.lookup`` is given: 32 hexadecimal digits from which nothing can be read back.
+    """The key of what ``BaseCache.lookup`` is given: 32 hexadecimal digits, from which nothing can be read back.
 
     Ids of messages, of their parts and of tool calls, artifacts of tools, the metadata of earlier answers, the order
-    of keys, timeouts, retries, streaming, callbacks and tags do not change it. Everything else does, and so do, for a
-    model with ``use_previous_response_id``, the ids of responses, by which the provider knows what was said; with
+    of keys, timeouts, retries, streaming, callbacks and tags do not change it. Everything else does. For a model with
+    ``use_previous_response_id``, so do the ids of responses, by which the provider knows what was said; with
     ``reuse_last_container``, its containers.
     """
     asked = hashlib.sha256(to_bytes(f"{len(prompt)} {prompt}{llm_string}")).digest()
@@ -81,9 +81,9 @@ def request_key(prompt: str, llm_string: str) -> str:
 
 
 def check_whole(llm_string: str) -> None:
-    """Raise SerializationError for a call that goes on from what the provider keeps of others.
+    """Raise SerializationError for a call that goes on from messages which only the provider keeps.
 
-    After a hit, the provider would not know either what had been said.
+    Nor would the provider, after a hit, know what had been said.
     """
     if _KEPT in llm_string and _is_kept(llm_string):  # a tool's description may speak of conversations, too
         raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
@@ -99,7 +99,7 @@ def _is_kept(llm_string: str) -> bool:
 
 
 def _prompt(prompt: str) -> Any:
-    """Chat messages as LangChain dumps them, without what the model does not see; other text as it is."""
+    """Chat messages as LangChain dumps them, without what the model does not see; any other text is unchanged."""
     try:
         return numbered(list(map(_said, messages_in(prompt)))) or prompt
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -107,7 +107,7 @@ def _prompt(prompt: str) -> Any:
 
 
 def _continued(prompt: str, llm_string: str) -> list[Any]:
-    """The responses or containers from one of which a request goes on, where the provider keeps what was before."""
+    """The responses or containers that a request may continue from, if the provider keeps what was said before."""
     names = [name for mark, name in ((_CHAINED, "id"), (_CONTAINED, "container")) if mark in llm_string]
     if not names:
         return []
@@ -116,7 +116,7 @@ def _continued(prompt: str, llm_string: str) -> list[Any]:
 
 
 def _said(message: dict[str, Any]) -> dict[str, Any]:
-    """What the model sees of a dumped message. Raises nearly anything for what is none."""
+    """What the model sees of a dumped message. Raises almost any error for other data."""
     said = message["kwargs"]
     content, told = said.get("content"), said.get("response_metadata")
     class_ = class_of(message).removesuffix("Chunk")
@@ -138,9 +138,9 @@ def _said(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _block(block: Any, *, is_answered: bool) -> Any:
-    """A block of content without the id that LangChain makes up for it, another one each time.
+    """A block of content without the id that LangChain makes up for it, a new one each time.
 
-    Nor has one of an answer the place in a stream by which LangChain adds up its pieces.
+    A block of an answer also loses its place in the stream, by which LangChain joins chunks.
     """
     if not isinstance(block, dict):
         return block
@@ -151,9 +151,9 @@ def _block(block: Any, *, is_answered: bool) -> Any:
 
 
 def _unblocked(content: list[Any], calls: list[Any]) -> Any:
-    """LangChain's own blocks, where no more than a text and the message's calls are in them, as the text.
+    """The text of LangChain's own blocks, if they hold only a text and the message's calls; otherwise the blocks.
 
-    So an answer is when it is not streamed as events: a thread is the same request whichever way it came about.
+    That is the form of an answer not streamed as events: a thread is the same request in either form.
     """
     blocks = list(content)
     said = blocks.pop(0) if blocks and _is_block(blocks[0], "text") else {"text": ""}
@@ -163,7 +163,7 @@ def _unblocked(content: list[Any], calls: list[Any]) -> Any:
 
 
 def _is_block(block: Any, kind: str) -> bool:
-    """Whether there is nothing in a block but what is said in the other form too."""
+    """Whether a block holds nothing but what the other form has, too."""
     if not isinstance(block, dict) or block.get("type") != kind:
         return False
     own = {"text"} if kind == "text" else set(_CALL)
@@ -177,19 +177,19 @@ def _model(llm_string: str) -> str:
 
 
 def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
-    """A model as LangChain dumps it, if it does, and the parameters; without what is only of the call."""
+    """The model as LangChain dumps it, or None, and the parameters; both without how the call is made or watched."""
     model, end = dumped_model(llm_string)
     if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
         settings = lasting(model["kwargs"]).items()
         model = {**model, "kwargs": {name: value for name, value in settings if not _is_secret(value)}}
         if "name" in model and isinstance(id_ := model.get("id"), list) and id_:
-            model["name"] = id_[-1]  # of its class, as where it was given none
+            model["name"] = id_[-1]  # the class name, as for a model that was given no name
         return model, _parameters(llm_string[end:].removeprefix("---"))
     return None, _parameters(llm_string)
 
 
 def dumped_model(llm_string: str) -> tuple[Any, int]:
-    """What LangChain has dumped before the parameters, and where that ends; None and 0, where it dumped nothing."""
+    """What LangChain has dumped before the parameters, and where that ends; None and 0 if it dumped nothing."""
     try:
         return json.JSONDecoder().raw_decode(llm_string)
     except ValueError:
@@ -197,20 +197,20 @@ def dumped_model(llm_string: str) -> tuple[Any, int]:
 
 
 def _is_secret(value: Any) -> bool:
-    """Whether LangChain dumps no more than that there is one: of a session with AWS there may be two, three or none."""
+    """Whether LangChain dumps only that a secret exists: a session with AWS may have two, three or none."""
     return isinstance(value, dict) and value.get("lc") == 1 and value.get("type") == "secret"
 
 
 def lasting(parameters: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Parameters, without those of how a call is made or watched."""
+    """Parameters, without those that say how a call is made or watched."""
     return {name: value for name, value in parameters.items() if name not in OF_THE_CALL}
 
 
 def _parameters(text: str) -> Any:
-    """``str(sorted(params.items()))`` read back, where it is made of literals.
+    """``str(sorted(params.items()))`` parsed back, if it is made of literals; otherwise the text.
 
-    A class is known by its name alone where the schema made from it stands beside it: the same script run as
-    ``__main__`` and imported as a module has the same requests.
+    A class counts by its name alone if the schema made from it stands beside it: the same script run as
+    ``__main__`` and imported as a module then has the same requests.
     """
     if "<" in text:
         text = _ADDRESS.sub(r"\1>", text)

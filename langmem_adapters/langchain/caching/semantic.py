@@ -1,4 +1,4 @@
-"""The semantic mode of LangChain's cache: what of a request may be said in other words, and what may not."""
+"""The semantic mode of LangChain's cache: which part of a request may be said in other words, and which not."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from langmem_adapters.validation import check_count, check_function
 __all__ = ["MEANINGS", "Question", "SemanticMode", "partition_of"]
 
 MEANINGS: Final = "semantic"
-"""Where, below its answers, a cache keeps what was asked."""
+"""The part that is appended to the namespace of a cache's answers, for that of its questions."""
 
-_TEXT = frozenset({"type", "text"})  # of a block that is text and nothing else
+_TEXT = frozenset({"type", "text"})  # the keys of a block that is only text
 
 
 class SemanticMode:
@@ -35,22 +35,22 @@ class SemanticMode:
     model, which is one text with all of that in it, is never served by its meaning.
 
     Unlike the exact cache, this keeps the text of the last human message in the store, and its vector in the index,
-    under the cache's tenant and tag; both are deleted with the answer.
+    under the cache's tenant and tag; both are deleted with the answer that they belong to.
 
     Args:
-        embedder: A LangChain or LlamaIndex embedding model, or what else an
-            :class:`~langmem_adapters.embedding.Embedder` can be made of; its vectors lie beside the cache's store. It
-            is asked once for 64 texts of ours, by which its cosines are read.
+        embedder: A LangChain or LlamaIndex embedding model, or anything else that an
+            :class:`~langmem_adapters.embedding.Embedder` can be made of; its vectors are stored beside the cache's
+            store. It embeds 64 texts of this library once, to learn how to read its cosines.
         index: An index of vectors instead, from :func:`~langmem_adapters.indexes.open_vectors`.
-        verifier: Decides on each candidate; one with ``judge=`` asks a model of your own.
-        candidates: How many of the nearest are checked.
-        deterministic_tools: The names of tools that give the same answer tomorrow. Calls of other tools, and answers
-            made from their results, are neither kept nor served.
-        judge: Says whether a kept answer is good enough, also one to the very same request:
-            :class:`~langmem_adapters.experience.AtLeast`, for one. It is shown what the user had asked last. One that
-            is a coroutine function works only with async calls.
+        verifier: Has the last word on each candidate; one with ``judge=`` asks a model of your own.
+        candidates: How many of the nearest requests are checked.
+        deterministic_tools: Names of tools that always give the same result. Calls of other tools, and answers made
+            from their results, are neither kept nor served.
+        judge: Says whether a stored answer is good enough, also for an identical request, such as
+            :class:`~langmem_adapters.experience.AtLeast`. It is shown what the user asked last. A coroutine function
+            works only with async calls.
         dry_run: Serve nothing, but count and log what would have been served.
-        reveal: Give the text of the request that was found, as ``cache_request`` in ``response_metadata``.
+        reveal: Give the text of the matched request, as ``cache_request`` in ``response_metadata``.
 
     >>> from langchain_core.language_models import FakeListChatModel
     >>> from langmem_adapters import Embedder
@@ -90,14 +90,14 @@ class SemanticMode:
 
     @classmethod
     def of(cls, value: Any) -> SemanticMode:
-        """Make one from an embedder; a semantic mode is returned unchanged."""
+        """Make a semantic mode of an embedder; a semantic mode is returned as it is."""
         return value if isinstance(value, cls) else cls(value)
 
     def __repr__(self) -> str:
         return f"SemanticMode({type(self.embedder or self.index).__name__}, verifier={self.verifier!r})"
 
     def question(self, prompt: str, llm_string: str) -> Question | None:
-        """What of a request may be said in other words; None, where nothing may."""
+        """The part of a request that may be said in other words; None if there is none."""
         messages = messages_in(prompt)
         last = max((n for n, message in enumerate(messages) if is_human(message)), default=None)
         if last is None or not (self._tools.made(messages[last + 1 :]) and self._tools.are_all_in(llm_string)):
@@ -114,7 +114,7 @@ class SemanticMode:
         return self._tools.are_all_of(generations)
 
     def mark(self, generations: Sequence[Generation], match: Match) -> None:
-        """Say in an answer why it was served."""
+        """Record in an answer why it was served."""
         for generation in generations:
             if isinstance(generation, ChatGeneration):
                 generation.message.response_metadata |= {
@@ -134,7 +134,7 @@ class Question(NamedTuple):
 
 
 def _text(content: Any) -> str:
-    """The text of a message that is nothing but text."""
+    """The text of a message that holds nothing else; otherwise ""."""
     if isinstance(content, str):
         return content if content.strip() else ""
     blocks = content if isinstance(content, list) else []
@@ -149,7 +149,7 @@ def _is_text(block: Any) -> bool:
 
 
 def partition_of(data: bytes) -> str | None:
-    """Where the question of a kept answer is, as its entry says; None, where it names none or cannot be read."""
+    """The partition with the question of a stored answer; None if its entry names none or cannot be read."""
     try:
         partition = (Experience.from_bytes(data).model_extra or {}).get("partition")
     except SerializationError:

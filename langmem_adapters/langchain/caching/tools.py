@@ -1,4 +1,4 @@
-"""Tools that give the same answer tomorrow, and those of which nobody says so: what was made with which."""
+"""Tools that always give the same result, and checks that an answer was made with no others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Tools"]
 
 _AI = frozenset({"AIMessage", "AIMessageChunk"})
 _TOOL = frozenset({"ToolMessage", "ToolMessageChunk", "FunctionMessage", "FunctionMessageChunk"})
-# Of an answer: what a model says and thinks, and calls that are among its tool_calls.
+# Block types of an answer: what a model says and thinks, and calls that are among its tool_calls.
 _OWN = THOUGHTS | {"text", "output_text", "tool_call", "tool_use", "function_call"}
 _BESIDE = frozenset({"tool_calls", "function_call", "tool_outputs", "executed_tools", "search_results", "citations"})
-# Parameters, a tool and models with which OpenAI, OpenRouter and Google look something up, as LangChain tells a cache
-# of them: of what was looked up it has nothing in their answers.
+# Parameters, a tool and models with which OpenAI, OpenRouter and Google look something up, as LangChain writes them
+# for a cache: its messages do not show what was looked up.
 _UNTOLD = re.compile(
     r"""\b(?:(web_search_options(?=['"](?:, |: )\{)|plugins(?=['"](?:, |: )\[\{)"""
     r"""|url_context(?=['"]: \{\}|=UrlContext\())"""
@@ -45,9 +45,9 @@ class Tools:
         )
 
     def are_all_of(self, generations: Sequence[Generation]) -> bool:
-        """Whether an answer calls no other tools.
+        """Whether an answer calls only these tools.
 
-        Nor was it made with a tool of the provider's, such as a search of the web, of which its blocks tell.
+        Nor may it be made with a tool of the provider's, such as a web search, which its blocks or metadata show.
         """
         return all(
             isinstance(generation, ChatGeneration)
@@ -61,15 +61,15 @@ class Tools:
         )
 
     def are_all_in(self, llm_string: str) -> bool:
-        """Whether a request has no other tool of the provider's of which its answer would not tell."""
+        """Whether a request offers no other tool of the provider's whose use its answer would not show."""
         return self._know(name or model for name, model in _UNTOLD.findall(llm_string))
 
     def made(self, messages: Sequence[dict[str, Any]]) -> bool:
-        """Whether dumped messages are nothing but calls of these tools, and their results."""
+        """Whether dumped messages are nothing but calls of these tools and their results."""
         return all(class_of(message) in _AI | _TOOL for message in messages) and self.gave_all(messages)
 
     def gave_all(self, messages: Sequence[dict[str, Any]]) -> bool:
-        """Whether all calls and results of tools that are among dumped messages are of these."""
+        """Whether all tool calls and tool results among dumped messages are of these tools."""
         calls = [call for message in messages for call in message["kwargs"].get("tool_calls") or ()]
         results = [message["kwargs"] for message in messages if class_of(message) in _TOOL]
         called = {repr(call.get("id")): call.get("name") for call in reversed(calls)}

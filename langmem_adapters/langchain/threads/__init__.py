@@ -1,1 +1,1 @@
-"""What the agent middleware and the histories make of threads and runs."""
+"""Threads and runs, compared with sessions: for the agent middleware and the histories."""

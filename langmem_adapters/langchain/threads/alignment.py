@@ -1,4 +1,4 @@
-"""The heaviest pairs of two sequences, in the order of both. A pure rule; its cost is that of what could be paired."""
+"""The heaviest pairs of two sequences, in the order of both. A pure rule; its cost grows with the possible pairs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["heaviest"]
 
 
 def heaviest(weights: Sequence[Mapping[int, int]], columns: int) -> list[tuple[int, int]]:
-    """Rows and columns, both rising, whose weights are the most together; of several, those in the last columns.
+    """Pairs of a row and a column, both rising, of the greatest total weight; of several, those in the last columns.
 
-    What could be paired is looked at alone, as Hunt and Szymanski do it, and not each row beside each column.
+    Only pairs that are possible are examined, as Hunt and Szymanski do it, not each row with each column.
 
     Args:
-        weights: For each row the columns that it could be paired with, and what each pair weighs, which is above 0.
+        weights: For each row, the columns that it may be paired with, and the weight of each pair, which is above 0.
         columns: How many columns there are.
 
     >>> heaviest([{0: 1, 2: 1}, {1: 2}, {2: 2}], 3)
     [(0, 0), (1, 1), (2, 2)]
     """
-    first: list[int] = []  # the first column by which there is a weight of 1, 2, 3 …
-    ends: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # the pairs that make it that, as the last ones
+    first: list[int] = []  # the first column that reaches a weight of 1, 2, 3 …
+    ends: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # the pairs that complete each weight
     for row, found in enumerate(weights):
         totals = [(bisect_left(first, column) + weight, column) for column, weight in found.items()]
         for total, column in totals:

@@ -1,4 +1,4 @@
-"""Questions that others changed in the midst of a run, as a filter does that takes a secret out of what was asked."""
+"""Questions that others changed during a run, such as a filter that takes a secret out of what was asked."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from langmem_adapters.model import Message
 __all__ = ["SENT", "sent_as", "with_changes"]
 
 SENT: Final = "brain_sent"
-"""Where a thread's state holds fingerprints of what a run is asked, as its client sent it, by the ids."""
+"""Key in a thread's state: fingerprints of a run's questions, as its client sent them, by message id."""
 
 
 def sent_as(new: Iterable[Message], words: Words) -> dict[str, str]:
-    """What :data:`SENT` holds of what is new in a thread as a run begins."""
+    """The value of :data:`SENT` for the new messages of a thread when a run begins."""
     return {m.id: fingerprint(words(m)) for m in new if m.role == "user" and is_said(m)}
 
 
 def with_changes(
     new: Iterable[Message], said: Sequence[Message], state: Mapping[str, Any], words: Words
 ) -> list[Message]:
-    """What a session gets, with a mark of each question that a run has ``said`` in other words than it was asked in."""
+    """The messages for a session; each question that the run ``said`` in other words than it was asked is marked."""
     sent = state.get(SENT) or {}
     changed = {m.id for m in said if m.id in sent and sent[m.id] != fingerprint(words(m))}
     return [

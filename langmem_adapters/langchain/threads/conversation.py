@@ -1,4 +1,4 @@
-"""The one conversation that a session and a thread of it make: what a model may be shown of both."""
+"""One conversation from a session and its thread: what a model may be shown of both."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def conversation_of(
     words: Words,
     most: int,
 ) -> Flow[list[Message]]:
-    """The session and the thread in one; the thread alone, where the session is not there any more.
+    """The session and the thread in one; the thread alone, if the session is no longer there.
 
     Args:
         brain: The session.
-        context: What is shown of it.
+        context: The part of the session that is shown.
         thread: The messages of a run.
-        start: How many of them, from the beginning, the session has heard.
-        state: That of the run.
-        words: What of a message is compared.
-        most: How many messages are shown at the most, where some are from before the session began.
+        start: How many of them, from the beginning, the session has.
+        state: The state of the run.
+        words: Gives the text of a message by which it is compared.
+        most: How many messages are shown at most, if some are from before the session began.
     """
     history = context.messages
     start = first_said(thread, start, state)
     relevant, known = thread.since(history, start, state.get(FIRST))
     heard = yield from undeleted(brain, relevant[:known], history)
     knew = state.get(KNEW) or ()
-    # Without a deleted question, others of the same words may take its place.
+    # Once a question is deleted, others with the same words may be matched in its place.
     left = shared(history, relevant[:known], words) if knew and len(heard) < known else ()
-    new = relevant[known:]  # and what a client sends of what was deleted, but for a question that is asked again
+    new = relevant[known:]  # may hold deleted messages that a client sends again; only a repeated question stays
     asked = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
     relevant = heard + (yield from undeleted(brain, new[:asked], history)) + new[asked:]
     if not history and not covers(context.summary):
@@ -64,9 +64,9 @@ def conversation_of(
 
 
 def _older(brain: BrainMemory, older: list[Message], conversation: Sequence[Message]) -> Flow[list[Message]]:
-    """What the conversation does not have of what a thread says from before its session began, from a question on.
+    """The messages of a thread from before its session began that the conversation lacks, from a question on.
 
-    A thread may be older: it was copied, or had no memory until then, or its session was cleared or expired.
+    A thread may be older than its session: it was copied, or had no memory, or the session was cleared or expired.
     """
     there = set(map(id, conversation))
     left = dropwhile(lambda message: message.role != "user", (one for one in older if id(one) not in there))
@@ -79,9 +79,9 @@ def asked_in(said: Sequence[BaseMessage]) -> Message | None:
 
 
 def with_question(conversation: list[Message], asked: Message | None) -> list[Message]:
-    """What a model is shown; with the run's question, where others took all of them out of the thread.
+    """What a model is shown: the conversation, with the run's question if others took every question out of it.
 
-    No provider answers a conversation in which nobody asks anything, and some refuse it.
+    No provider can answer a conversation in which nobody asks anything, and some refuse it.
     """
     if asked is None or any(message.role == "user" for message in conversation):
         return conversation

@@ -1,9 +1,8 @@
-"""What a history and a thread both have, and one conversation made of the two. Pure rules; nothing here reads a store.
+"""The messages that a history and a thread share, and one conversation made of both. Pure rules; no store is read.
 
-Ids tell it, where both have the same ones and the same content under them. But a client that sends the whole
-conversation with each call gives new ids to old messages, leaves out what it does not show, such as calls of tools,
-and sends texts where there were blocks. So the rest is compared exchange by exchange: a question, and what was
-answered to it.
+Messages with the same id and the same content are the same. But a client that sends the whole conversation with each
+call may give new ids to old messages, leave out what it does not show, such as tool calls, and send texts in place of
+blocks. So the rest is compared exchange by exchange: a question, and what was answered to it.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ __all__ = [
 ]
 
 Words: TypeAlias = Callable[[Message], str]
-"""What of a message is compared."""
+"""Gives the text of a message by which it is compared."""
 
 Proof: TypeAlias = Literal["answers", "questions", "ids"]
-"""What an exchange is known by: its question and answer. Of a client's own: its question, whatever was answered, or the
-last answer and what of the question the client keeps; and where it keeps ids, both, or the latter."""
+"""How an exchange is recognized. "answers": by its question and answer. "questions", for a client's own: by the
+question alone, or by the last answer and a part of the question. "ids", if it keeps ids: by both, or the latter."""
 
 CHANGED: Final = "brain_changed"
-"""The key in the metadata of questions that tells that a client knows them in other words."""
+"""Key in the metadata of a question: its client knows it in other words."""
 
 _SURE = 2
 
 
 class _Keys(NamedTuple):
-    """What a message is known by."""
+    """What identifies a message."""
 
     id: tuple[str, str, str] | None
     content: tuple[str, ...] | None
@@ -56,15 +55,15 @@ class _Keys(NamedTuple):
 
 
 class _Exchange:
-    """A question and what followed it; without a question, where the conversation begins in the midst of one."""
+    """A question and what followed it; ``question`` is None if the conversation begins in the middle of an exchange."""
 
     __slots__ = ("answer", "answered", "changed", "keys", "question", "texts")
 
     def __init__(self, question: str | None) -> None:
         self.question = question
         self.answered = False
-        self.changed = False  # whether it is known that its client has the question in other words
-        self.keys: dict[int, _Keys] = {}  # by the messages' places
+        self.changed = False  # whether its client is known to have the question in other words
+        self.keys: dict[int, _Keys] = {}  # by the positions of the messages
         self.texts: set[str] = set()  # of all answers; those of tools may be shown as the assistant's
         self.answer = ""  # what the assistant said last
 
@@ -82,12 +81,12 @@ class _Exchange:
 
 
 def _by_id(message: Message, text: str) -> tuple[str, str, str] | None:
-    """What a message is known by that has an id: clients that number those of each request anew repeat ids."""
+    """The id with role and text, if there is an id: clients that number each request's messages anew repeat ids."""
     return (message.id, message.role, text) if message.id else None
 
 
 def is_said(message: Message) -> bool:
-    """Whether a message of a thread was said in the conversation: no instruction, no summary, nothing recalled."""
+    """Whether a message was said in the conversation: it is no instruction, no summary and no recalled memory."""
     marks = message.host.get("langchain", {}).get("additional_kwargs") or {}
     return message.role not in INSTRUCTS and not (is_marked(marks) or message.metadata.get(RECALLED))
 
@@ -97,13 +96,13 @@ INSTRUCTS: Final = frozenset({"system", "developer"})
 
 
 def is_marked(additional: Mapping[str, Any]) -> bool:
-    """Whether the additional arguments of a message say that it is a summary or recalled."""
-    # LangChain's SummarizationMiddleware says its summary as a user
+    """Whether the additional arguments of a message mark it as a summary or as recalled."""
+    # LangChain's SummarizationMiddleware writes its summary as a user message
     return bool(additional.get(RECALLED)) or additional.get("lc_source") == "summarization"
 
 
 def same(old: Message, message: Message, words: Words = words_of) -> bool:
-    """Whether two messages with one id are one message: some clients number those of each request anew."""
+    """Whether two messages with one id are the same: some clients number the messages of each request anew."""
     return old.role == message.role and words_of(old) == words(message)
 
 
@@ -115,17 +114,17 @@ def known(
     by: Proof = "answers",
     words: Words = words_of,
 ) -> int:
-    """How many messages of a thread, from its beginning, a history holds already or its summary stands for.
+    """How many messages of a thread, from its beginning, a history already holds or its summary covers.
 
-    A question that nothing follows is new, unless it is the last message of the history too: who says "yes" once
-    more has said it twice.
+    A question that nothing follows is new, unless it is the last message of the history, too: a user who says "yes"
+    again has said it twice.
 
     Args:
         history: The newest messages of the history.
         thread: The messages of the thread.
-        summary: The history's.
-        by: What exchanges are known by.
-        words: What of the thread's messages is compared, if a store keeps other words than it is given.
+        summary: The history's summary.
+        by: How exchanges are recognized.
+        words: Gives the text of the thread's messages, if a store keeps other words than it is given.
     """
     covered = _covered(thread, summary, words)
     exchanges = _exchanges(thread, words)
@@ -143,27 +142,27 @@ def known(
 def known_by_id(
     history: Sequence[Message], thread: Sequence[Message], summary: Summary | None = None, words: Words = words_of
 ) -> int:
-    """:func:`known`, of a thread that keeps the ids of its messages; what has another id has been said anew."""
+    """:func:`known` for a thread that keeps the ids of its messages; a message with another id is new."""
     ids = {_by_id(message, words_of(message)) for message in history if message.id}
     shared = (n + 1 for n, message in enumerate(thread) if _by_id(message, words(message)) in ids)
     return max(_covered(thread, summary, words), *shared, 0)
 
 
 def renumbered(history: Sequence[Message], thread: Sequence[Message], words: Words = words_of) -> int:
-    """How many messages of a thread there are up to its last question that a history has under another id."""
+    """How many messages a thread has up to its last question that a history has under another id."""
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread, words), "answers")
     both = (at for old, new in pairs for at in _both(old, new))
     return max((m + 1 for n, m in both if thread[m].role == "user" and thread[m].id != history[n].id), default=0)
 
 
 def shared(history: Sequence[Message], thread: Sequence[Message], words: Words = words_of) -> dict[int, int]:
-    """The places in a history of what a thread has too, and where the thread has it."""
+    """The positions in a history of messages that a thread has too, each with its position in the thread."""
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread, words), "questions")
     return {n: place for old, new in pairs for n, place in _both(old, new)}
 
 
 def _covered(thread: Sequence[Message], summary: Summary | None, words: Words) -> int:
-    """How many messages a summary stands for. Under the id at which it ends there may be something else by now."""
+    """How many messages a summary covers. The id at which it ends may belong to another message by now."""
     if summary is None or not summary.covers:
         return 0
     last = (n + 1 for n, message in enumerate(thread) if entry_id(message.id) == summary.covers)
@@ -182,25 +181,25 @@ def joined(
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
 
-    What both have is there once, in the thread's order and form, but with the calls of tools that it does not show.
-    What the thread has from before the history is left out: a summary stands for it, or it is behind the window.
+    What both have appears once, in the thread's order and form, but with tool calls that the thread does not show.
+    What the thread has from before the history is left out: a summary covers it, or it is outside of the window.
 
     Args:
         history: The newest messages of the history.
         thread: The messages of the thread.
         start: How many of them are known.
-        own: The places of the history that are left out, where the thread does not have them any more.
-        knew: The ids of what is left out of it then, with what follows it there and the thread never showed.
-        left: The places of what is not left out for that: the thread had it, with what is deleted from it.
+        own: Positions in the history that are left out if the thread no longer has them.
+        knew: Ids of messages that are left out in the same case, with what follows them and the thread never showed.
+        left: Positions that stay nevertheless: the thread had them before deleted messages were taken out of it.
         words: As in :func:`known`.
     """
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread[:start], words), "questions")
     places = {n: place for old, new in pairs for n, place in _both(old, new)}
     own = {*own, *_without(history, {*places, *left}, set(knew))}
     replaced = {n for old, new in pairs if _stands_for(old, new) for n in old.keys}
-    taken_back = 0 < len(own) == len(history)  # all that the session has, and then it is the thread that counts
+    taken_back = 0 < len(own) == len(history)  # nothing of the session is left, so the thread alone counts
     begin = _begin(*pairs[0]) if pairs else 0 if taken_back else start
-    edited = {history[n].id for n in own}  # the first exchange may be another one by now, under the same ids
+    edited = {history[n].id for n in own}  # by now the first exchange may be another one under the same ids
     begin = next((place for place in range(begin) if thread[place].id in edited), begin)
     conversation = [message for message in thread[:begin] if not is_said(message)]
     to_come = {_by_id(message, words(message)) for message in thread[begin:] if message.id}
@@ -215,7 +214,7 @@ def joined(
 
 
 def _without(history: Sequence[Message], left: Collection[int], knew: Collection[str]) -> Iterator[int]:
-    """The places of what a thread knew and has no more, and of what it never showed of that, as calls of tools."""
+    """The positions of what a thread knew and no longer has, and of what follows that it never showed (tool calls)."""
     gone = False
     for n, message in enumerate(history):
         if message.id in knew:
@@ -239,21 +238,21 @@ def _exchanges(messages: Sequence[Message], words: Words) -> list[_Exchange]:
 
 def _begin(old: _Exchange, new: _Exchange) -> int:
     """Where the thread's part of a conversation begins, if this is the first exchange that both have."""
-    if old.question is None:  # it was asked before what the history has
+    if old.question is None:  # the question is older than this part of the history
         return next((place for _, place in _both(old, new)), min(new.keys))
     return min(new.keys)
 
 
 def _stands_for(old: _Exchange, new: _Exchange) -> bool:
-    """Whether a thread shows another answer than the one that the history has to the same question."""
+    """Whether a thread shows another answer than the history to the same question."""
     differ = old.answered and bool(new.answer) and old.texts.isdisjoint(new.texts)
     return differ and len(_both(old, new)) < 2  # noqa: PLR2004
 
 
 def _both(old: _Exchange, new: _Exchange) -> list[tuple[int, int]]:
-    """The places of the messages that both forms of an exchange have; rising."""
+    """The positions of the messages that both forms of an exchange have; rising."""
     found = [(min(old.keys), min(new.keys))] if _asks_the_same(old, new) else []
-    places: dict[tuple[int, object], list[int]] = {}  # by ids; contents; contents without the calls that end them
+    places: dict[tuple[int, object], list[int]] = {}  # by id, by content, by content without its calls
     for n, keys in old.keys.items():
         for key in enumerate((keys.id, keys.content, keys.content and keys.content[:3])):
             places.setdefault(key, []).append(n)
@@ -267,10 +266,10 @@ def _both(old: _Exchange, new: _Exchange) -> list[tuple[int, int]]:
 
 
 def _asks_the_same(old: _Exchange, new: _Exchange) -> bool:
-    """Whether the questions of two forms of an exchange are one, whatever their words.
+    """Whether two forms of an exchange have the same question, even in other words.
 
-    A filter may have changed it before it was recorded, or a client sends more with it than it keeps. But who keeps the
-    ids of what was answered may have asked something else: an agent may be given a part of a question.
+    A filter may have changed it before it was recorded, or a client sends more with it than it keeps. But a client that
+    keeps the ids of answers may have asked something else: an agent may be given a part of a question.
     """
     if old.question == new.question or None in {old.question, new.question}:
         return old.question == new.question is not None
@@ -279,12 +278,12 @@ def _asks_the_same(old: _Exchange, new: _Exchange) -> bool:
 
 
 def _asks_less(old: _Exchange, new: _Exchange) -> bool:
-    """Whether a client may know a question in these other words: many a question has a short answer such as "Yes."."""
+    """Whether a client may know the question in these words; a shared short answer such as "Yes." does not prove it."""
     return old.changed or bool(new.question and old.question and new.question in old.question)
 
 
 def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[tuple[_Exchange, _Exchange]]:
-    """The exchanges that both have; rising. Those that share an id, and between them what says the same."""
+    """The exchanges that both have, rising: those that share an id, and between them those that say the same."""
     ids = {keys.id: n for n, old in enumerate(history) for keys in old.keys.values() if keys.id}
     shared: list[tuple[int, int]] = []
     for m, new in enumerate(thread):
@@ -292,7 +291,7 @@ def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list
         if n >= 0 and (not shared or n > shared[-1][0]):
             shared.append((n, m))
     if shared and by == "questions":
-        by = "ids"  # who gives back ids gives back answers
+        by = "ids"  # a client that returns ids returns answers
     pairs: list[tuple[_Exchange, _Exchange]] = []
     begin = 0, 0
     for n, m in [*shared, (len(history), len(thread))]:
@@ -304,7 +303,7 @@ def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list
 
 
 def _answered(history: list[_Exchange], thread: list[_Exchange]) -> list[_Exchange]:
-    """Without a last question that is still to be answered, unless the history ends with it too."""
+    """The thread without a last question that is not answered yet, unless the history ends with that one, too."""
     if not thread or thread[-1].answered or (history and _likeness(history[-1], thread[-1], "answers") == _SURE):
         return thread
     return thread[:-1]
@@ -321,7 +320,7 @@ def _longest(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> li
 
 
 def _weights(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[dict[int, int]]:
-    """For each exchange of a history those of a thread that may be it, by their places, and how sure that is."""
+    """For each exchange of a history, the positions of those in the thread that may be it, and how sure that is."""
     questions: dict[str | None, list[int]] = {}
     answers: dict[str, list[int]] = {}
     for m, new in enumerate(thread):
@@ -337,7 +336,7 @@ def _weights(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> li
 
 
 def _likeness(old: _Exchange, new: _Exchange, by: Proof) -> int:
-    """How sure it is that two exchanges are the same one; 0, where nothing says so."""
+    """How sure it is that two exchanges are the same; 0 if nothing says so."""
     answers = not old.texts.isdisjoint(new.texts)
     if None in {old.question, new.question}:
         return _SURE if answers else 0
@@ -346,5 +345,5 @@ def _likeness(old: _Exchange, new: _Exchange, by: Proof) -> int:
     if answers or not (old.answered or new.answered):
         return _SURE
     if not new.answered:
-        return 0 if old.answer else 1  # a client does not show what is not said
+        return 0 if old.answer else 1  # clients do not show an answer without text
     return 1 if by == "questions" or not old.answered else 0

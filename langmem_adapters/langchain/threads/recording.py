@@ -1,4 +1,4 @@
-"""What the thread of a run says that its session does not hold yet, told from the state of the run."""
+"""The messages of a run's thread that its session does not hold yet, worked out from the run's state."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ __all__ = [
 ]
 
 M = TypeVar("M", Message, BaseMessage)
-_LATEST: Final = 256  # messages of a thread: of as many a session knows that they have left
+_LATEST: Final = 256  # messages of a thread that are examined; a session remembers as many that left it
 
 RECORDED: Final = "brain_recorded"
-"""Where a thread's state holds the id of its last message that the session has; empty: it has none."""
+"""Key in a thread's state: the id of its last message that the session has; empty if it has none."""
 
 SAID: Final = "brain_said"
-"""Where it holds what a run has shown to the model, until it is recorded: others may take it out of the thread."""
+"""Key in a thread's state: what a run has shown the model and not recorded; the thread itself may lose it."""
 
 BEGAN: Final = "brain_began"
-"""Where it holds the id of the session's last message when the thread began; empty: the session began with it."""
+"""Key in a thread's state: the id of the session's last message when the thread began; empty if there was none."""
 
 OLDER: Final = "brain_older"
-"""Where it holds the id of the last message that the thread had when its session began; empty: it had none."""
+"""Key in a thread's state: the id of the thread's last message when its session began; empty if there was none."""
 
 THREAD: Final = "brain_thread"
-"""Where it holds the id of the first message that the thread began with; and the key in the metadata of messages
-that tells which thread recorded them. The thread's own id would be no mark: it may begin anew, in another saver too."""
+"""Key in a thread's state: the id of the first message that it began with. Also the key in the metadata of messages for
+the thread that recorded them; its own id would not do, as a thread may begin anew, in another saver too."""
 
 TASK: Final = "brain_task"
-"""The key in the metadata of messages that tells as which part of a task of another's graph an agent said them."""
+"""Key in the metadata of messages: the task of an outer graph, and the part of it, as which an agent said them."""
 
 REPLACES: Final = "brain_replaces"
-"""And the key that tells what the agent had said as it was tried before, by the ids."""
+"""Key in the metadata of messages: the ids of what the agent had said in an earlier try of the task."""
 
 _MARKS: Final = (THREAD, TASK, REPLACES)
 
@@ -73,7 +73,7 @@ _MARKS: Final = (THREAD, TASK, REPLACES)
 def begun(
     brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
 ) -> Flow[dict[str, Any]]:
-    """What a thread's state tells as a run begins: how much of the thread the session holds, and passed over."""
+    """The new state of a thread when a run begins: what the session holds of the thread, and what was passed over."""
     messages = context.messages
     start = yield from first_new(brain, thread, state, context, words)
     last_known = thread[start - 1].id if start else ""
@@ -92,9 +92,9 @@ def begun(
 def first_new(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
 ) -> Flow[int]:
-    """How many of a thread's messages, from its beginning, the session holds; at the beginning of a run.
+    """How many messages of a thread, from its beginning, the session holds when a run begins.
 
-    Without a session, as in an outage, by what the state and the context tell.
+    Without a session, as in an outage, the state and the context decide.
     """
     place = _place(thread, state.get(RECORDED) or None)
     if place is not None:
@@ -112,11 +112,11 @@ def first_new(
 def recorded(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
 ) -> Flow[int]:
-    """:func:`first_new` in the midst of a run or at its end, when the thread has grown and others may have cut it."""
+    """:func:`first_new` during a run or at its end, when the thread has grown and others may have cut it."""
     place = _place(thread, state.get(RECORDED))
     if place is not None:
         return place
-    if state.get(RECORDED):  # and it was taken out of the thread
+    if state.get(RECORDED):  # that message was taken out of the thread
         return (yield from _known(brain, thread, state, context, words))
     return (yield from first_new(brain, thread.first(_asked(thread)), state, context, words))
 
@@ -124,7 +124,7 @@ def recorded(
 def _known(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
 ) -> Flow[int]:
-    """How many messages of a thread that keeps ids the session has, or had until somebody deleted them."""
+    """How many messages of a thread that keeps ids the session has, or had until they were deleted."""
     place = known_by_id(context.messages, thread, context.summary, words)
     if brain is None:
         return place
@@ -137,7 +137,7 @@ def _known(
 
 
 def _ends_with(history: Sequence[Message], thread: Sequence[Message], words: Words) -> bool:
-    """Whether a history ends with all that a thread says: it was put in the place of itself, without its ids."""
+    """Whether a history ends with all that a thread says: the thread was replaced by a copy without its ids."""
 
     def content(message: Message, text: str) -> tuple[Any, ...]:
         return message.role, text, message.tool_call_id, [call.id for call in message.tool_calls]
@@ -149,10 +149,10 @@ def _ends_with(history: Sequence[Message], thread: Sequence[Message], words: Wor
 def _passed_over(
     brain: BrainMemory, thread: Thread, start: int, context: Context, words: Words
 ) -> Flow[list[BaseMessage]]:
-    """Questions, and what follows them, that no one recorded though what is behind them was, before ``start``.
+    """Questions before ``start``, and what follows them, that nobody recorded although later messages were.
 
-    A graph may show an agent a task of its own alone. What that agent recorded tells nothing of what is before it in
-    the thread of the whole, such as the question that the task is a part of; what this thread recorded does.
+    A graph may show an agent nothing but its own task. What that agent recorded proves nothing about earlier messages
+    in the thread of the whole graph, such as the question behind the task; what this thread recorded does.
     """
     marks = {message.id: message.metadata.get(THREAD) for message in context.messages if message.id}
     missing: list[Message] = []
@@ -173,9 +173,9 @@ def _passed_over(
 def _unrecorded(
     brain: BrainMemory, messages: list[Message], latest: list[Message], words: Words
 ) -> Flow[list[Message]]:
-    """What a session never had of the latest of a thread: neither before its window nor before it left.
+    """Of a thread's latest messages, those a session never had: they are not in its log, and have not left it.
 
-    Clients that keep the ids of answers give questions new ones; what is before such a question is known by no id.
+    Clients that keep the ids of answers give questions new ones; ids say nothing about messages before such a question.
     """
     if not messages:
         return []
@@ -190,14 +190,14 @@ def _unrecorded(
 
 
 def _new_question(thread: Thread, state: Mapping[str, Any]) -> int:
-    """Where what is asked now is in the thread, which is new, whatever its id; its end, if that was taken out."""
+    """The position of the run's question, which is new whatever its id; the thread's end, if others took it out."""
     place = _asked(thread) - 1
     shown = {message.id for message in state.get(SAID) or []}
     return place if place >= 0 and (not shown or thread[place].id in shown) else len(thread)
 
 
 def _asked(thread: Thread) -> int:
-    """How many messages there are up to the newest question."""
+    """How many messages there are up to and including the newest question."""
     return max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
 
 
@@ -210,7 +210,7 @@ def looked_at(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], word
 def record(
     brain: BrainMemory, thread: Thread, state: Mapping[str, Any], *, task: str, words: Words, warn: WarnOnce
 ) -> Flow[int]:
-    """Append to a session what its thread has said by now, as a task's part; gives how many messages that is."""
+    """Append what a thread has said by now to its session, marked with the task; returns how many messages."""
     context, start = yield from looked_at(brain, thread, state, words)
     said = with_said([legible(message) for message in state.get(SAID) or []], said_now(thread, start, state))
     marks = {TASK: task, REPLACES: _tried(said, context.messages, thread, task)} if task else {}
@@ -223,26 +223,26 @@ def record(
 
 
 def _place(thread: Thread, recorded_id: str | None) -> int | None:
-    """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
+    """How many messages are recorded, by the thread's state; None if the state does not say."""
     return 0 if recorded_id == "" else thread.after(recorded_id) if recorded_id else None
 
 
 def first_said(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
-    """Where the first is that a run has to record: what was passed over is before what the session holds."""
+    """The position of the first message to record: what was passed over comes before what the session holds."""
     said = state.get(SAID)
     place = thread.after(said[0].id) if said and said[0].id else None
     return start if place is None else min(start, place - 1)
 
 
 def said_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Message]:
-    """What of a thread a run has to record, in the form that it has now."""
+    """The messages of a thread that a run has to record, in the form that they have now."""
     over = {message.id for message in state.get(SAID) or []}
     found = [message for message in thread[first_said(thread, start, state) : start] if message.id in over]
     return [message for message in found + thread[start:] if is_said(message)]
 
 
 def said_by_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[BaseMessage]:
-    """What a run has said as its state has it; what others add to a call of the model alone nobody has said."""
+    """What a run has said, as its state has it; what others add only to a model call was not said."""
     new = [own for message in said_now(thread, start, state) if (own := thread.original(message))]
     return with_said(state.get(SAID) or [], new)
 
@@ -250,7 +250,7 @@ def said_by_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Ba
 def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:
     """What a run has said before and what its thread says now: each message once, in the form that it has now.
 
-    What was put into the thread since, as LangChain's result of a call that it cannot read, is where it is there.
+    A message put into the thread since, such as LangChain's result of a call that it cannot read, keeps its place.
     """
     places = {message.id: n for n, message in enumerate(new)}
     now: dict[Any, M] = {message.id: message for message in new}
@@ -265,7 +265,7 @@ def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:
 
 
 def _numbered(message: M, now: dict[Any, M]) -> M:
-    """A message that its thread has no more; or has under an id that the host gave it only by now."""
+    """The message as its thread has it now, under an id that the host gave it later; itself, if the thread lacks it."""
     if not is_made(message.id):
         return message
     said = _kind(message), message.content
@@ -277,7 +277,7 @@ def _kind(message: Message | BaseMessage) -> str:
 
 
 def undeleted(brain: BrainMemory, said: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:
-    """What a thread says, without what somebody has deleted from the session: the thread has that still."""
+    """What a thread says, without messages that were deleted from the session: the thread still has those."""
     there = {message.id for message in history}
     missing = [message.id for message in said if message.id and message.id not in there and is_said(message)]
     if not missing:
@@ -295,10 +295,10 @@ def question_of(messages: Sequence[Message]) -> str:
 def to_record(
     new: Sequence[Message], history: Sequence[Message], state: Mapping[str, Any], more: Mapping[str, Any], words: Words
 ) -> list[Message]:
-    """What is new to a session as it is stored: with its thread's marks, and none under the id of another message.
+    """New messages as a session stores them: with their thread's marks, and none under the id of another message.
 
-    Clients that number the messages of each request anew say something else under an id that the session has. The
-    id that such a message gets is the same one whenever its thread says it, so that it is not stored twice either.
+    Clients that number the messages of each request anew reuse ids that the session has. Such a message gets another
+    id, the same one whenever its thread says it, so that it is not stored twice either.
     """
     taken = {message.id: message for message in history}
     mark, began = (str(state.get(key) or "") for key in (THREAD, BEGAN))
@@ -315,22 +315,22 @@ def to_record(
 
 
 def _tried(said: Sequence[Message], history: Sequence[Message], thread: Thread, task: str) -> list[str]:
-    """What a task has answered before to what it answers now, by the ids, and its thread does not have: it failed."""
+    """The ids of a task's earlier answers to the same messages that its thread does not have: those tries failed."""
     now = {message.id for message in said}
     answers = dropwhile(lambda message: message.id not in now, history)
     return [m.id for m in answers if m.metadata.get(TASK) == task and thread.after(m.id) is None]
 
 
 def replaced(history: Sequence[Message]) -> set[int]:
-    """The places of what an agent had said before its task was tried again."""
+    """The positions of what an agent said in tries of a task that were repeated later."""
     ids = {id_ for message in history for id_ in message.metadata.get(REPLACES) or ()}
     return {n for n, message in enumerate(history) if message.id in ids}
 
 
 def written_by(state: Mapping[str, Any], history: Sequence[Message]) -> set[int]:
-    """The places of what a thread has recorded since it began.
+    """The positions of what a thread has recorded since it began.
 
-    What of that it does not have any more was taken back: an answer was asked for again, a question edited, a
+    What the thread no longer has of that was taken back: an answer was asked for again, a question edited, a
     message removed.
     """
     mark, began = state.get(THREAD), state.get(BEGAN)
@@ -339,7 +339,7 @@ def written_by(state: Mapping[str, Any], history: Sequence[Message]) -> set[int]
 
 
 def words_in(store: object) -> Words:
-    """What a store keeps of the words of a message, which may have a redactor."""
+    """A function for the words of a message as a store keeps them: it may have a redactor."""
     redacted = getattr(store, "redacted", None)
     if redacted is None:
         return words_of

@@ -37,15 +37,15 @@ def _of_context(runtime: Runtime[Any], name: str) -> object:
 
 
 class ScopeOf(NamedTuple):
-    """Finds the scope of a run. ``needs_user`` refuses one without a user; one without a session always is."""
+    """Finds the scope of a run. Refuses a run without a session, and with ``needs_user`` also one without a user."""
 
     user: Lookup | None  # None: the context's ``user_id``
-    session: Lookup | None  # None: the context's ``session_id``, else the thread's id; of a subagent, one beside that
+    session: Lookup | None  # None: the context's ``session_id``, else the thread's id; a subagent's has a suffix
     tenant: Lookup
     needs_user: bool
 
     def __call__(self, runtime: Runtime[Any]) -> Scope:
-        """The scope. Raises ConfigurationError where it is incomplete: nobody is given somebody else's memory."""
+        """The scope. Raises ConfigurationError if it is incomplete, so that nobody is given another's memory."""
         user = _id("user", _user_of if self.user is None else self.user, runtime)
         session = _id("session", _session_of if self.session is None else self.session, runtime)
         if self.needs_user and not user:
@@ -62,23 +62,23 @@ class ScopeOf(NamedTuple):
         return Scope(tenant=_id("tenant", self.tenant, runtime), user=user, session=session)
 
     def as_of_now(self, runtime: Runtime[Any]) -> Callable[[], Scope]:
-        """What finds the scope later as it is found now: a function of the user's may ask what run it is in."""
+        """A function that finds the scope later, in the present context: a user's function may ask for its run."""
         context = copy_context()
         return lambda: context.run(lambda: self(runtime))
 
 
 def _tools_above(runtime: Runtime[Any]) -> str:
-    """What the name of a session ends with, in which an agent speaks that a tool of another calls: once for each.
+    """The suffix for the session of an agent that a tool of another agent calls: once for each level.
 
-    It is given the other's context and thread, but what a model says to it is not said in the other's conversation.
+    It is given the outer agent's context and thread, but what a model says to it is not said in that conversation.
     """
     return SUBAGENT * sum(node == _TOOLS for node, _ in _nodes_above(runtime))
 
 
 def task_of(runtime: Runtime[Any]) -> str:
-    """As which part of a task of another's graph an agent runs, the same each time that is tried; else empty.
+    """The task of an outer graph, and the part of it, as which an agent runs: the same at each try; empty without one.
 
-    A graph in that graph, in a node of which the agent runs, gives its own tasks other ids each time.
+    A graph that is nested in the outer one, around the agent, gives its own tasks new ids each time.
     """
     above = [(node, task) for node, task in _nodes_above(runtime) if task]
     return "/".join([*(task for _, task in above[:1]), *(node for node, _ in above)])
@@ -87,8 +87,8 @@ def task_of(runtime: Runtime[Any]) -> str:
 def _nodes_above(runtime: Runtime[Any]) -> list[tuple[str, str]]:
     """The nodes in which an agent runs, from the outermost, and the ids of their tasks.
 
-    There are no ids above an agent that keeps a thread of its own (``checkpointer=True``). What numbers the calls that
-    a task makes has none either, and is no node.
+    There are no ids above an agent that keeps a thread of its own (``checkpointer=True``). The number of a call that a
+    task makes has no id either, and is no node.
     """
     info = runtime.execution_info
     parts = info.checkpoint_ns.split("|")[:-1] if info else []  # the last one is the agent's own node

@@ -1,7 +1,7 @@
-"""What the runs that read a history were given, so that each ends with what it began with.
+"""Keeps what the runs that read a history were given, so that each ends with what it began with.
 
 ``RunnableWithMessageHistory`` reads a history when a turn begins, and again when it ends: it cuts off as many messages
-from what the model was shown as the second read has. So that read is answered from what the model was shown.
+from what the model was shown as the second read returns. So the second read is answered from what the model was shown.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _READS: Final = {"messages", "aget_messages"}
 _WRITES: Final = {"add_messages"}
 _BEGINS: Final = {"_enter_history", "_aenter_history"}
 _ENDS: Final = {"_exit_history", "_aexit_history"}
-_SHOWN: Final = "input_messages"  # what those call what the model was shown
-_RUN: Final = "run"  # and the turn's run, as traces have it
+_SHOWN: Final = "input_messages"  # their variable for what the model was shown
+_RUN: Final = "run"  # their variable for the turn's run in traces
 _TURNS: Final = 256  # that may run at once through one object
 
 
 class Reader(NamedTuple):
-    """Who reads: a function, by its name, the run of a chain's step that it is in, and what a turn that ends was shown.
+    """Identifies a read: the calling function's name, the run of its chain step, and what an ending turn was shown.
 
-    Nothing else tells the two reads of a turn apart: they are in runs of their own, whose callbacks name no common
-    parent; and whoever kept the first of them for the whole chain, or for the next read of a turn that then failed,
-    showed what is no longer so.
+    Nothing else tells the two reads of a turn apart: each is in a run of its own, and their callbacks have no common
+    parent. If the first were kept for the whole chain, or for the next read after a turn that failed, it would show
+    outdated messages.
     """
 
     name: str
@@ -43,17 +43,17 @@ class Reader(NamedTuple):
 
     @classmethod
     def of_now(cls) -> Reader:
-        """Who called the property or method of the history that calls this."""
+        """Identify the caller of the history's property or method that calls this."""
         frame = _caller(inspect.currentframe(), _READS)
         name = frame.f_code.co_name if frame else ""
         return cls(name, _run_id(), _shown(frame) if frame and name in _ENDS else None)
 
 
 def is_cut_off() -> bool:
-    """Whether what the method of a history that calls this is given is of a stream that its reader has left.
+    """Whether the method of a history that calls this is given a stream that its reader has left.
 
-    Where it blocks, ``RunnableWithMessageHistory`` takes for the whole answer what there was of it by then. What gave
-    that, below the turn, has not ended.
+    Without asyncio, ``RunnableWithMessageHistory`` then takes the part that has arrived for the whole answer. The steps
+    below the turn that produced it have not ended.
     """
     frame = _caller(inspect.currentframe(), _WRITES)
     if frame is None or frame.f_code.co_name not in _ENDS:
@@ -63,7 +63,7 @@ def is_cut_off() -> bool:
 
 
 def _caller(frame: FrameType | None, methods: set[str]) -> FrameType | None:
-    """Who called these methods of a history: out of what asks, of the history, and of one that was made of it."""
+    """The caller of these methods of a history, from outside of the history and of a class derived from it."""
     frame = frame and frame.f_back
     while frame and frame.f_code.co_name in methods:
         frame = frame.f_back
@@ -71,7 +71,7 @@ def _caller(frame: FrameType | None, methods: set[str]) -> FrameType | None:
 
 
 def _run_id() -> UUID | None:
-    """None outside of a run, and before Python 3.11 in coroutines."""
+    """The id of the current run; None outside of a run, and before Python 3.11 in coroutines."""
     config = var_child_runnable_config.get()
     return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
 
@@ -88,7 +88,7 @@ class _Begun(NamedTuple):
     last: BaseMessage | None
 
     def begins(self, shown: list[BaseMessage]) -> bool:
-        """Whether that is where these messages begin; they have been through JSON, where an artifact may change."""
+        """Whether these messages begin with them; they have been through JSON, where an artifact may change."""
         if self.last is None or self.length > len(shown):
             return self.last is None
         last = shown[self.length - 1]
@@ -96,7 +96,7 @@ class _Begun(NamedTuple):
 
 
 class Snapshots:
-    """The reads that stand: those of turns until they end, and the latest of a step until something is written."""
+    """The reads to repeat: those of turns until they end, and the latest of a step until something is written."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
@@ -104,13 +104,13 @@ class Snapshots:
         self._read: tuple[UUID, list[BaseMessage]] | None = None
 
     def known(self, reader: Reader) -> list[BaseMessage] | None:
-        """What this read is to be given; None, where it is to be read from the store."""
+        """The messages for this read; None if it must read from the store."""
         if reader.shown is not None and (turn := self._ended(reader.shown)):
             return reader.shown[: turn.length]
         return self._read[1] if self._read is not None and self._read[0] == reader.run_id else None
 
     def _ended(self, shown: list[BaseMessage]) -> _Begun | None:
-        """The turn that this ends; None, where a subclass or a wrapper showed other messages than were read here."""
+        """The turn that ends here; None if a subclass or a wrapper showed other messages than were read here."""
         with no_fork, self._lock.held():
             fitting = [begun for begun in self._begun if begun.begins(shown)]
             turn = max(fitting, key=lambda begun: begun.length, default=None)
@@ -119,7 +119,7 @@ class Snapshots:
             return turn
 
     def keep(self, reader: Reader, messages: list[BaseMessage]) -> None:
-        """Let what was read stand."""
+        """Remember what was read."""
         if reader.name in _BEGINS:
             with no_fork, self._lock.held():
                 self._begun.append(_Begun(len(messages), messages[-1] if messages else None))
@@ -127,5 +127,5 @@ class Snapshots:
             self._read = reader.run_id, messages
 
     def written(self) -> None:
-        """Let a step read anew; turns that have begun still end with what they began with."""
+        """Let a step read again; turns that have begun still end with what they began with."""
         self._read = None

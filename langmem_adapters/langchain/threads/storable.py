@@ -1,4 +1,4 @@
-"""Messages that hold what no store can keep: an array as a tool's artifact, a file handle among a model's extras."""
+"""Messages that hold what no store can keep, such as an array as a tool's artifact or a file handle in an extra."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from langmem_adapters.warn_once import WarnOnce
 __all__ = ["UNSTORED", "added", "legible", "storable"]
 
 UNSTORED: Final = "unstored"
-"""Key in a message's metadata: the names of what it is stored without."""
+"""Key in a message's metadata: the names of the parts that it is stored without."""
 
 T = TypeVar("T")
 
 
 def legible(message: BaseMessage) -> Message:
-    """:func:`to_message`; of a message that was filled with what its class does not allow, what is sure of it."""
+    """:func:`to_message`; for a message with values that its class does not allow, only what is certain of it."""
     try:
         return to_message(message)
     except SerializationError:
@@ -34,7 +34,7 @@ def legible(message: BaseMessage) -> Message:
 
 
 def added(brain: BrainMemory, messages: Sequence[Message | MessageData], warn: WarnOnce) -> Flow[None]:
-    """Append messages to a session; where they cannot be stored as they are, without what cannot."""
+    """Append messages to a session; if they cannot be stored as they are, without the parts that cannot."""
     try:
         yield from brain._add(messages)  # noqa: SLF001 - a part of this flow
     except SerializationError as error:
@@ -47,7 +47,7 @@ def added(brain: BrainMemory, messages: Sequence[Message | MessageData], warn: W
 
 
 def storable(message: Message) -> Message:
-    """The message, without those of its parts that cannot be stored; their names are in its metadata.
+    """The message without those of its parts that cannot be stored; their names are in its metadata.
 
     >>> from langmem_adapters import Message
     >>> plot = Message(role="tool", content="a plot", host={"langchain": {"artifact": object(), "status": "error"}})

@@ -1,4 +1,4 @@
-"""What a thread had of its session as a run began, and others have taken out of it since: a summary stands for it."""
+"""What a thread had of its session when a run began and others have removed since: a summary stands for it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from langmem_adapters.model import Message
 __all__ = ["FIRST", "KNEW", "STANDS_FOR", "known_of", "stood_for"]
 
 KNEW: Final = "brain_knew"
-"""Where a thread's state holds the ids of what it had of its session as a run began, but for what it recorded."""
+"""Key in a thread's state: the ids of what it had of its session when a run began, except what it recorded itself."""
 
 FIRST: Final = "brain_first"
-"""Where it holds the id of the first message that it had of its session, by the id of the first that the session shows,
-if the ids of what it has are others than those of its session."""
+"""Key in a thread's state, if its ids differ from its session's: the id of the first message that both have,
+by the id of the first message that the session shows."""
 
 STANDS_FOR: Final = "brain_stands_for"
-"""The key in the metadata of messages that tells which ids the summaries of a thread stand for, by their words: who has
-no saved thread gives back a summary, and not what it was made of."""
+"""Key in the metadata of messages: the ids that the summaries of a thread stand for, by the summaries' words. A client
+without a saved thread gives back a summary, and not what it was made of."""
 
 
 def known_of(
     history: Sequence[Message], thread: Thread, start: int, own: Collection[int], words: Words
 ) -> dict[str, Any]:
-    """What a thread has of a history, or its summaries stand for, but for the places of its ``own``.
+    """What a thread has of a history, or its summaries stand for, except for the positions of its ``own``.
 
     Args:
         history: The newest messages of the session.
         thread: The messages of a run that begins.
-        start: How many of them the session has heard.
-        own: The places of what the thread is known to have recorded.
-        words: What of a message is compared.
+        start: How many of them the session has.
+        own: The positions of what the thread is known to have recorded.
+        words: Gives the text of a message by which it is compared.
     """
     if len(own) == len(history):
         return {KNEW: [], FIRST: {}}
@@ -46,7 +46,7 @@ def known_of(
 
 
 def _first(history: Sequence[Message], messages: Sequence[Message], both: Mapping[int, int]) -> dict[str, str]:
-    """The first question that both have, where the ids of the thread's are its own: it is not looked for again then."""
+    """The first question that both have, if the thread has it under another id: it is not searched for again then."""
     begins = next((message for message in messages if is_said(message)), None)
     if not both or history[0].role != "user" or begins is None or begins.role != "user":
         return {}
@@ -64,9 +64,9 @@ def stood_for(
     state: Mapping[str, Any],
     words: Words,
 ) -> Mapping[str, list[str]]:
-    """The ids of what each summary in a thread stands for at the end of a run; empty, where its session tells it.
+    """The ids that each summary in a thread stands for at the end of a run; empty if the session has them already.
 
-    That is what the run has said and is ``gone`` from the thread, and what this :data:`KNEW` and has no more.
+    These are what the run said that is ``gone`` from the thread, and those of :data:`KNEW` that it no longer has.
     """
     messages, known = thread.since(history, start, state.get(FIRST))
     summaries = _summaries(messages, words)
@@ -78,7 +78,7 @@ def stood_for(
 
 
 def _summaries(messages: Iterable[Message], words: Words) -> list[str]:
-    """By what the summaries in a thread are known: clients may not keep their ids."""
+    """Fingerprints of the summaries in a thread: clients may not keep their ids."""
     return [fingerprint(words(message)) for message in messages if message.role == "user" and not is_said(message)]
 
 

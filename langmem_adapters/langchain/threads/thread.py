@@ -30,20 +30,20 @@ __all__ = [
 ]
 
 SUMMARY_KEY = "brain_summary"
-"""Where a thread's state holds the summary."""
+"""Key in a thread's state: the summary."""
 
 
 def history_to_thread(brain: BrainMemory, *, summary: Literal["key", "message"] = "key") -> dict[str, Any]:
-    """The session as what a thread's state is updated with.
+    """The session as an update for the state of a thread.
 
-    ``graph.update_state(config, history_to_thread(brain))`` does it. Every message has an id, the same one each
-    time, so that doing it again changes nothing.
+    Use it as ``graph.update_state(config, history_to_thread(brain))``. Every message has an id, the same one each
+    time, so that repeating it changes nothing.
 
     Args:
         brain: The session.
         summary: Where its summary goes, if it has one: "key" is the state's ``brain_summary``, which graphs with
             :class:`BrainMemoryMiddleware` have and others ignore; "message" is a system message in front, which
-            :func:`thread_to_history` does not take for something that was said.
+            :func:`thread_to_history` does not take for a message of the conversation.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> from langmem_adapters.langchain import history_to_thread
@@ -61,11 +61,11 @@ async def ahistory_to_thread(brain: BrainMemory, *, summary: Literal["key", "mes
 
 
 def thread_to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -> int:
-    """Append what a thread says to a session, as far as it is not there; returns how many messages were new.
+    """Append the messages of a thread that a session does not have; returns how many were new.
 
     System messages and summaries are not messages of the session; the state's ``brain_summary`` becomes its
-    summary, if it has none. Messages may also have left the session for its summary or its long-term memory; what was
-    deleted there does not come back.
+    summary, if it has none. Messages that have left the session for its summary or its long-term memory are not new,
+    and messages that were deleted there do not come back.
 
     Args:
         thread: A state, such as ``graph.get_state(config).values``, or its messages, in any form LangChain reads.
@@ -96,7 +96,7 @@ def _to_thread(brain: BrainMemory, summary: str) -> Flow[dict[str, Any]]:
 
 
 def _identified(found: list[tuple[str, BaseMessage, Message]], session: str) -> list[BaseMessage]:
-    """Give each message its stored id, or one made from what it says; no two the same."""
+    """Give each message its stored id, or one made from its content; no two are the same."""
     taken: set[str] = set()
     for id_, message, stored in found:
         while not id_ or id_ in taken:
@@ -127,7 +127,7 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
 
 
 def checked_brain(brain: object) -> BrainMemory:
-    """A session. Raises ConfigurationError for what is none, as a chat history."""
+    """The session. Raises ConfigurationError for anything else, such as a chat history."""
     if not isinstance(brain, BrainMemory):
         kind = type(brain).__name__
         raise ConfigurationError(f"a session is given as a BrainMemory, which a chat history has as .brain, not {kind}")
@@ -135,9 +135,9 @@ def checked_brain(brain: object) -> BrainMemory:
 
 
 def _left(long_term: LongTermMemory, session: str) -> Flow[set[tuple[str, str]]]:
-    """The ids of the session's messages that are in the long-term memory, with what they say, if nobody corrected it.
+    """The ids of the session's messages in the long-term memory, each with its text, or "" if it was corrected.
 
-    Clients that number the messages of each request anew say something else under an id.
+    Clients that number the messages of each request anew say something else under the same id.
     """
     memories = yield from step(long_term.all)
     return {

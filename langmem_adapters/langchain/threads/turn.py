@@ -1,4 +1,4 @@
-"""Turns made of LangChain's pieces: streamed chunks are added up, and the mark of an interruption is seen there too."""
+"""Turns made of LangChain's pieces: chunks are joined, and LangChain's readers see the mark of an interruption too."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Piece", "gather", "mark"]
 Piece: TypeAlias = str | BaseMessage
 """What a chain streams: texts, chunks of messages, messages."""
 
-_COMPLETED, _RESPONSE = "completed", "resp_"  # what OpenAI says, and how its ids of whole answers begin
+_COMPLETED, _RESPONSE = "completed", "resp_"  # OpenAI's status of a whole answer, and how its response ids begin
 _REPORTED = ("additional_kwargs", "response_metadata", "usage_metadata")
-_RUN_ID = "lc_"  # what LangChain's own ids begin with; a stream may mix them with one of the provider's
+_RUN_ID = "lc_"  # how LangChain's own ids begin; a stream may mix them with one of the provider's
 
 
 def gather(pieces: Sequence[Piece], warn: WarnOnce) -> list[Message]:
-    """Make whole messages of an answer's pieces: texts are joined, the chunks of each message are added up.
+    """Make whole messages of an answer's pieces: texts are joined, and so are the chunks of each message.
 
-    What a model reports in each chunk may not add up, such as costs; then it is left out, with a warning.
+    What a model reports in each chunk, such as costs, may not add up; then it is left out, with a warning.
     """
     messages = []
     for run in _runs(pieces):
@@ -45,11 +45,11 @@ def gather(pieces: Sequence[Piece], warn: WarnOnce) -> list[Message]:
 
 
 def mark(message: Message) -> Message:
-    """Mark the last message of an interrupted turn, in ``response_metadata`` for readers in LangChain."""
+    """Mark the last message of an interrupted turn, also in ``response_metadata`` for readers in LangChain."""
     host = message.host.get("langchain", {})
     told, content = host.get("response_metadata", {}), message.content
     if message.role == "assistant" and told.get("status") != _COMPLETED:
-        # OpenAI keeps nothing of an answer that was not heard out, and refuses to go on from it by its ids.
+        # OpenAI does not keep an answer that was not read to its end, and refuses to go on from it by its ids.
         told = {name: value for name, value in told.items() if not (name == "id" and str(value).startswith(_RESPONSE))}
         content = content if isinstance(content, str) else without_item_ids(content)
         if beside := host.get("additional_kwargs"):
@@ -60,7 +60,7 @@ def mark(message: Message) -> Message:
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
-    """Cut pieces into those that make one message each; of messages that stream at once, chunks come in turn."""
+    """Group pieces by the message that they belong to; chunks of messages that stream at once may alternate."""
     runs: list[list[Piece]] = []
     named: dict[str, list[Piece]] = {}
     known: str | None = None  # the id of the message whose chunks the last run is
@@ -92,7 +92,7 @@ def _goes_on(last: Piece, piece: Piece, known: str | None) -> bool:
 
 
 def _whole(chunks: Sequence[AIMessageChunk], warn: WarnOnce) -> Message:
-    """The message that chunks amount to, without calls whose arguments are not complete."""
+    """The message that chunks add up to, without calls whose arguments are incomplete."""
     lost: list[str] = []
     try:
         whole = add_ai_message_chunks(*chunks)
@@ -107,7 +107,7 @@ def _whole(chunks: Sequence[AIMessageChunk], warn: WarnOnce) -> Message:
 
 
 def _bare(chunks: Sequence[AIMessageChunk]) -> tuple[AIMessageChunk, list[str]]:
-    """What chunks say and call, or else their words and calls, and the names of what is left out."""
+    """The chunks joined by content and calls, or else by text and calls; and the names of what is left out."""
     lost = [name for name in _REPORTED if any(getattr(chunk, name) for chunk in chunks)]
     bare = [
         AIMessageChunk(content=chunk.content, id=chunk.id, tool_call_chunks=chunk.tool_call_chunks) for chunk in chunks

@@ -1,4 +1,4 @@
-"""A thread of a run as messages of ours, each made when it is looked at: threads grow, what is new in them does not."""
+"""A run's thread as Message objects, each made on first use: threads grow, but what is new in them does not."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Thread(Sequence[Message]):
     """The messages of a thread.
 
     Args:
-        messages: As the host has them; as a client sent them, where the host's reducer leaves them so.
-        mark: What the thread is known by. A message without an id, as a host's reducer may leave it, has one by that.
+        messages: As the host has them, or as a client sent them, if the host's reducer leaves them so.
+        mark: Identifies the thread. A message that the host's reducer left without an id gets one made from it.
     """
 
     def __init__(self, messages: Sequence[Any], mark: str = "") -> None:
@@ -50,24 +50,24 @@ class Thread(Sequence[Message]):
         return self._made[n]
 
     def first(self, count: int) -> Thread:
-        """The thread as it was when it had so many messages."""
+        """The thread as it was when it had ``count`` messages."""
         return Thread(self._messages[:count], self._mark)
 
     def after(self, message_id: str) -> int | None:
-        """How many messages there are up to the one with this id; None, where there is none."""
+        """How many messages there are up to and including the one with this id; None if there is none."""
         return next((n for n in range(len(self), 0, -1) if (self._named(n - 1).id or "") == message_id), None)
 
     def original(self, message: Message) -> BaseMessage | None:
-        """What a message of this thread was made of; None for one that is not of this thread."""
+        """The host's message that this one was made of; None if it is not of this thread."""
         return self._originals.get(id(message))
 
     def since(
         self, history: Sequence[Message], start: int, first: Mapping[str, str] | None = None
     ) -> tuple[list[Message], int]:
-        """What of the thread counts beside a history, and how many of the first ``start`` messages that has.
+        """The messages of the thread that count beside a history, and how many of them are of the first ``start``.
 
-        Where the thread has the history's first exchange under its ids, nothing before that can be in the history, and
-        only instructions count. Where it has other ids, ``first`` tells which is the first message that both have, by
+        If the thread has the history's first exchange under its ids, nothing before that can be in the history, and
+        only instructions count. If it has other ids, ``first`` gives the id of the first message that both have, by
         the id of the first one of the history.
         """
         begin = self._first_shared([(first or {}).get(message.id, message.id) for message in history[:1]], start)
@@ -75,7 +75,7 @@ class Thread(Sequence[Message]):
         return front + self[begin:], len(front) + start - begin
 
     def until(self, message_id: str, most: int) -> list[Message]:
-        """The newest that is said up to the message with this id; nothing, where there is none."""
+        """What was said in the last ``most`` messages up to the one with this id; nothing if there is none."""
         place = self.after(message_id) or 0 if message_id else 0
         return [self[n] for n in range(max(place - most, 0), place) if self._is_said(n)]
 
@@ -98,7 +98,7 @@ class Thread(Sequence[Message]):
 
 
 def _named(messages: Sequence[BaseMessage], mark: str) -> Iterator[BaseMessage]:
-    """The messages, each with an id; the same one each time, as it is made of what is said, and how often by now."""
+    """The messages, each with an id; a new id is made of what is said and how often by now, so it stays the same."""
     times: Counter[tuple[str, str]] = Counter()
     for message in messages:
         if not message.id:
@@ -109,5 +109,5 @@ def _named(messages: Sequence[BaseMessage], mark: str) -> Iterator[BaseMessage]:
 
 
 def is_made(message_id: str | None) -> bool:
-    """Whether an id was made here, for a message that had none."""
+    """Whether an id was made here, for a message without one."""
     return bool(message_id) and str(message_id).startswith(_MADE)
