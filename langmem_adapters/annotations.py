@@ -1,4 +1,4 @@
-"""What a function or class says of its arguments and fields, also with names that are not there, or not yet."""
+"""Read annotations and signatures, even if they use names that do not exist, or do not exist yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 __all__ = ["annotations_of", "signature_of"]
 
-if sys.version_info >= (3, 14):  # which evaluates annotations when they are asked for
+if sys.version_info >= (3, 14):  # evaluates annotations only when they are asked for
     from annotationlib import Format, get_annotations
 
     annotations_of = functools.partial(get_annotations, format=Format.FORWARDREF)

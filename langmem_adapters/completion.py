@@ -1,4 +1,4 @@
-"""Asking a model for text: any LangChain or LlamaIndex model, or a plain function, sync or async."""
+"""Ask a model for text: any LangChain or LlamaIndex model, or a plain function, sync or async."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_refusal(text: str) -> bool:
 
 
 def is_apology(text: str) -> bool:
-    """Whether an answer begins as refusals and apologies do, or is a mere "none"."""
+    """Whether an answer begins like a refusal or an apology, or is a mere "none"."""
     return _APOLOGY.match(text.replace("’", "'")) is not None  # noqa: RUF001 - the apostrophe that models write
 
 

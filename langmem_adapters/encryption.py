@@ -1,8 +1,8 @@
-"""AES-GCM for a sealed store, with keys that can be exchanged. Needs the extra ``crypto``.
+"""AES-GCM for a sealed store, with keys that can be replaced. Needs the extra ``crypto``.
 
-What is stored: the byte 2, the length of the key's name, the name, 8 bytes that tell another key of this name from
-damage (HMAC-SHA-256 with the key; where the first byte is 1, they are not there), a nonce of 12 bytes, the ciphertext,
-and a tag of 16 bytes over all of it and over the place where it is kept. Source: NIST SP 800-38D. One key may write
+Stored form: the byte 2; the length of the key's name; the name; 8 bytes of HMAC-SHA-256 with the key, which tell a
+wrong key of this name from damage (absent if the first byte is 1); a nonce of 12 bytes; the ciphertext; and a tag of
+16 bytes over all of it and over the place where the value is kept. Source: NIST SP 800-38D. One key may encrypt
 2**32 values.
 """
 
@@ -40,11 +40,11 @@ _VERSION = 2  # 1 had no check of the key
 _KEY, _CHECK, _NONCE, _TAG = 32, 8, 12, 16  # bytes
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FIRST = "1"
-_MINUTE = 60.0  # seconds between two looks for the data keys
+_MINUTE = 60.0  # seconds between two checks for the data keys
 
 
 def new_key() -> bytes:
-    """A key at random: 32 bytes. Keep it where the data is not, and keep it well: there is no way around it.
+    """A random key of 32 bytes. Keep it apart from the data, and do not lose it: without it, nothing can be read.
 
     >>> len(new_key())
     32
@@ -53,17 +53,17 @@ def new_key() -> bytes:
 
 
 class AESGCMCodec(Lasting):
-    """Encrypts each value with AES-256-GCM and a nonce of its own (a codec of :class:`SealedStore`).
+    """Encrypts each value with AES-256-GCM and its own nonce (a codec of :class:`SealedStore`).
 
     Args:
-        keys: Keys of 32 bytes, by names of your own (letters, digits, ``._-``), which stand beside what they wrote.
-        current: The name of the key that writes; the others only read. Default: the last one.
+        keys: Keys of 32 bytes, by names of your choice (letters, digits, ``._-``), which are stored with each value.
+        current: The name of the key that encrypts; the others only decrypt. Default: the last one.
 
     Raises:
         ConfigurationError: A key or a name is wrong.
         MissingDependency: ``cryptography`` is not installed.
-        SerializationError: From reading, where the key is missing or another one.
-        Damaged, NotSealed: From reading, where the bytes were changed, or moved to another place, or not encrypted.
+        SerializationError: When reading, if the key is missing or is a different one.
+        Damaged, NotSealed: When reading, if the bytes were changed, moved to another place, or not encrypted.
 
     >>> codec = AESGCMCodec({"2026": bytes(32)})
     >>> codec.decode(codec.encode(b"My bike is in the shed."))
@@ -88,7 +88,7 @@ class AESGCMCodec(Lasting):
         }
 
     def encode(self, data: bytes) -> bytes:
-        """Encrypt, bound to no place."""
+        """Encrypt, without binding to a place."""
         return self.encode_at(data, b"")
 
     def decode(self, data: bytes) -> bytes:
@@ -103,7 +103,7 @@ class AESGCMCodec(Lasting):
         return header + nonce + bytes(self._ciphers[self.current].encrypt(nonce, bytes(data), header + place))
 
     def decode_at(self, data: bytes, place: bytes) -> bytes:
-        """Decrypt what :meth:`encode_at` gave for this place, with whichever key it was."""
+        """Decrypt what :meth:`encode_at` gave for this place, with the key that encrypted it."""
         name = key_name(data)
         if name not in self._ciphers:
             raise SerializationError(f"a stored value was encrypted with the key {name!r}, which was not given")
@@ -127,11 +127,11 @@ class AESGCMCodec(Lasting):
         return frozenset(self._ciphers)
 
     def index_key(self) -> bytes:
-        """A key for the words of an index, made from the current one; with another one, the index is made anew."""
+        """A key for the words of an index, derived from the current key; a new key rebuilds the index."""
         return self.derived(self.current)
 
     def derived(self, name: str) -> bytes:
-        """A key for other uses, made from the key of this name."""
+        """A key for other uses, derived from the key of this name."""
         return self._derived[name]
 
     def __reduce__(self) -> NoReturn:
@@ -142,18 +142,18 @@ class AESGCMCodec(Lasting):
 
 
 class EnvelopeCodec(Lasting):
-    """Encrypts with data keys, which lie in a store, themselves encrypted with yours (a codec of :class:`SealedStore`).
+    """Encrypts with data keys, which a store keeps, encrypted with your keys (a codec of :class:`SealedStore`).
 
-    So a key of yours is exchanged at once, however much is stored and whenever it expires: :meth:`rewrap` encrypts
-    the data keys anew, and the old key is not needed any more. Without the data keys nothing can be read: they belong
-    into every backup, and must not be evicted. They may lie in another store than the data.
+    So you can replace a key of yours at once, however much is stored and whenever it expires: :meth:`rewrap` encrypts
+    the data keys again, and the old key is no longer needed. Without the data keys nothing can be read: include them in
+    every backup, and do not let a server evict them. They may be in another store than the data.
 
-    Who writes looks once a minute whether they are there. A store that was emptied, or has lost its last writes, gets
-    them back: otherwise this process would go on to write what no other one can read.
+    A writer checks once a minute that they are there. A store that was emptied, or lost its last writes, gets them
+    back: otherwise this process would go on to write values that no other process can read.
 
     Args:
-        store: Where the data keys are kept, under :data:`DATA_KEYS`; the first is made with the first write.
-        keys: Your keys, the current one and old ones.
+        store: Where the data keys are kept, under :data:`DATA_KEYS`; the first write makes the first one.
+        keys: Your keys, the current one and the old ones.
         clock: Gives monotonic seconds.
 
     Raises:
@@ -174,7 +174,7 @@ class EnvelopeCodec(Lasting):
         self._keys = keys
         self._clock = clock
         self._known: AESGCMCodec | None = None
-        self._kept: dict[str, bytes] = {}  # as they are stored
+        self._kept: dict[str, bytes] = {}  # in their stored form
         self._seen = 0.0
 
     def encode(self, data: bytes) -> bytes:
@@ -192,30 +192,30 @@ class EnvelopeCodec(Lasting):
     def decode_at(self, data: bytes, place: bytes) -> bytes:
         """Decrypt what :meth:`encode_at` gave for this place."""
         name, known = key_name(data), self._known
-        if known is None or name not in known.names:  # another process may have begun it since
+        if known is None or name not in known.names:  # another process may have begun it since the last load
             known = self._known = self._load()
         if known is None or name not in known.names:
             raise SerializationError(f"a stored value was encrypted with the data key {name!r}, which is gone")
         return known.decode_at(data, place)
 
     def index_key(self) -> bytes:
-        """A key for the words of an index; it stays the same as long as the first data key is there."""
+        """A key for the words of an index; it stays the same as long as the first data key exists."""
         known = self._writing()
         return known.derived(min(known.names, key=int))
 
     def rewrap(self) -> int:
-        """Encrypt the data keys with your current key; returns how many had another. Interrupted, call it again."""
+        """Encrypt the data keys with your current key; returns how many had another. If interrupted, call it again."""
         return sum(self._rewrapped(name) for name in self._store.get(DATA_KEYS))
 
     def renew(self) -> None:
-        """Begin a new data key, which writes from now on: here at once, in other processes within a minute."""
+        """Begin a new data key, which encrypts from now on: here at once, in other processes within a minute."""
         self._known = self._load()
         self._begin(str(1 + max(map(int, self._kept), default=0)))
 
     def _rewrapped(self, name: str) -> bool:
         while data := self._store.get(DATA_KEYS, [name]).get(name):
             place = _place(name)
-            anew = self._keys.encode_at(self._keys.decode_at(data, place), place)  # no variable has the key itself
+            anew = self._keys.encode_at(self._keys.decode_at(data, place), place)  # no variable holds the key itself
             if key_name(data) == self._keys.current:
                 return False
             try:
@@ -228,7 +228,7 @@ class EnvelopeCodec(Lasting):
     def _writing(self) -> AESGCMCodec:
         if self._known is not None and self._clock() >= self._seen + _MINUTE:
             self._seen = self._clock()
-            with suppress(StoreError, SerializationError):  # what is known still serves, also after a rewrap
+            with suppress(StoreError, SerializationError):  # the known keys still serve, also after a rewrap
                 self._known = self._load()
         if self._known is None:
             self._known = self._load()
@@ -237,13 +237,13 @@ class EnvelopeCodec(Lasting):
         return self._known
 
     def _begin(self, name: str) -> None:
-        with suppress(Conflict):  # another process has begun it at this moment
+        with suppress(Conflict):  # another process has just begun it
             put = {name: self._keys.encode_at(new_key(), _place(name))}
             self._store.write(DATA_KEYS, put=put, guard={name: None})
         self._known = self._load()
 
     def _load(self) -> AESGCMCodec | None:
-        """Read the data keys, and give the store what it has lost, unless another process has begun anew there."""
+        """Read the data keys, and restore those that the store has lost, unless another process has begun new ones."""
         found = self._store.get(DATA_KEYS)
         lost = {name: data for name, data in self._kept.items() if name not in found}
         if lost:
@@ -252,7 +252,7 @@ class EnvelopeCodec(Lasting):
             found = self._store.get(DATA_KEYS)
         try:
             keys = {name: self._keys.decode_at(data, _place(name)) for name, data in found.items()}
-        except Damaged as error:  # of a data key: that is more than one value
+        except Damaged as error:  # a damaged data key concerns more than one value
             raise SerializationError(f"a data key cannot be read: {error}") from error
         self._kept, self._seen = found, self._clock()
         return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
@@ -262,7 +262,7 @@ class EnvelopeCodec(Lasting):
 
 
 def key_name(data: bytes) -> str:
-    """The name of the key that encrypted this."""
+    """The name of the key that encrypted these bytes."""
     start = _header(data)
     if is_sealed(data) and data[0] > _VERSION:
         raise SerializationError(

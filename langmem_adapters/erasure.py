@@ -1,9 +1,9 @@
-"""Deleting a user: everything of ours that is kept for them, everywhere, and nothing else.
+"""Delete a user: everything that this library keeps for them, everywhere, and nothing else.
 
-By user are kept sessions (history, knowledge, summary, title), working memory, long-term memory, experiences with
-their leases, and items in LangGraph namespaces that name the user; with what indexes of words and vectors have of
-them. By tenant alone are kept the answers of ``ExperienceCache`` and ``ExperienceNodeCache``, whose keys are hashes
-that no user can be told from: they have a ``clear`` and a ttl. What was stored without a user belongs to its session.
+Kept by user: sessions (history, knowledge, summary, title), working memory, long-term memory, experiences with
+their leases, and items in LangGraph namespaces that name the user; with their words and vectors in the indexes. Kept
+by tenant only: the answers of ``ExperienceCache`` and ``ExperienceNodeCache``. Their keys are hashes, which name no
+user; use their ``clear`` or a ttl. Data stored without a user belongs to its session.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PLACES = (
     "items",
     "indexed",
 )
-"""What is counted: ``items`` are LangGraph's, ``indexed`` the namespaces that indexes had something of."""
+"""What is counted: ``items`` are LangGraph's; ``indexed`` counts namespaces of which indexes held something."""
 
 _KINDS = ("brain", "working", "longterm", "experience")
 _LANGGRAPH = "langgraph"
@@ -52,7 +52,7 @@ _POOL = 4  # parts of a pool's namespace
 _log = logging.getLogger("langmem_adapters")
 
 Report: TypeAlias = Callable[[str, int], None]
-"""Is told a place and how much of it has gone just now."""
+"""Is called with a place and how much of it has just been deleted."""
 
 
 def delete_user(
@@ -66,26 +66,26 @@ def delete_user(
 ) -> dict[str, int]:
     """Delete a user, and every trace of them in the files behind store and indexes.
 
-    Nobody should write for the user meanwhile; what they leave, the same call removes later. Deleting one who is not
-    there is no error, and removes traces too.
+    Nobody should write for the user meanwhile; a second call removes what such writers leave. Deleting an unknown
+    user is no error, and removes traces too.
 
     Args:
-        store: Where their data are; of a sealed one, no key is needed.
-        indexes: Every index that follows the store, of words and of vectors.
-        user: Whom; not empty.
-        tenant: Whose user.
-        items: How the LangGraph namespaces begin that are theirs; default ``("memories", user)`` and
-            ``(user, "memories")``. If others have the user as a part, that is logged, and they stay. LangGraph takes
-            no user with a period, such as an address: give ``items``, as you have written it.
-        report: Is told, each time that something has gone, which of :data:`PLACES` it was in, and how much it was.
+        store: Where their data is; a sealed store needs no key.
+        indexes: Every index that follows the store, lexical or vector.
+        user: Whom to delete; not empty.
+        tenant: The user's tenant.
+        items: The prefixes of the user's LangGraph namespaces; default ``("memories", user)`` and
+            ``(user, "memories")``. Other namespaces that contain the user are logged, and stay. LangGraph refuses a
+            label with a period, such as an e-mail address: give ``items`` with the label that you used instead.
+        report: Is called after each deletion with one of :data:`PLACES` and the amount.
 
     Returns:
         How much there was, by :data:`PLACES`.
 
     Raises:
-        ConfigurationError: The user is empty, or a prefix of items would take in those of others.
-        StoreError, StoreUnavailable, SearchError: Some places failed, which the message names. All others are done,
-            and the same call goes on with what is left.
+        ConfigurationError: The user is empty, or a prefix of ``items`` would include items of other users.
+        StoreError, StoreUnavailable, SearchError: Some places failed; the message names them. All others are done,
+            and the same call continues with the rest.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> store = open_store("memory:")
@@ -132,7 +132,7 @@ def delete_user_flow(
     for index in indexes:
         check_index("index", index)
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
-    otherwise = "." in user or "\0" in user  # is it written, as LangGraph refuses it as a part of a namespace
+    otherwise = "." in user or "\0" in user  # LangGraph refuses such labels, so the user is written differently there
     if not all(prefix and (user in prefix or otherwise) for prefix in prefixes):
         raise ConfigurationError("each prefix of items has the user as one of its parts: others would lose theirs")
     erasure = _Erasure(bare(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
@@ -146,7 +146,7 @@ def delete_user_flow(
 
 
 class _Erasure:
-    """Blocking; meant for a flow's steps."""
+    """The blocking parts; meant for a flow's steps."""
 
     def __init__(
         self,
@@ -168,14 +168,14 @@ class _Erasure:
         self._failures: dict[str, LangmemError] = {}  # by place
 
     def attempt(self, place: str, work: Callable[[], object]) -> None:
-        """Do one part; where it fails, the others are still done."""
+        """Do one part; if it fails, the others are still done."""
         try:
             work()
         except LangmemError as error:
             self._failures[place] = error
 
     def conclude(self) -> None:
-        """Raise what has failed."""
+        """Raise an error that names the parts that failed."""
         if not self._failures:
             return
         error = next(iter(self._failures.values()))
@@ -188,13 +188,13 @@ class _Erasure:
         parents = {prefix, *(namespace[:-1] for namespace in self._clear_all(prefix, lambda _: True))}
         for index in self.indexes:
             if not is_listed(index):
-                index.clear(prefix)  # of which the store may know nothing any more
+                index.clear(prefix)  # the store may no longer know of what it holds
         self._drop(prefix)
-        for parent in parents:  # of Redis, the list of children may still name some that had expired
+        for parent in parents:  # in Redis, this removes expired children from the list of children
             self.store.recent(parent)
 
     def _drop(self, namespace: Namespace) -> None:
-        """Delete a namespace from the store, and from what this process has read of it a moment ago."""
+        """Delete a namespace from the store, and from this process's read cache."""
         outdate(namespace)
         try:
             self.store.clear(namespace)
@@ -202,9 +202,9 @@ class _Erasure:
             invalidate(namespace)
 
     def _clear_all(self, prefix: Namespace, chosen: Callable[[Namespace], bool]) -> set[Namespace]:
-        """Delete the chosen namespaces until none is found, as a search under way may index some again.
+        """Delete the chosen namespaces until none is found, since a running search may index some again.
 
-        Also found is what indexes have in the store's own file, whether they were given or not.
+        Namespaces of indexes in the store's own file are found too, whether the indexes were given or not.
         """
         everything = set[Namespace]()
         for _ in range(_PASSES):
@@ -223,9 +223,9 @@ class _Erasure:
         raise StoreError(_COMES_BACK)
 
     def _clear(self, namespace: Namespace, indexes: Sequence[Index], *, indexed: int) -> None:
-        """Delete a namespace: from the store behind the indexes, so that it is found again where one fails.
+        """Delete a namespace: from the store last, so that it is found again if an index fails.
 
-        A search under way may have told an index of it in between; of one that is not listed, nobody would see that.
+        A running search may index it again in between. Only a listed index would show that; any other is cleared twice.
         """
         counts = _counted(self.store, namespace)
         for index in indexes:
@@ -241,7 +241,7 @@ class _Erasure:
                 self._report(place, number)
 
     def clear_journals(self) -> None:
-        """Let journals of migrations that were not finished forget the names of what has gone."""
+        """Remove the deleted names from the journals of unfinished migrations."""
         root = (_LANGGRAPH, self._tenant)
         prefixes: list[Namespace] = [(kind, self._tenant, self._user) for kind in _KINDS]
         prefixes += [(*root, part, *prefix) for part in ("items", "tree") for prefix in self._prefixes]
@@ -254,7 +254,7 @@ class _Erasure:
     # --- LangGraph
 
     def clear_items(self) -> None:
-        """Delete the items of the user's namespaces, and these from the tree in which they are found."""
+        """Delete the items of the user's namespaces, and these namespaces from the tree that lists them."""
         root = (_LANGGRAPH, self._tenant)
         tree = Tree(self.store, (*root, "tree"))
         others = set[Namespace]()
@@ -271,7 +271,7 @@ class _Erasure:
                 self._clear_all((*root, "tree", *prefix), lambda _: True)
                 tree.prune(prefix, is_own=lambda node: self._user in node)
             if not self._clear_all((*root, "items"), is_own):
-                break  # else items that were put behind the first look have lost their branch, and others grow one
+                break  # otherwise items added since the tree was cut may have a branch again: clear both again
         else:
             raise StoreError(_COMES_BACK)
         if others:
@@ -279,20 +279,20 @@ class _Erasure:
 
 
 def _counted(store: Store, namespace: Namespace) -> Counter[str]:
-    """What is in a namespace of the store, by keys alone: it may be encrypted."""
+    """Count what a namespace of the store holds, by keys alone, since values may be encrypted."""
     kind = namespace[0]
     total = store.scan(namespace, limit=0).total
     if kind == "working":
         return Counter(working=total)
     keys = list(store.get(namespace))
     if kind == "longterm":
-        return Counter(memories=sum("\0" not in key for key in keys))  # beside them there is a mark, with a NUL
+        return Counter(memories=sum("\0" not in key for key in keys))  # keys with a NUL are marks
     if kind == "experience":
-        # Beside a pool's entries there are marks, with a NUL; what lies below serves them.
+        # Keys with a NUL are a pool's marks; the namespaces below a pool's serve its entries.
         place = "experiences" if len(namespace) == _POOL else "leases" if namespace[_POOL:] == ("leases",) else ""
         return Counter({place: sum("\0" not in key for key in keys)} if place else {})
     if kind == _LANGGRAPH:
-        # Beside items, whose keys are encoded names, there is a census; the tree has no items.
+        # The keys of items are encoded names, which end in a slash; beside them is a census. The tree has no items.
         return Counter(items=sum(namespace[2] == "items" and key.endswith("/") for key in keys))
     facts = sum(key.startswith(KNOWLEDGE) for key in keys)
     exists, summary = int(bool(total or keys)), int(SUMMARY in keys)

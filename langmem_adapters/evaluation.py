@@ -40,7 +40,7 @@ class Question(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What a memory found.
+    """How well a memory found the answers.
 
     ``recall`` holds, by k, the mean share of a question's answers among the first k; ``mrr`` is the mean of 1 / rank
     of the first answer, 0 beyond the twentieth; ``unknown`` counts answers that no memory holds, and that count as
@@ -200,7 +200,7 @@ def _by_user(questions: Sequence[Question]) -> dict[str, list[Question]]:
 
 
 def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[str, frozenset[str]]:
-    """What each memory answers of all that is asked for, by its id."""
+    """Which of the wanted answers each memory holds, by the memory's id."""
     wanted = frozenset().union(*(question.evidence for question in questions))
     texts: dict[str, set[str]] = {}
     for one in wanted:

@@ -1,4 +1,4 @@
-"""When a session expires: as a whole, and by a rule that says which writes and reads start its time anew."""
+"""Expire a session as a whole. A rule says which writes and reads restart its time to live."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from langmem_adapters.warn_once import WarnOnce
 __all__ = ["EXPIRES", "LINGER", "Expiring", "Refresh", "check_expiry"]
 
 Refresh: TypeAlias = Literal["write", "read", "never"]
-"""What starts a session's time anew: each write; reads too; nothing, it is counted from the first write."""
+"""What restarts a session's time to live: each write; each write or read; nothing, so it runs from the first write."""
 
 EXPIRES: Final = "expires"
-"""The value of a session that holds its deadline, where the store cannot be asked for it: Unix seconds."""
+"""The key of the value that holds a session's deadline (Unix seconds), where the store cannot be asked for it."""
 
 LINGER: Final = 60.0
-"""Seconds after which what was emptied is gone: a guarded write can empty a namespace, and not remove it."""
+"""Seconds after which an emptied namespace expires: a guarded write can empty a namespace, but not remove it."""
 
 _warn = WarnOnce()
 NOTICEABLE: Final = 0.1
-"""Of a ttl: reads within so much of it after the last start cost no write."""
+"""Reads within this fraction of the ttl after the last restart cause no write."""
 _SOON = 5.0
-"""Seconds to a deadline in which it is read again before a write: of a session begun anew meanwhile, which the write
-would end with it, nothing may be left when the write is told of that."""
+"""Within this many seconds of the deadline, it is read again before a write. Another object may have restarted the
+session; a write with the old deadline could let it expire before the write's reply tells of the new one."""
 
 
 def check_expiry(ttl: float | None, refresh: Refresh) -> None:
-    """Raise ConfigurationError for what is no time to live, or no rule for when it starts anew."""
+    """Raise ConfigurationError for an invalid ttl or an unknown refresh rule."""
     check_seconds("ttl", ttl)
     if refresh not in get_args(Refresh):
         raise ConfigurationError(f'refresh is "write", "read" or "never", not {refresh!r}')
 
 
 class Expiring:
-    """One session in its store. Every write gives all of the session the same time to live.
+    """One session in its store. Every write gives the whole session the same time to live.
 
     Args:
         store, namespace: Where the session is.
-        ttl: Seconds; None: it never expires.
-        refresh: See :data:`Refresh`. Beside the default, "write", the session keeps its deadline as a value. With
-            "read", a read is followed by a write once a tenth of the ttl is gone; where that fails, as on a replica,
-            what was read is given all the same. With "never", an object reads the deadline before its first write, and
-            before those that come close to it.
+        ttl: Seconds; None: the session never expires.
+        refresh: See :data:`Refresh`. Unless it is "write", the default, the session stores its deadline as a value.
+            With "read", a read is followed by a write once a tenth of the ttl has passed; if that write fails, as on a
+            replica, the read still succeeds. With "never", an object reads the deadline before its first write, and
+            before a write that is close to the deadline.
         clock: Gives Unix seconds.
-        along: A namespace that expires with the session, if there is anything in it.
+        along: A namespace that expires with the session, if it holds anything.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Expiring:
         return appended
 
     def _settled(self, ttl: float, found: bytes | None, left: float | None) -> Flow[float | None]:
-        """What the session has left by the deadline that an append ``found``, which gave it what it was to have."""
+        """The seconds left by the deadline that an append ``found``, after it set the expiry to ``left``."""
         deadline = _read(found)
-        if found is None:  # it has just begun
+        if found is None:  # the session has just begun
             left = ttl if (yield from self._begin(ttl, None)) else left
         elif self._refresh == "never" and deadline != self._deadline and (other := self._until(deadline)) is not None:
-            # Another object has begun it anew since, and what this one knew would end it too soon.
+            # Another object has restarted the session, and the deadline known here would end it too soon.
             self._deadline, left = deadline, other
-            with suppress(Conflict):  # it was cleared, or begun anew once more
+            with suppress(Conflict):  # it was cleared, or restarted once more
                 yield from step(self._store.write, self._namespace, guard={EXPIRES: found}, ttl=left)
         return left
 
@@ -105,7 +105,7 @@ class Expiring:
         yield from self._carry_along(ttl)
 
     def try_write(self, **change: Any) -> Flow[bool]:
-        """:meth:`write`; False, where another writer was quicker and nothing has changed."""
+        """:meth:`write`; returns False if another writer was first and nothing has changed."""
         try:
             yield from self.write(**change)
         except Conflict:
@@ -131,32 +131,32 @@ class Expiring:
         yield from step(self._store.clear, self._namespace)
 
     def left_along(self) -> float | None:
-        """Seconds that what expires along has left, where that is less than the ttl; nothing is read for it."""
+        """Seconds that ``along`` has left, if that is less than the ttl; reads nothing from the store."""
         return None if self._along is None or self._refresh != "never" else self._until(self._deadline)
 
     def _left(self) -> Flow[float | None]:
-        """Seconds that the session has from a write on."""
+        """The seconds that a write made now gives the session."""
         if self._ttl is None or self._refresh != "never":
             return self._ttl
         deadline = self._deadline if (self._until(self._deadline) or 0.0) > _SOON else None
         while (left := self._until(deadline)) is None:
             found = yield from step(self._store.get, self._namespace, self._keys)
             deadline = _read(found.get(EXPIRES))
-            # One that has passed while the session is there was left by writes under another rule.
+            # A deadline that has passed while the session still exists was left by writes under another rule.
             if self._until(deadline) is None and (yield from self._begin(self._ttl, found.get(EXPIRES))) is not None:
-                return self._ttl  # whatever the time is by now: a ttl may be shorter than a write takes
+                return self._ttl  # without another check: a ttl may be shorter than a write takes
         self._deadline = deadline
         return left
 
     def _until(self, deadline: float | None) -> float | None:
-        """Seconds until a deadline; None for one that cannot be the session's."""
+        """Seconds until a deadline; None for a deadline that cannot be the session's."""
         if deadline is None or self._ttl is None:
             return None
         left = deadline - self._clock()
         return left if 0 < left <= self._ttl else None
 
     def _begin(self, ttl: float, known: bytes | None) -> Flow[float | None]:
-        """Start the time anew, unless the deadline is another by now; gives the deadline."""
+        """Restart the time to live, unless the stored deadline has changed; return the new deadline, or None."""
         deadline = self._clock() + ttl
         try:
             put, guard = {EXPIRES: encode(deadline)}, {EXPIRES: known}
@@ -172,10 +172,10 @@ class Expiring:
             return
         deadline = _read(data)
         if self._refresh == "never":
-            self._deadline = deadline  # another writer may have begun the session anew
+            self._deadline = deadline  # another writer may have restarted the session
         elif exists:
             left = self._until(deadline)
-            # Guarded, so that what was cleared meanwhile does not come back, and of several readers one writes.
+            # Guarded, so that a cleared session does not come back, and only one of several readers writes.
             if left is None or left < self._ttl * (1 - NOTICEABLE):
                 try:
                     yield from self._begin(self._ttl, data)
@@ -191,7 +191,7 @@ class Expiring:
 
 
 def _read(data: bytes | None) -> float | None:
-    """A stored deadline; None, where there is none that can be read: then the time starts anew."""
+    """A stored deadline; None if it is missing or unreadable, in which case the time to live restarts."""
     with suppress(SerializationError):
         deadline = None if data is None else decode(data)
         if is_number(deadline):

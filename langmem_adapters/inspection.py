@@ -1,4 +1,4 @@
-"""What a store may tell of itself, and let maintenance do, beyond the protocol that every store answers."""
+"""What a store may report, and what maintenance it may offer, beyond the protocol that every store implements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Health(NamedTuple):
 
 
 class KindStats(NamedTuple):
-    """How many namespaces begin with the same name, how many of them expire, and how long their logs are together."""
+    """How many namespaces have the same first part, how many of them expire, and how long their logs are together."""
 
     namespaces: int = 0
     expiring: int = 0
@@ -33,9 +33,9 @@ class KindStats(NamedTuple):
 class StoreStats(NamedTuple):
     """What a store holds. The namespaces of kind "brain" are sessions.
 
-    ``keys`` are those of a server, and None elsewhere. ``size`` is in bytes: of the file with what belongs to it, of
-    the server's used memory (all that is in it), or of the data in this process; None, where the server does not
-    say. ``limit`` is the server's maxmemory, None where there is none.
+    ``keys`` is the number of keys of a server, and None elsewhere. ``size`` is in bytes: of the file with its
+    companions, of the server's whole used memory, or of the data in this process; None if the server does not tell.
+    ``limit`` is the server's maxmemory; None if there is none.
     """
 
     address: str
@@ -46,7 +46,7 @@ class StoreStats(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that an examination has looked at: what it found, and what to do about it."""
+    """One result of an examination: what was found, and what to do about it."""
 
     level: Literal["ok", "note", "problem"]
     subject: str
@@ -57,7 +57,7 @@ class Finding(NamedTuple):
 class Dates(NamedTuple):
     """When a namespace was last written (Unix time), and how many seconds it has left.
 
-    None: nobody knows, as where a server has evicted its list; it does not expire.
+    ``updated_at`` is None if unknown, as after a server evicted its list; ``left`` is None if it does not expire.
     """
 
     updated_at: float | None
@@ -65,19 +65,19 @@ class Dates(NamedTuple):
 
 
 class Maintained(Protocol):
-    """What a store may have beside the methods of :class:`~langmem_adapters.protocols.Store`, each by itself."""
+    """Optional methods of a store, beside :class:`~langmem_adapters.protocols.Store`; it may have any of them."""
 
     def health(self) -> Health:
-        """Ask for a sign of life; an outage is an answer, not an error."""
+        """Check that the store answers; an outage is an answer, not an error."""
 
     def stats(self) -> StoreStats:
-        """Count what is there, a page at a time, beside running readers and writers."""
+        """Count what is there, page by page, while others read and write."""
 
     def examine(self) -> Iterator[Finding]:
-        """Look for what is wrong with its server or its file, at one thing after the other, and change nothing."""
+        """Look for faults of the server or the file, one check after the other, and change nothing."""
 
     def dates(self, namespace: Namespace) -> Dates | None:
-        """The times of a namespace; None, if there is none of this name."""
+        """The times of a namespace; None if it does not exist."""
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         """Give a namespace these times, as far as they are known; its log and its values stay as they are."""
@@ -85,12 +85,12 @@ class Maintained(Protocol):
     def discard(self, namespace: Namespace, before: float) -> bool:
         """Remove a namespace, unless it was written at or after ``before`` (Unix time) or is not there.
 
-        What another writer adds in the same moment is never lost.
+        What another writer adds in the same moment is not lost, except in a Redis Cluster or on a full server.
         """
 
 
 def health_of(address: str, ask: Callable[[], object]) -> Health:
-    """How a store is that is asked so; an outage is an answer."""
+    """Time a call that asks a store for a sign of life; an outage is an answer, not an error."""
     began = time.perf_counter()
     problem = ""
     try:
@@ -101,7 +101,7 @@ def health_of(address: str, ask: Callable[[], object]) -> Health:
 
 
 def bare(store: Any) -> Any:
-    """The store behind those that stand in front of it, which have it as their ``store``."""
+    """The store behind its wrappers, each of which has the next one as its ``store``."""
     while isinstance(getattr(store, "store", None), Store):
         store = store.store
     return store

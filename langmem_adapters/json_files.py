@@ -1,4 +1,4 @@
-"""JSON as people have it in files: gzipped or not, a list, a line for each value, or one value."""
+"""Read the JSON files that people have: gzipped or not; a list, a value per line, or one value."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from langmem_adapters.errors import SerializationError
 __all__ = ["Numbered", "text_of", "values_of"]
 
 _GZIP = b"\x1f\x8b"
-_ZIP = b"PK\x03\x04"  # as ChatGPT's export comes
+_ZIP = b"PK\x03\x04"  # the format of ChatGPT's exports
 _SQLITE = b"SQLite format 3\0"
-_TIMES, _ANYWAY = 100, 2**26  # a file's own size, and bytes: what people say shrinks to a tenth, a bomb to a thousandth
-_WITH_HEADER = 31  # as zlib has it
+_TIMES, _ANYWAY = 100, 2**26  # limits, as a factor and in bytes: text shrinks to a tenth, a bomb to a thousandth
+_WITH_HEADER = 31  # zlib's window bits that expect a gzip header
 _PIECE = 4096  # bytes
 
 
 class Numbered(NamedTuple):
-    """A value of a file, and how an error names its place."""
+    """A value in a file, and the name of its place for errors."""
 
     place: str
     value: Any
@@ -48,7 +48,7 @@ def _unpacked(data: bytes) -> bytes:
     try:
         for start in range(0, len(data), _PIECE):
             piece = data[start : start + _PIECE]
-            while piece := piece.lstrip(b"\0") if member.eof else piece:  # zeros may stand behind a member
+            while piece := piece.lstrip(b"\0") if member.eof else piece:  # a member may be padded with zeros
                 if member.eof:
                     member = zlib.decompressobj(_WITH_HEADER)
                 unpacked += member.decompress(piece, most + 1 - len(unpacked))
@@ -65,9 +65,9 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def values_of(text: str, *, lines: bool = False) -> list[Numbered]:
-    """The items of a JSON list, the lines of JSON Lines, or the one value that the file is.
+    """The items of a JSON list, the lines of JSON Lines, or the file's one value.
 
-    Which it is, is told by what it holds, or with ``lines`` taken as given.
+    The format is recognised by the content; with ``lines`` it is JSON Lines.
     """
     if lines:
         return list(_json_lines(text))

@@ -10,7 +10,7 @@ __all__ = ["lazily"]
 
 
 def lazily(package: dict[str, Any], where: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and ``__dir__`` of a package, of its globals and the module of each of its names."""
+    """Make ``__getattr__`` and ``__dir__`` for a package, from its globals and the module of each lazy name."""
     own = package["__name__"]
 
     def load(name: str) -> Any:

@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """Evicts what was not used for longest. Threads that share one hold a lock.
+    """Evicts the least recently used entry. Threads that share a cache must hold a lock.
 
     Args:
-        most: How many there may be.
+        most: How many entries there may be.
         room: How large they may be together.
 
     >>> cache: LRU[str, int] = LRU(2)
@@ -33,7 +33,7 @@ class LRU(Generic[K, V]):
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """What is kept under a key, which is used so."""
+        """Return the value of a key, or None, and mark it as used."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -41,7 +41,7 @@ class LRU(Generic[K, V]):
         return entry[0]
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """What is kept under a key; what ``make`` gives, where there is nothing."""
+        """Return the value of a key; if there is none, keep what ``make`` returns."""
         found = self.get(key)
         if found is None:
             found = make()
@@ -49,7 +49,7 @@ class LRU(Generic[K, V]):
         return found
 
     def keep(self, key: K, value: V, size: int = 0) -> None:
-        """Keep something in place of what was there before, unless it is too large."""
+        """Keep a value in place of an older one, unless it is too large."""
         self.drop(key)
         if size <= self.room:
             self._entries[key] = value, size
@@ -58,16 +58,16 @@ class LRU(Generic[K, V]):
                 self.size -= self._entries.popitem(last=False)[1][1]
 
     def drop(self, key: K) -> None:
-        """Let go of what is kept under a key."""
+        """Remove a key."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.size -= entry[1]
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Remove everything."""
         self._entries.clear()
         self.size = 0
 
     def values(self) -> list[V]:
-        """Everything, what was used last at the end."""
+        """All values, the most recently used last."""
         return [value for value, _ in self._entries.values()]

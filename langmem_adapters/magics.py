@@ -41,7 +41,7 @@ class _Answer(NamedTuple):
 
 
 class Report:
-    """What a command says: a sentence, or a few lines, and for a notebook a view."""
+    """The output of a command: a sentence or a few lines, and for a notebook a view."""
 
     def __init__(self, text: str, view: Callable[[], str] | None = None) -> None:
         self._text = text
@@ -178,7 +178,7 @@ class Notebook:
         return self._cache
 
     def _answers(self) -> list[_Answer]:
-        """What became of the requests of the last cell in which a model was asked."""
+        """The answers of the last cell in which a model was asked."""
         told = list(self._told)
         return [answer for run, answer in told if run == told[-1][0]]
 

@@ -1,4 +1,4 @@
-"""What becomes of an outage where a host would rather go on: it is raised, or counted and told, as was declared."""
+"""Handle an outage by the declared policy: raise it, or count and log it, so that a host can go on."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Outages(Lasting):
-    """The outages that somebody goes on in spite of: ``errors`` of the counts, each cause logged once.
+    """Outages in spite of which a host goes on: counted as ``errors``, and each cause logged once.
 
     Args:
-        sentence: Who goes on without what.
+        sentence: What the log says: who goes on without what.
         counts: Where they are counted.
 
     >>> from langmem_adapters.errors import StoreUnavailable
@@ -35,14 +35,14 @@ class Outages(Lasting):
         self._warn = WarnOnce()
 
     def bear(self, error: LangmemError, on_error: str) -> None:
-        """Raise the error, or, if ``on_error`` is "degrade", count and tell it."""
+        """Raise the error, or count and log it if ``on_error`` is "degrade"."""
         if on_error == "raise":
             raise error
         self.counts.add("errors")
         self._warn(self._sentence, error)
 
     def attempt(self, flow: Flow[T], instead: T, on_error: str) -> Flow[T]:
-        """What a flow gives, or where a store or an index fails it, what there is instead."""
+        """A flow's result; or ``instead``, if a store or an index fails and ``on_error`` is "degrade"."""
         try:
             return (yield from flow)
         except (StoreError, SearchError, SerializationError) as error:

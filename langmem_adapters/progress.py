@@ -1,4 +1,4 @@
-"""Progress, shown where somebody asks for it: as a bar, or told to a function."""
+"""Show progress where it is wanted: as a bar, or through a function."""
 
 from __future__ import annotations
 
@@ -15,33 +15,32 @@ __all__ = ["Bar", "Progress", "Tasks", "advancing"]
 
 
 class Bar(Protocol):
-    """What moves on, and ends: ``tqdm.tqdm`` makes such ones."""
+    """A progress bar, such as ``tqdm.tqdm`` makes."""
 
     def update(self, n: int, /) -> object:
-        """Say that so much more is done."""
+        """Advance it."""
 
     def close(self) -> object:
-        """Say that no more will come."""
+        """End it."""
 
 
 class Tasks(Protocol):
-    """What shows several tasks at once, as ``rich.progress.Progress`` does."""
+    """A display of several tasks, such as ``rich.progress.Progress``."""
 
     def add_task(self, description: str, /, *, total: float | None) -> Any:
-        """Begin one; gives what it is known by."""
+        """Begin a task; returns its id."""
 
     def advance(self, task: Any, n: float, /) -> object:
-        """Say that so much more of it is done."""
+        """Advance a task."""
 
 
 Progress: TypeAlias = bool | Bar | Tasks | Callable[..., Any]
 """How progress is shown.
 
-False, the default everywhere: not at all. True: as a bar of text on the standard error stream, in a terminal and in a
-notebook, with or without ipywidgets (needs tqdm, which the extra ``notebook`` has). Or of your own: a class or function
-that makes bars as ``tqdm.tqdm`` does, given ``desc``, ``total`` (None: not known) and ``unit``; a bar that is there
-already and is left open, such as ``tqdm(...)`` or a ``rich.progress.Progress``; or a function of how much is done and
-how much there is in all.
+False, the default everywhere: not at all. True: as a text bar on the standard error stream, in a terminal and in a
+notebook, with or without ipywidgets (needs tqdm, from the extra ``notebook``). Or your own: a class or function that
+makes bars as ``tqdm.tqdm`` does, called with ``desc``, ``total`` (None: unknown) and ``unit``; an existing bar, which
+is left open, such as ``tqdm(...)`` or a ``rich.progress.Progress``; or a function of the amount done and the total.
 """
 
 
@@ -54,16 +53,16 @@ class _Shown(NamedTuple):
 def advancing(
     progress: Progress, what: str, total: int | None, unit: str, *, report: Callable[[int], object] | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Show how a task goes on, by what is called with how much more is done; the bar ends with the task, or its error.
+    """Show a task's progress; yields a function that takes each new amount. The bar ends with the task or its error.
 
     Args:
         progress: See :data:`Progress`.
         what: The task, such as "importing".
-        total: How much there is to do; None: not known.
-        unit: Of what, such as "messages".
-        report: Is told the same.
+        total: How much there is to do; None: unknown.
+        unit: What is counted, such as "messages".
+        report: Is called with the same amounts.
 
-    Raises ConfigurationError where ``progress`` is nothing of all that, and MissingDependency.
+    Raises ConfigurationError for an unknown kind of ``progress``, and MissingDependency without tqdm.
 
     >>> with advancing(lambda done, total: print(done, "of", total), "importing", 3, "messages") as advance:
     ...     advance(1)
@@ -96,7 +95,7 @@ def _begun(progress: Any, what: str, total: int | None, unit: str) -> _Shown:
     if not callable(make):
         raise _unknown(progress)
     if _takes(make, desc=what, total=total, unit=unit):
-        bar = make(desc=what, total=total, unit=f" {unit}")  # which tqdm writes behind a number
+        bar = make(desc=what, total=total, unit=f" {unit}")  # tqdm writes the unit behind a number
         if not _is_bar(bar):
             raise _unknown(progress)
         return _Shown(bar.update, bar.close)
@@ -106,7 +105,7 @@ def _begun(progress: Any, what: str, total: int | None, unit: str) -> _Shown:
 
 
 def _drawn() -> Callable[..., Any]:
-    """The bar of text: the others of tqdm want ipywidgets, warn without them, and are not seen where code is hosted."""
+    """The text bar of tqdm: its other bars want ipywidgets, warn without them, and do not show in hosted notebooks."""
     try:
         return importlib.import_module("tqdm.std").tqdm  # type: ignore[no-any-return]
     except ImportError as error:
@@ -122,7 +121,7 @@ def _takes(call: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
         signature_of(call).bind(*args, **kwargs)
     except TypeError:
         return False
-    except ValueError:  # one of C, which does not tell its arguments
+    except ValueError:  # a C function that does not tell its arguments
         return not kwargs
     return True
 

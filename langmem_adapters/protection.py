@@ -1,4 +1,4 @@
-"""What goes with a URL where a codec or a redactor protects what is kept: store, index, and a place for vectors."""
+"""The store, the index and the place for vectors of a URL, when a codec or a redactor protects the data."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _INDEXES = 64
 
 
 def protected_store(url: str, codec: Codec | BindingCodec | None, redactor: Redactor | None) -> Store:
-    """The store of this process for a URL, sealed where there is something to seal it with."""
+    """The store of this process for a URL, sealed if there is a codec or a redactor."""
     store = shared_store(url)
     return store if codec is None and redactor is None else SealedStore(store, codec=codec, redactor=redactor)
 
 
 def protected_index(url: str, codec: Codec | BindingCodec | None) -> Index:
-    """The lexical index of this process for a URL, without words at rest where there is a codec.
+    """The lexical index of this process for a URL; with a codec, it stores no readable words.
 
-    With a codec that has an ``index_key`` it is keyed and lies where it would lie otherwise; with another codec it
-    is in memory.
+    With a codec that has an ``index_key``, the index is keyed and in its usual place; with another codec, it is in
+    memory.
     """
     if codec is None:
         return shared_index(url)
@@ -46,15 +46,15 @@ def _private_index(url: str, key: bytes | None) -> Index:
 
 
 def vectors_url(url: str, codec: Codec | BindingCodec | None) -> str:
-    """Where vectors lie that belong to a URL's store: with a codec in memory, as texts can be guessed from them."""
+    """Where the vectors of a URL's store are: in memory if there is a codec, since texts can be guessed from them."""
     return url if codec is None else f"memory:{url}"
 
 
 def every_index(url: str, *, codec: Codec | BindingCodec | None, vectors: str | None, embedder: Any) -> list[Index]:
-    """All that indexes a URL's store, as far as this machine can know: also what was made under other settings."""
+    """All indexes of a URL's store that this machine can know of, including those made under other settings."""
     index = shared_index(url)
     found = {index}
-    if not (is_listed(index) and hasattr(codec, "index_key")):  # it would be in the same file, and may need a lost key
+    if not (is_listed(index) and hasattr(codec, "index_key")):  # else it is in the same file, and may need a lost key
         found.add(protected_index(url, codec))
     if embedder is not None:
         found.add(shared_vectors(vectors or vectors_url(url, codec), embedder))

@@ -1,11 +1,10 @@
-"""The one place that every stored byte passes: what must not be kept is taken out, and the rest may be encrypted.
+"""The one place that every stored byte passes: it is redacted, and may be encrypted.
 
-A :class:`SealedStore` stands in front of any store and is handed to the services in its place. Sealed are values
-and log entries: messages, summaries, working memory, memories, experiences and cached answers. Indexes read from
-the store, so they see redacted text only; of an encrypted store, words are kept by
-:class:`~langmem_adapters.indexes.lexical_keyed.KeyedLexicalIndex`. Names are not sealed: namespaces (tenants, users,
-sessions, tags), keys and ids stay as they are, also those that are hashes of what is kept: on these, guesses can be
-tried.
+A :class:`SealedStore` wraps any store and is handed to the services in its place. It seals values and log entries:
+messages, summaries, working memory, memories, experiences and cached answers. Indexes read from the store, so they
+see redacted text only; for an encrypted store, :class:`~langmem_adapters.indexes.lexical_keyed.KeyedLexicalIndex`
+keeps the words. Names are not sealed: namespaces (tenants, users, sessions, tags), keys and ids stay as they are.
+Some ids are hashes of the content, so that a guess of the content can be checked against them.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from langmem_adapters.validation import check_store
 __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
 
 Redactor: TypeAlias = Callable[[str], str]
-"""Gives a text without what must not be kept. Pure, and a text that it gave stays as it is when it is given again."""
+"""Returns a text without what must not be kept. Pure and idempotent: a text that it returned stays the same."""
 
-_DAMAGED = b"\0"  # nothing that is stored: whoever reads it finds it damaged
+_DAMAGED = b"\0"  # no valid stored value: every reader finds it damaged
 _log = logging.getLogger("langmem_adapters")
-_LOOKS = 64  # at what a guarded write replaces, while other writers are quicker
-# Kinds of the library's records, by a field that each of the kind has, and those of their fields that are ids.
+_LOOKS = 64  # attempts of a guarded write, while other writers are faster
+# The id fields of each kind of record; the key is a field by which the kind is recognised.
 _IDS = {"role": ["id"], "message": ["id"], "text": ["covers", "said"], "data": ["id"], "uuid": ["uuid"]}
 _IDS |= {name: ["session", "message_id"] for name in ("session", "message_id")}
-_INNER = ("message", "occurrences")  # fields of a memory that hold records themselves
-_MARKS = frozenset({"begun", "departed", "deleted"})  # values of a session made of hashes and ids, for a floor above
+_INNER = ("message", "occurrences")  # fields of a memory that hold records
+_MARKS = frozenset({"begun", "departed", "deleted"})  # a session's values of hashes and ids only, for a higher floor
 
 
 @runtime_checkable
 class Codec(Protocol):
-    """Writes bytes in another form, such as compressed or encrypted, and reads them again.
+    """Converts bytes to another form, such as compressed or encrypted, and back.
 
-    The form may differ each time. What cannot be read is a SerializationError; nothing is read wrongly. Where that
-    cannot be for want of a key, it is a :class:`~langmem_adapters.errors.Damaged`, and what stands beside it is read.
+    The form may differ each time. Decoding raises SerializationError rather than return wrong bytes. If a missing key
+    cannot be the reason, it raises :class:`~langmem_adapters.errors.Damaged`, and other values are still served.
     """
 
     def encode(self, data: bytes, /) -> bytes:
@@ -55,7 +54,7 @@ class Codec(Protocol):
 
 @runtime_checkable
 class BindingCodec(Protocol):
-    """A codec that binds what it writes to the place where it is kept: elsewhere it cannot be read."""
+    """A codec that binds what it writes to the place where it is kept: it cannot be read at another place."""
 
     def encode_at(self, data: bytes, place: bytes, /) -> bytes:
         """The bytes as they are stored in this place."""
@@ -67,18 +66,18 @@ class BindingCodec(Protocol):
 class SealedStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` in front of another store.
 
-    Guards are compared by what values say, not by their stored form; so a guarded write takes one more round trip,
-    in which the values are read that it guards. So does an append that puts values.
+    Guards are compared by the decoded values, not by their stored form; so a guarded write takes one more round trip,
+    which reads the guarded values. So does an append that puts values.
 
-    What is :class:`~langmem_adapters.errors.Damaged` is handed on as such, with a warning, so that a page or a session
-    is served without it. A value that is :class:`~langmem_adapters.errors.NotSealed` is raised: it would be replaced.
+    A :class:`~langmem_adapters.errors.Damaged` entry is passed on as damaged, with a warning, so that a page or session
+    is served without it. A :class:`~langmem_adapters.errors.NotSealed` value raises: otherwise it would be replaced.
 
     Args:
-        store: Where it is kept.
-        codec: Writes and reads the stored form; a :class:`BindingCodec` is told of the place.
-        redactor: Is asked for every text in a value before it is written, wherever in the value it is, but for
-            names of what is written, and ids of the library's records. Bytes that are no text are dropped whole, if
-            it finds something in them.
+        store: The store that it wraps.
+        codec: Encodes and decodes the stored form; a :class:`BindingCodec` is told the place.
+        redactor: Is called for every text in a value before it is written, at any depth, except for names of keys
+            and entries that are written, and ids of the library's records. Bytes that are not text are dropped whole
+            if it would change them.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> kept = open_store("memory:")
@@ -102,7 +101,7 @@ class SealedStore(Shared):
         self._redactor = redactor
 
     def redacted(self, data: bytes, names: AbstractSet[str] = frozenset()) -> bytes:
-        """What will be read of a value that is written now, with these ``names`` of keys and entries beside it."""
+        """The value as a read will return it, if it is written together with these ``names`` of keys and entries."""
         return data if self._redactor is None else _redacted(data, _asking(self._redactor, names))
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
@@ -126,7 +125,7 @@ class SealedStore(Shared):
     ) -> Appended:
         """:meth:`Store.append`."""
         if put:
-            self.get(namespace, keys)  # what is not sealed is refused before anything takes its place
+            self.get(namespace, keys)  # an unsealed value is refused before anything replaces it
         names = {*(put or ()), *(id_ for id_, _ in entries)}
         sealed, values = self._sealed(namespace, entries, names), self._sealed_values(namespace, put or {}, names)
         appended = self.store.append(namespace, sealed, put=values, keys=keys, ttl=ttl)
@@ -158,7 +157,7 @@ class SealedStore(Shared):
     def _write_guarded(
         self, namespace: Namespace, guard: Mapping[str, bytes | None], change: Mapping[str, Any]
     ) -> None:
-        """Write, if the stored forms are still those that were found to say what is expected."""
+        """Write if the stored forms are still those whose decoded values were compared with the guard."""
         for look in range(_LOOKS):
             stored = self.store.get(namespace, list(guard))
             values = self._opened(namespace, stored)
@@ -168,13 +167,13 @@ class SealedStore(Shared):
             try:
                 self.store.write(namespace, guard={key: stored.get(key) for key in guard}, **change)
             except Conflict:
-                if look == _LOOKS - 1:  # each time one was quicker, and each wrote the same
+                if look == _LOOKS - 1:  # each time another writer was first, and wrote the same value
                     raise
             else:
                 return
 
     def _says(self, key: str, value: bytes | None, expected: bytes | None) -> bool:
-        """Whether a value is as expected; one may expect what it wrote, before the redactor saw it."""
+        """Whether a value is as expected; a caller may expect what it wrote, before it was redacted."""
         if value is None or expected is None:
             return value is expected
         return value in {expected, self.redacted(expected, {key})}
@@ -247,7 +246,7 @@ def _entry(namespace: Namespace, id_: str) -> bytes:
 
 
 def _asking(redactor: Redactor, names: AbstractSet[str]) -> Redactor:
-    """Ask for every text but a name, which is kept as it is beside the value, and has to be found by it."""
+    """A redactor that leaves names alone: they are stored unredacted beside the value, which must still match them."""
 
     def ask(text: str) -> str:
         if text in names:
@@ -261,7 +260,7 @@ def _asking(redactor: Redactor, names: AbstractSet[str]) -> Redactor:
 
 
 def _redacted(data: bytes, redactor: Redactor) -> bytes:
-    """A value without what must not be kept; the very same bytes, where nothing of it is in them."""
+    """Redact a value; returns the very same bytes if nothing changes."""
     try:
         value = decode(data)
     except SerializationError:
@@ -271,7 +270,7 @@ def _redacted(data: bytes, redactor: Redactor) -> bytes:
 
 
 def _clean_record(record: Any, redactor: Redactor) -> Any:
-    """A record of the library's own without what must not be kept; its ids stay, as others know it by them."""
+    """Redact one of the library's own records; its ids stay, since others refer to it by them."""
     if isinstance(record, list):
         parts = [_clean_record(part, redactor) for part in record]
         return record if all(map(operator.is_, parts, record)) else parts
@@ -287,7 +286,7 @@ def _clean_record(record: Any, redactor: Redactor) -> Any:
 
 
 def _clean(value: Any, redactor: Redactor) -> Any:
-    """The value with each of its texts as the redactor gives it; the same object, if all stay as they are."""
+    """Redact every text in a value; returns the same object if nothing changes."""
     if isinstance(value, str):
         text = redactor(value)
         return value if text == value else text
@@ -308,14 +307,14 @@ def _clean_mapping(value: dict[Any, Any], redactor: Redactor) -> dict[Any, Any]:
     for key, part in value.items():
         name, content = _clean(key, redactor), _clean(part, redactor)
         changed = changed or name is not key or content is not part
-        while name is not key and (name in clean or name in value):  # neither takes the other's place
+        while name is not key and (name in clean or name in value):  # two keys that become equal are both kept
             name = f"{name}'"
         clean[name] = content
     return clean if changed else value
 
 
 def _without(data: bytes, redactor: Redactor) -> bytes:
-    """Bytes as the redactor gives them; none, if they are not text, as they would not be whole any more."""
+    """Redact bytes; empty if they are not text and would change, since a change would break them."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

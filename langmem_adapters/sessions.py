@@ -98,7 +98,7 @@ class Sessions(Shared):
         return len(await arun(step(self.store.recent, self._parent)))
 
     def rename_session(self, session: str, title: str) -> bool:
-        """Give a session a title; False, if there is no such session."""
+        """Give a session a title; returns False if there is no such session."""
         return run(self._rename(session, title))
 
     async def arename_session(self, session: str, title: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a copy is: of what stands for a place where things are kept, the same place; of data, data of its own."""
+"""How objects are copied: a handle to stored data still refers to that data; plain data is copied."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Lasting", "Shared", "apart"]
 
 
 class Lasting:
-    """Is shared by copies, also deep ones of what holds it, as connections, locks, models and keys are not copied.
+    """Is shared by copies, even deep copies of what holds it: connections, locks, models and keys are not copied.
 
-    Hosts copy what they hold: LlamaIndex's workflows at each edge, ``model_copy(deep=True)`` of pydantic, who forks a
-    state of LangGraph.
+    Hosts copy what they hold: LlamaIndex's workflows at each edge, pydantic's ``model_copy(deep=True)``, and forks of
+    a LangGraph state.
     """
 
     __slots__ = ()
@@ -27,8 +27,8 @@ class Lasting:
         return self
 
 
-class Shared:  # no Lasting: of two middlewares, mypy would find that rather than LangChain's class in common
-    """Is as lasting, and stands for a place where things are kept: another process opens that itself, by its URL."""
+class Shared:  # not a Lasting: mypy would join two middlewares to that, and not to LangChain's class
+    """Is shared as :class:`Lasting` is, and refers to stored data: another process opens that itself, by its URL."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class Shared:  # no Lasting: of two middlewares, mypy would find that rather tha
 
 
 def apart(value: Any) -> Any:
-    """A value that stays as it is, whatever is done to a dictionary or list of the other, or to one within it."""
+    """Copy a value so that no change to the original's dictionaries or lists, at any depth, affects it."""
     if isinstance(value, dict):
         return {name: apart(part) for name, part in value.items()}
     return [apart(part) for part in value] if isinstance(value, list) else value

@@ -167,7 +167,7 @@ def _word_by_word(values: SignalValues, places: Sequence[int], totals: Sequence[
 def candidates(
     evidence: Evidence, meaning: Mapping[str, float], max_sim: MaxSim | None = None
 ) -> dict[str, dict[str, float]]:
-    """All that :func:`ranked` weighs, by id: the signals that are not 0, divided by the greatest of their kind.
+    """What :func:`ranked` weighs, by id: the signals that are not 0, divided by the greatest of their kind.
 
     The weights of :data:`SIGNALS` decide which are compared word by word.
     """

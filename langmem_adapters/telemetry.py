@@ -1,8 +1,8 @@
-"""Spans and metrics of what stores do, for OpenTelemetry: off by default, and nothing of it is imported then.
+"""Spans and metrics of store operations, for OpenTelemetry: off by default, and then OpenTelemetry is not imported.
 
-``LANGMEM_OTEL=1`` puts a :class:`Traced` in front of every store that a process shares by URL; a store of one's own
-is wrapped by hand. Neither content nor ids are in what is told: only the operation, the backend, the kind of
-namespace, hit or miss, how long it took, and the class of an error. So labels are few, however many users there are.
+``LANGMEM_OTEL=1`` puts a :class:`Traced` in front of every store that a process shares by URL; wrap your own stores
+by hand. Neither content nor ids are reported: only the operation, the backend, the kind of namespace, hit or miss,
+the duration, and the class of an error. So there are few labels, however many users there are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Traced", "is_wanted"]
 _KINDS = frozenset({"brain", "longterm", "working", "experience", "langgraph", "nodes"})
 _BACKENDS = {"MemoryStore": "memory", "SQLiteStore": "sqlite", "RedisStore": "redis"}
 _SCOPE = "langmem_adapters"
-_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)  # of db.client.operation.duration; the SDK's own are for ms
+_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)  # those of db.client.operation.duration; the SDK's are for ms
 T = TypeVar("T")
 _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
@@ -38,13 +38,13 @@ def is_wanted() -> bool:
 
 
 class Traced(Shared):
-    """Implements :class:`~langmem_adapters.protocols.Store` in front of another store, and tells what it does.
+    """Implements :class:`~langmem_adapters.protocols.Store` in front of another store, and reports what it does.
 
-    A span ``langmem.<operation>`` for each call; a histogram ``langmem.store.duration`` (seconds) and a counter
-    ``langmem.store.lookups``, of reads that found something and of those that did not.
+    Each call makes a span ``langmem.<operation>``. There is a histogram ``langmem.store.duration`` (seconds) and a
+    counter ``langmem.store.lookups``, which tells reads that found something from those that did not.
 
     Args:
-        store: Where everything is kept.
+        store: The store that it wraps.
         tracer_provider, meter_provider: OpenTelemetry's; default: the global ones.
 
     Raises:
@@ -65,7 +65,7 @@ class Traced(Shared):
             raise MissingDependency("opentelemetry-api", "otel") from error
         check_store(store)
         self.store = store
-        if hasattr(store, "redacted"):  # which services ask of a SealedStore, to know again what they wrote
+        if hasattr(store, "redacted"):  # services call it on a SealedStore, to recognise what they wrote
             self.redacted: Callable[..., bytes] = store.redacted
         self._backend = _BACKENDS.get(type(store).__name__, "other")
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
@@ -112,7 +112,7 @@ class Traced(Shared):
         return self._told("recent", parent, lambda: self.store.recent(parent, **which), found=bool)
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
-        """:meth:`Store.namespaces`; not told of, as it lasts as long as its reader takes."""
+        """:meth:`Store.namespaces`; not reported, since it lasts as long as its reader takes."""
         return self.store.namespaces(prefix)
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class Traced(Shared):
     def _told(
         self, operation: str, namespace: Namespace, ask: Callable[[], T], *, found: Callable[[T], bool] | None = None
     ) -> T:
-        """What the store answers; of a read, ``found`` says whether it found something."""
+        """Ask the store, and report it; for a read, ``found`` says whether the answer holds something."""
         kind = namespace[0] if namespace else ""
         labels = {
             "db.system.name": self._backend,
@@ -133,7 +133,7 @@ class Traced(Shared):
             "langmem.kind": kind if kind in _KINDS else "other",
         }
         began = time.perf_counter()
-        # The error's own words stay out: a host's log decides about them.
+        # The error's message stays out: the host's log decides about it.
         with self._tracer.start_as_current_span(
             f"langmem.{operation}",
             kind=self._kind_of_span,
@@ -146,7 +146,7 @@ class Traced(Shared):
             except BaseException as error:
                 labels["error.type"] = type(error).__name__
                 span.set_attribute("error.type", type(error).__name__)
-                if not isinstance(error, Conflict):  # the answer of a guarded write, which services ask for
+                if not isinstance(error, Conflict):  # an answer that services expect of a guarded write
                     span.set_status(self._failed)
                 raise
             finally:

@@ -1,4 +1,4 @@
-"""How long a text is for a model. Pure; a counter of your own is any function from text to a number."""
+"""Count the tokens of texts and messages. Pure; your own counter is any function from text to a number."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ __all__ = [
 
 TokenCounter: TypeAlias = Callable[[str], int]
 
-_PER_MESSAGE = 4  # what providers add for a message's role and borders
-_PER_MEDIUM = 85  # an image, as OpenAI counts a small one
+_PER_MESSAGE = 4  # tokens that providers add for a message's role and delimiters
+_PER_MEDIUM = 85  # tokens for an image: what OpenAI counts for a small one
 _MEDIA = frozenset({"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document", "media"})
 _CALLS = frozenset({"custom_tool_call", "function_call", "invalid_tool_call", "tool_call", "tool_use"})
-_NO_TEXT = frozenset({"encrypted_content", "extras", "id", "signature", "type"})  # fields of a block
+_NO_TEXT = frozenset({"encrypted_content", "extras", "id", "signature", "type"})  # block fields that are no text
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
-_ENCODED = re.compile(r"data:|[!-~]{200}")  # an image that a tool made, for one
+_ENCODED = re.compile(r"data:|[!-~]{200}")  # such as an image that a tool made
 _GAP = "\n[…]\n"
-_LONGEST_WORD = 40  # characters; what is longer is encoded data, and is cut anywhere
+_LONGEST_WORD = 40  # characters; a longer run is encoded data, and is cut anywhere
 
 _REMEMBERED = 65_536
-_counts: dict[tuple[TokenCounter, int, int], int] = {}  # by a text's hash and length: texts may be large
+_counts: dict[tuple[TokenCounter, int, int], int] = {}  # keyed by hash and length, since texts may be large
 
 
 def approximate_tokens(text: str) -> int:
-    """Estimate tokens: one for four characters, and one for each Chinese, Japanese or Korean character.
+    """Estimate tokens: one per four characters, and one per Chinese, Japanese or Korean character.
 
     >>> approximate_tokens("Where is my bike?"), approximate_tokens("低头思故乡")
     (5, 5)
@@ -45,9 +45,9 @@ def approximate_tokens(text: str) -> int:
 
 
 def message_tokens(message: Message, counter: TokenCounter = approximate_tokens) -> int:
-    """Count a message with its thoughts, its tool calls, readable or not, and a flat price for each image or file.
+    """Count a message with its thoughts, its tool calls (parsable or not), and a flat price for each image or file.
 
-    Counts are remembered, so counting the same text again costs next to nothing.
+    Counts are cached, so counting the same text again costs almost nothing.
     """
     calls = "".join(f"{call.name}{call.args}" for call in message.tool_calls)
     for own in message.host.values():
@@ -63,7 +63,7 @@ def _is_medium(block: str | dict[Any, Any]) -> bool:
 
 
 def tokens_besides(message: Message, counter: TokenCounter) -> int:
-    """Count what a message says beside its text, and cannot be cut: thoughts, and what a provider's own tools found."""
+    """Count the parts beside the text, which cannot be cut: thoughts, and what a provider's own tools found."""
     besides = _besides(message)
     return _counted(counter, besides) if besides else 0
 
@@ -98,9 +98,9 @@ def _counted(counter: TokenCounter, text: str) -> int:
 
 
 def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
-    """Keep the longest beginning of a text that has at most ``max_tokens``, cut between words where there are any."""
+    """Keep the longest beginning of a text that has at most ``max_tokens``, cut between words if it has any."""
     low, high = 0, max(2 * max_tokens, 2)
-    while high < len(text) and counter(text[:high]) <= max_tokens:  # so that a long text is not counted as a whole
+    while high < len(text) and counter(text[:high]) <= max_tokens:  # so that a long text is not counted whole
         low, high = high, 2 * high
     if high >= len(text):
         high = len(text)
@@ -119,7 +119,7 @@ def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tok
 
 
 def elide(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
-    """Leave out the middle of a text that has more than ``max_tokens``, in favour of its beginning and its end."""
+    """Remove the middle of a text that has more than ``max_tokens``; keep its beginning and its end."""
     room = (max_tokens - counter(_GAP)) // 2
     beginning = truncate(text, max_tokens, counter)
     if len(beginning) == len(text) or room < 1:
@@ -129,7 +129,7 @@ def elide(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens
 
 
 def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = approximate_tokens) -> Content:
-    """:func:`truncate` for the texts of a message's content, the first ones first; other blocks stay."""
+    """Apply :func:`truncate` to the texts of a message's content, the first ones first; other blocks stay."""
     if isinstance(content, str):
         return truncate(content, max_tokens, counter)
     blocks: list[str | dict[Any, Any]] = []

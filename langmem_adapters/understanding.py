@@ -1,4 +1,4 @@
-"""How a model's answers about a conversation are read. Pure rules."""
+"""Parse a model's answers about a conversation. Pure rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give, looked at where it comes in: one clear sentence, where it is something else than is meant."""
+"""Check what users pass in, at the boundary: a wrong value raises an error of one clear sentence."""
 
 from __future__ import annotations
 
@@ -61,44 +61,44 @@ M = TypeVar("M", Message, "Message | MessageData")
 
 
 def check_store(store: object) -> None:
-    """Raise ConfigurationError for what is no store, as its URL, a client that it is made of, or what has one."""
-    named = ("get", "namespaces")  # one's own may have no more than is called; a client of Redis has get and scan, too
+    """Raise ConfigurationError for anything but a store, such as a URL, a client, or a service that has a store."""
+    named = ("get", "namespaces")  # a user's store may have only what is called; a Redis client has get and scan too
     if not all(hasattr(type(store), name) or hasattr(store, name) for name in named):
         kind = type(store).__name__
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
 
 
 def has_methods_of(protocol: type, value: object) -> bool:
-    """isinstance, also of what hands calls on to another by ``__getattr__``, which that overlooks since Python 3.12."""
+    """Whether a value has a protocol's methods, even by ``__getattr__``, which isinstance ignores since Python 3.12."""
     return all(hasattr(value, name) for name in dir(protocol) if not name.startswith("_"))
 
 
 def check_settings(name: str, given: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise ConfigurationError, naming them, for keys of a dictionary of settings that it does not have."""
+    """Raise ConfigurationError for unknown keys in a dictionary of settings, and name them."""
     if unknown := sorted(map(str, given.keys() - set(known))):
         raise ConfigurationError(f"{name} has no {', '.join(unknown)}, but {', '.join(sorted(known))}")
 
 
 def check_index(name: str, value: object) -> None:
-    """Raise ConfigurationError for what is no index, as a URL or an embedder in its place."""
+    """Raise ConfigurationError for anything but an index, such as a URL or an embedder."""
     if not has_methods_of(Index, value):
         gives = 'open_index("memory:")' if name == "index" else 'open_vectors("memory:", embedder)'
         raise ConfigurationError(f"{name} is what {gives} gives, for one, not {type(value).__name__}")
 
 
 def check_text(name: str, value: object) -> None:
-    """Raise ConfigurationError for what is no text."""
+    """Raise ConfigurationError for anything but a text."""
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} is a text, not {type(value).__name__}")
 
 
 def check_whole(name: str, value: object) -> None:
-    """Raise ConfigurationError for what is no whole number, or one that no store can count to."""
+    """Raise ConfigurationError for anything but an integer, or for one beyond what a store can count to."""
     _check_whole(name, value, "a whole number", -sys.maxsize)
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:
-    """:func:`check_whole`, also for what is less than ``least``."""
+    """:func:`check_whole`, also for numbers below ``least``."""
     _check_whole(name, value, f"a whole number of at least {least}", least)
 
 
@@ -110,33 +110,33 @@ def _check_whole(name: str, value: object, what: str, least: int) -> None:
 
 
 def check_function(name: str, value: object) -> None:
-    """Raise ConfigurationError for what is neither None nor to be called."""
+    """Raise ConfigurationError for a value that is neither None nor callable."""
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
 
 
 def check_one_of(who: str, **given: object) -> None:
-    """Raise ConfigurationError where more than one of these is given."""
+    """Raise ConfigurationError if more than one of these is given."""
     if sum(value is not None for value in given.values()) > 1:
         *names, last = given
         raise ConfigurationError(f"give {who} one of {', '.join(names)} and {last}")
 
 
 def check_on_error(value: object) -> None:
-    """Raise ConfigurationError for what does not say what an outage does."""
+    """Raise ConfigurationError for an unknown policy for outages."""
     if value not in ("degrade", "raise"):
         raise ConfigurationError(f'on_error is "degrade" or "raise", not {value!r}')
 
 
 def check_plain(name: str, value: object) -> None:
-    """:func:`check_function`, also for a coroutine function: what that gives is nobody's answer, and counts as True."""
+    """:func:`check_function`, also for a coroutine function, whose unawaited result would count as True."""
     check_function(name, value)
     if is_coroutine(value):
         raise ConfigurationError(f"{name} is a coroutine function: give it a plain one")
 
 
 def check_sources(**functions: object) -> None:
-    """Raise ConfigurationError for what is no plain function: of clocks, of what gives ids, of what waits."""
+    """Raise ConfigurationError for anything but a plain function: for clocks, id sources and sleeps."""
     for name, value in functions.items():
         if value is None:
             raise ConfigurationError(f"{name} is a function, or is left out, and not None")
@@ -144,7 +144,7 @@ def check_sources(**functions: object) -> None:
 
 
 def check_seconds(name: str, value: object, *, or_none: bool = True) -> None:
-    """Raise ConfigurationError for what is no finite number above 0; None is one too, unless it is not to be."""
+    """Raise ConfigurationError for anything but a finite number above 0, or None if ``or_none``."""
     if value is None and or_none:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
@@ -153,14 +153,14 @@ def check_seconds(name: str, value: object, *, or_none: bool = True) -> None:
 
 
 def checked_scope(*, tenant: str = "", user: str = "", session: str = "") -> Scope:
-    """The scope. Raises ConfigurationError, naming it, for a part that is no text."""
+    """Return the scope. Raises ConfigurationError, which names the part, for a part that is no text."""
     for name, value in (("tenant", tenant), ("user", user), ("session", session)):
         check_text(name, value)
     return Scope(tenant=tenant, user=user, session=session)
 
 
 def id_of(name: str, value: object) -> str:
-    """An id as text, "" for None. Raises ConfigurationError for what is no id."""
+    """Return an id as text, "" for None. Raises ConfigurationError for a type that is no id."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | uuid.UUID):
@@ -169,21 +169,21 @@ def id_of(name: str, value: object) -> str:
 
 
 def check_scope(own: Scope, *, tenant: str, user: str, session: str) -> None:
-    """Raise ConfigurationError where a brain is given beside a session, user or tenant that it is not of."""
+    """Raise ConfigurationError if a brain's session, user or tenant differs from the one given beside it."""
     for name, value in (("session", session), ("user", user), ("tenant", tenant)):
         if value not in ("", getattr(own, name)):
             raise ConfigurationError(f"this brain is {name} {getattr(own, name)!r}, not {value!r}")
 
 
 def checked_list(values: Any, wanted: str, *kinds: type[T]) -> list[T]:
-    """What is in a list or comes one by one. Raises ConfigurationError for one alone, and for what is none of these.
+    """Return the items of an iterable as a list. Raises ConfigurationError for a single item or a wrong type.
 
     Args:
         values: What was given.
-        wanted: What is meant, as the beginning of a sentence.
-        kinds: The types of what is meant.
+        wanted: What is expected, as the beginning of a sentence.
+        kinds: The types that are expected.
     """
-    is_list = type(values) is list  # as nearly all are, which is soon said
+    is_list = type(values) is list  # nearly always, and quick to test
     alone = not is_list and (isinstance(values, (str, bytes, Mapping, *kinds)) or not isinstance(values, Iterable))
     given = [values] if alone else list(values)
     wrong = given if alone else [value for value in given if not isinstance(value, kinds)]
@@ -193,7 +193,7 @@ def checked_list(values: Any, wanted: str, *kinds: type[T]) -> list[T]:
 
 
 def checked_messages(messages: Iterable[M]) -> list[M]:
-    """The messages. Raises ConfigurationError for one alone, what is none, and one whose words would be lost."""
+    """Return the messages. Raises ConfigurationError for a single one, a wrong type, or ``text`` without content."""
     made = "which to_message of langmem_adapters.langchain or .llamaindex makes of a host's"
     wanted = f'messages are a list of Message(role="user", content="…"), {made}'
     given: list[Any] = checked_list(messages, wanted, Message, MessageData)
@@ -204,7 +204,7 @@ def checked_messages(messages: Iterable[M]) -> list[M]:
 
 
 def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
-    """A message of this role. Raises ConfigurationError, naming them, for fields that no message has, or has so."""
+    """Make a message of this role. Raises ConfigurationError for unknown fields or wrong types, and names them."""
     if unknown := sorted(name for name in fields if name not in _OF_WHAT_IS_SAID):
         known = ", ".join(_OF_WHAT_IS_SAID)
         raise ConfigurationError(f"what is said has no {', '.join(unknown)}; beside the text it has {known}")
@@ -216,13 +216,13 @@ def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
 
 
 def wrong_places(error: ValidationError, depth: int = 2) -> str:
-    """Where values are wrong, by names down to a depth, and not what they are."""
+    """The places of wrong values, by names down to a depth, without the values."""
     flaws = error.errors(include_input=False)
     return ", ".join(sorted({".".join(map(str, flaw["loc"][:depth])) for flaw in flaws}))
 
 
 def lines_of(text: Iterable[bytes | str]) -> Iterable[bytes | str]:
-    """The lines of an export, which may also come as one text. Raises ConfigurationError for what is no text."""
+    """Return the lines of an export, which may also be one text. Raises ConfigurationError for anything but text."""
     if isinstance(text, str):
         return text.split("\n")  # splitlines() would split at U+2028 inside of a text
     if isinstance(text, bytes):

@@ -1,4 +1,4 @@
-"""Warnings that are given once for each cause: while something is down, each call would say the same."""
+"""Warnings that are logged once per cause: during an outage, every call would say the same."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import logging
 __all__ = ["BROKEN", "WarnOnce"]
 
 BROKEN = "; it is asked again in a moment, and until it answers calls fail at once"
-"""What a breaker adds to the cause of an outage that it knows of already."""
+"""The suffix that a breaker adds to the cause of an outage that it already knows."""
 
 _log = logging.getLogger("langmem_adapters")
-_MOST = 1_000  # causes that are remembered; some name what changes, such as a line or a key
+_MOST = 1_000  # causes to remember; some contain what changes, such as a line or a key
 
 
 class WarnOnce:
-    """Logs a warning the first time that it comes up.
+    """Logs each warning the first time only.
 
     >>> warn = WarnOnce()
     >>> warn("the run goes on without its cache", OSError("disk full"))
@@ -24,7 +24,7 @@ class WarnOnce:
         self._known: set[str] = set()
 
     def __call__(self, sentence: str, error: Exception | None = None) -> None:
-        """Say what happened, and because of what error."""
+        """Log what happened, and the error that caused it."""
         said = sentence if error is None else f"{sentence}: {type(error).__name__}: {error}"
         cause = said.removesuffix(BROKEN)
         if cause in self._known:

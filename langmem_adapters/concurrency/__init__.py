@@ -1,1 +1,1 @@
-"""Threads, forks and what is out of reach: how work waits for others, and does not."""
+"""Threads, locks, forks and outages: what waits for what, and for how long."""

@@ -1,4 +1,4 @@
-"""Background tasks, on a few threads for which a script that has ended waits a while, not for ever."""
+"""Background tasks, on a few threads for which a script that has ended waits a while, but not for ever."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _log = logging.getLogger("langmem_adapters")
 
 
 class _Background:
-    """Daemon threads, which hold up no exit by themselves, and one that is none, which does it for a while."""
+    """Daemon threads, which do not delay the exit, and one that is not a daemon, which delays it for a while."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # garbage may be collected within, and have something done in the background
+        self._lock = threading.RLock()  # reentrant: garbage collection may submit work while it is held
         self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        self._idle: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C, where no interrupt keeps it, as a semaphore
+        self._idle: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C: no interrupt leaves it locked, as a semaphore
         self._threads = 0
         self._unfinished: set[Future[Any]] = set()
         self._ending = False
@@ -51,10 +51,10 @@ class _Background:
             return
         try:
             if not self._threads:
-                # No daemon, though its maker may be one: many hosts make their threads daemons.
+                # Not a daemon, though its maker may be one: many hosts make their threads daemons.
                 threading.Thread(target=self._see_off, name="langmem-exit", daemon=False).start()
             threading.Thread(target=self._work, name=f"langmem-background-{self._threads}", daemon=True).start()
-        except RuntimeError:  # no thread can be started: those that are there do the work
+        except RuntimeError:  # no thread can be started: the existing ones do the work
             if not self._threads:
                 raise
             return
@@ -65,7 +65,7 @@ class _Background:
             future, call = self._waiting.get()
             _answer(future, call)
             self._unfinished.discard(future)
-            del future, call  # while it waits
+            del future, call  # held by nothing while it waits
             self._idle.put(None)
 
     def _see_off(self) -> None:
@@ -83,7 +83,7 @@ def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
         return
     try:
         result = call()
-    except BaseException as error:  # noqa: BLE001 - whoever asks the future is told
+    except BaseException as error:  # noqa: BLE001 - whoever awaits the future is told
         future.set_exception(error)
     else:
         future.set_result(result)
@@ -92,14 +92,14 @@ def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
 def submit(call: Callable[[], T], *, lane: Literal["work", "scores", "leases"] = "work") -> Future[T]:
     """Start a blocking call on a background thread, in the caller's context.
 
-    Scorers, which nobody waits for and which may hang, have threads of their own: all else goes on. So has what gives
-    leases back, for which others wait: it is soon done, and the work of a model is not.
+    Scorers have threads of their own: nobody waits for them, and they may hang, which then delays nothing else. Leases
+    have threads of their own too: others wait for their release, which is quick, while a model's work is not.
 
-    At the end of a script, up to ten seconds are left to what is under way; after that it is broken off. Raises
-    RuntimeError, where the script has ended already.
+    At the end of a script, running calls have up to ten seconds; after that they are abandoned. Raises RuntimeError if
+    the script has ended already.
     """
     context = contextvars.copy_context()
-    # Made when it is needed: gevent may have replaced queues since the import, as in the workers of gunicorn.
+    # Made when it is needed: gevent may have replaced queues since the import, as in gunicorn's workers.
     background = _lanes.get(lane) or _lanes.setdefault(lane, _Background())
     return background.submit(lambda: context.run(call))
 

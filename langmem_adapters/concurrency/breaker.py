@@ -1,4 +1,4 @@
-"""A circuit breaker: calls to what is down fail at once, until a probe beside the calls finds it back."""
+"""A circuit breaker: while a server is down, calls fail at once, until a probe in the background finds it back."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["GRACE", "PATIENCE", "Breaker"]
 T = TypeVar("T")
 
 GRACE = 0.25
-"""Seconds that the call which sends a probe waits for its answer, unless it is in a hurry."""
+"""Seconds that the call which sends a probe waits for its result, unless the call has a short timeout."""
 PATIENCE = 0.2
-"""Seconds that a call may be late for its cache, once, when the store or an index of that does not answer."""
+"""Seconds that a cache may delay a call, once, when its store or index does not answer."""
 _PAUSE = 0.5  # seconds between two probes
 _log = logging.getLogger("langmem_adapters")
 
@@ -28,15 +28,15 @@ _log = logging.getLogger("langmem_adapters")
 class Breaker:
     """Stops calls to a store or a server that is down.
 
-    It breaks when a call fails because that is down, and none has succeeded since the call began. Then the next call
-    has a probe sent, waits for it a moment, and fails if it does not succeed; others fail at once.
+    It opens when a call fails because the server is down and no call has succeeded since that one began. The next call
+    then sends a probe, waits for it a moment, and fails if it does not succeed; other calls fail at once.
 
     Args:
-        probe: Asks it anything, and raises what that raises. Called on a thread of its own.
-        said: The sentence for an error.
-        is_down: Whether an error says that it is down, as opposed to one that refuses something, and will again.
+        probe: Asks the server anything, and raises what that raises. Called on a thread of its own.
+        said: Makes the sentence for an error.
+        is_down: Whether an error means that the server is down, rather than that it refuses this call.
         clock: Gives monotonic seconds.
-        pause: Seconds between the end of a probe and the next.
+        pause: Seconds between the end of a probe and the next probe.
         grace: Seconds that the call which sends a probe waits for it.
     """
 
@@ -57,23 +57,23 @@ class Breaker:
         self._pause = pause
         self._grace = grace
         self._successes = 0
-        self._sentence: str | None = None  # None: whole
+        self._sentence: str | None = None  # None: closed
         anew_in_child(self)
 
     def begin_anew(self) -> None:
-        """Have no probe on its way."""
+        """Have no probe running."""
         self._lock = threading.Lock()
         self._probing: threading.Thread | None = None
         self._rests_until = 0.0
 
     def guard(self, call: Callable[[], T]) -> T:
-        """Make a call, unless it is known to be down: then raise StoreUnavailable."""
+        """Make a call; if the server is known to be down, raise StoreUnavailable instead."""
         with self.watching():
             return call()
 
     @contextmanager
     def watching(self, *, tells: bool = True) -> Iterator[None]:
-        """:meth:`guard` for what is done in a block, which may be a part of a flow; ``tells`` as of :meth:`ended`."""
+        """:meth:`guard` for a block, which may be part of a flow; ``tells`` as for :meth:`ended`."""
         successes = self.begun()
         try:
             yield
@@ -83,13 +83,13 @@ class Breaker:
         self.ended(successes, None, tells=tells)
 
     def begun(self) -> int:
-        """Raise StoreUnavailable, where it is known to be down. Gives what :meth:`ended` is to be told."""
+        """Raise StoreUnavailable if the server is known to be down. Returns what :meth:`ended` needs."""
         if self._sentence is not None:
             self._look()
         return self._successes
 
     def ended(self, successes: int, error: BaseException | None, *, tells: bool = True) -> None:
-        """Take note of how a call ended; ``tells`` whether its success says that what failed would succeed too."""
+        """Note how a call ended. ``tells``: whether its success means that the calls that failed would succeed too."""
         if isinstance(error, Exception):
             if self._successes == successes and self._is_down(error):
                 self._break(self._said(error))
@@ -101,12 +101,12 @@ class Breaker:
     def _break(self, sentence: str) -> None:
         if self._sentence is None:
             self._rests_until = 0.0
-            _log.info("%s; calls fail at once until it answers", sentence)  # no warning, as the error tells the caller
+            _log.info("%s; calls fail at once until it answers", sentence)  # no warning, since the caller gets an error
         self._sentence = sentence
 
     def _mend(self) -> None:
         sentence, self._sentence = self._sentence, None
-        if sentence is not None:  # nobody else has found it back meanwhile
+        if sentence is not None:  # unless another thread has closed it already
             _log.info("it answers again, after: %s", sentence)
 
     def _look(self) -> None:
@@ -118,22 +118,22 @@ class Breaker:
             raise StoreUnavailable(sentence + BROKEN)
 
     def _send_probe(self) -> threading.Thread | None:
-        """Start a probe, if one is due and none is on its way."""
+        """Start a probe if one is due and none is running."""
         with self._lock:
             if self._probing is not None or self._clock() < self._rests_until:
                 return None
             thread = self._probing = threading.Thread(target=self._ask, name="langmem-probe", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter is ending
+        except RuntimeError:  # the interpreter is shutting down
             self._ask()
         return thread
 
     def _ask(self) -> None:
         try:
             self._probe()
-        except Exception as error:  # noqa: BLE001 - whoever calls next is told
-            if self._sentence is not None:  # nobody else has found it back meanwhile
+        except Exception as error:  # noqa: BLE001 - the next caller is told
+            if self._sentence is not None:  # unless a call has succeeded meanwhile
                 self._sentence = self._said(error)
         else:
             self._mend()

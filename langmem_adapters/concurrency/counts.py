@@ -1,4 +1,4 @@
-"""Counts that miss nothing of what several threads add at once, with a GIL or without one."""
+"""Counters that lose nothing when several threads add at once, with or without a GIL."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["Counts"]
 
 
 class Counts(Mapping[str, Any]):
-    """Numbers by name; 0, where nothing was added.
+    """Numbers by name; 0 where nothing was added.
 
-    Each thread adds to figures of its own, and whoever reads has their sum: so no thread waits for another, and none
-    undoes what another adds, as two do that read one number and then write it. The next thread of the same
-    identity, also in a forked child, goes on with the figures of one that has ended.
+    Each thread adds to figures of its own, and a reader gets their sum. So no thread waits for another, and none loses
+    an addition, as can happen when two threads read one number and write it back. When a thread ends, the next thread
+    with the same identity, also in a forked child, continues its figures.
 
     Args:
-        names: What is told from the start, as 0.
+        names: Counters that exist from the start, as 0.
 
     >>> counts = Counts("misses")
     >>> counts.add("hits")
@@ -31,21 +31,21 @@ class Counts(Mapping[str, Any]):
         self._sums: Counts | None = None
 
     def add_to(self, sums: Counts) -> None:
-        """Whatever is added here from now on is added there too, where it stays when these counts are gone."""
+        """Add whatever is added here from now on to ``sums`` too, where it stays when these counts are gone."""
         self._sums = sums
 
     def add(self, name: str, number: float = 1) -> None:
-        """Count so many more."""
+        """Add to a counter."""
         if self._sums is not None:
             self._sums.add(name, number)
         try:
             self._figures[name][get_ident()] += number
         except KeyError:
-            self._figures.setdefault(name, {})[get_ident()] = number  # the first of several threads makes the name
+            self._figures.setdefault(name, {})[get_ident()] = number  # several threads may make the name at once
 
     def __getitem__(self, name: str) -> Any:
         figures = self._figures.get(name)
-        return sum(figures.copy().values()) if figures else 0  # a copy, as other threads go on
+        return sum(figures.copy().values()) if figures else 0  # a copy, since other threads go on adding
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._figures.copy())

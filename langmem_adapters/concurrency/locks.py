@@ -1,7 +1,7 @@
-"""Locks that no forked child waits for, nor anybody whom an interrupt came upon, as it comes upon a notebook's cell.
+"""Locks that neither a fork nor an interrupt, such as that of a notebook's cell, leaves locked.
 
-An interrupt comes where a function of Python's begins, so also before the first line of an ``__exit__``; but not
-before one that is written in C.
+An interrupt is raised where a Python function begins, so it can come before the first line of an ``__exit__``; but
+not before one that is written in C.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["ForkSafeLock", "let_go", "lock_of"]
 
 
 class ForkSafeLock:
-    """One at a time among the threads of a process.
+    """A reentrant lock for the threads of one process.
 
-    A thread of the parent that held the lock while it forked is not there in the child, and would never let go: so
-    each process has a lock of its own.
+    If a thread held the lock while its process forked, that thread does not exist in the child and would never release
+    it. So each process has a lock of its own.
 
     >>> lock = ForkSafeLock()
     >>> with lock.held():
@@ -32,12 +32,12 @@ class ForkSafeLock:
         self._by_process: dict[int, Any] = {}
 
     def held(self) -> contextlib.AbstractContextManager[object]:
-        """Be the only thread in the block."""
+        """Hold the lock in a ``with`` block."""
         return self._own()  # type: ignore[no-any-return] # itself: its __exit__ is in C
 
     @contextlib.contextmanager
     def taken(self, seconds: float) -> Iterator[bool]:
-        """Wait so long at the most. Gives whether this is the only thread in the block; if not, another is.
+        """Wait at most so many seconds. Yields whether this thread has the lock; if not, another has it.
 
         >>> with ForkSafeLock().taken(0.0) as alone:
         ...     alone
@@ -52,11 +52,11 @@ class ForkSafeLock:
                 let_go(own)
 
     def _own(self) -> Any:
-        return self._by_process.setdefault(os.getpid(), threading.RLock())  # the first of several threads makes it
+        return self._by_process.setdefault(os.getpid(), threading.RLock())  # several threads may make it at once
 
 
 def lock_of(place: Hashable) -> ForkSafeLock:
-    """The one lock that this process has for a place, as long as anybody holds on to it.
+    """The one lock of this process for a place, for as long as anyone keeps a reference to it.
 
     >>> kept = lock_of("a folder")
     >>> kept is lock_of("a folder")
@@ -67,8 +67,8 @@ def lock_of(place: Hashable) -> ForkSafeLock:
 
 
 def let_go(lock: Any) -> None:
-    """Release an RLock, and what an interrupt has left of it: no thread takes it twice."""
-    with contextlib.suppress(RuntimeError):  # as soon as it is not this thread's any more
+    """Release an RLock, even if an interrupt left it acquired twice: no thread here acquires it twice on purpose."""
+    with contextlib.suppress(RuntimeError):  # raised once this thread does not hold it any more
         while True:
             lock.release()
 

@@ -1,4 +1,4 @@
-"""Waiting: by the sleep that there is at that moment, as gevent may have come after this was imported."""
+"""Sleep, by the function that ``time`` has at that moment: gevent may replace it after the import."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["sleep"]
 
 
 def sleep(seconds: float) -> None:
-    """Wait for seconds, in which other threads and greenlets go on."""
+    """Sleep for seconds, while other threads and greenlets run."""
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""The thread pool on which flows do their blocking I/O, so that no event loop waits for it."""
+"""The thread pool for the blocking I/O of flows, so that it does not block an event loop."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Answer", "Flow", "Job", "Pipeline", "Step", "abandon", "ask", "start
 
 T = TypeVar("T")
 
-_WORKERS = 64  # they wait for disks and sockets, so more than the processors
-_MOST_RUNNING = 4  # workers that compute at the same time, which is no faster with more
-_BATCH = 64  # questions that wait for no more, and that one exchange has at the most
-_STALLED = 0.005  # seconds after which one more is started, if none of them has begun anything else
+_WORKERS = 64  # they wait for disks and sockets, so there are more than processors
+_MOST_RUNNING = 4  # workers that compute at the same time; more would not be faster
+_BATCH = 64  # the most questions in one exchange; so many are sent without waiting for more
+_STALLED = 0.005  # seconds after which one more worker is started, if none has begun a task since
 _NO_LOOP = (
     "no event loop of asyncio runs here, as none does under trio: call the method without an a in front of its name,"
     " on a thread of its own"
@@ -30,14 +30,14 @@ _NO_LOOP = (
 _log = logging.getLogger("langmem_adapters")
 
 Answer: TypeAlias = "tuple[Any, BaseException | None]"
-"""What a question gave, or the error that it raised."""
+"""The result of a question, or the error that it raised."""
 
 
 class Pipeline(Protocol):
-    """What takes several requests in one exchange, such as a server at the other end of a connection."""
+    """Takes several requests in one exchange, such as a server at the other end of a connection."""
 
     def ask(self, requests: Sequence[Any]) -> Sequence[Answer | None]:
-        """Answer each; None: ask it by itself, as nobody knows the answer."""
+        """Answer each request; None: ask it alone, since its answer is unknown."""
 
 
 class Step(NamedTuple):
@@ -45,8 +45,8 @@ class Step(NamedTuple):
 
     Args:
         call: Answers it by blocking.
-        acall: A coroutine function, where the callee has both.
-        pipeline, request: Where it may be batched with the questions of other flows, and as which request.
+        acall: A coroutine function that answers it, if the callee has both.
+        pipeline, request: Where it may be batched with questions of other flows, and its request there.
     """
 
     call: Callable[[], Any]
@@ -67,27 +67,27 @@ def ask(question: Step) -> Answer:
 
 
 class Job:
-    """What a worker does of a flow: up to its end, or to the next question that is for the event loop."""
+    """A worker's part of a flow: up to its end, or to the next question for the event loop."""
 
     def __init__(
         self, flow: Flow[Any], answer: Answer, context: contextvars.Context, completions: _Completions
     ) -> None:
         self.flow = flow
-        self.question: Any = None  # that was asked together with others
-        self.answer: Answer | None = answer  # None: to that question there was none
+        self.question: Any = None  # asked in a batch
+        self.answer: Answer | None = answer  # None: the batch had no answer to the question
         self.context = context
         self.completions = completions
-        self.future: asyncio.Future[Step | None] = completions.loop.create_future()  # None: at its end
+        self.future: asyncio.Future[Step | None] = completions.loop.create_future()  # None: the flow has ended
         self.result: Any = None
         self.begun = self.over = self.abandoned = False
 
     def end(self) -> None:
-        """Close the flow, as nobody waits for it, and let go of what it gave: its owner may have to know that."""
+        """Close the flow, since nobody waits for it, and drop its result, whose owner may depend on that."""
         try:
             self.flow.close()
-        except Exception:  # noqa: BLE001 - nobody waits, so a log is the only place to tell
+        except Exception:  # noqa: BLE001 - nobody waits, so only a log can tell
             _log.exception("a flow that was given up failed as it ended")
-        self.result = None  # now, for whoever was cancelled holds the job by the error, until garbage is collected
+        self.result = None  # now: a cancelled caller holds the job by the error, until garbage is collected
 
 
 class _Completions:
@@ -100,23 +100,23 @@ class _Completions:
         self._watching = False
 
     def add(self, job: Job, question: Step | None, error: BaseException | None) -> None:
-        """Hand the loop what a job has come to; called by workers."""
+        """Pass a job's outcome to the loop; called by workers."""
         self._finished.append((job, question, error))
         if self._called and not self.loop.is_closed():
             return
         self._called = True
         try:
             self.loop.call_soon_threadsafe(self._deliver)
-        except RuntimeError:  # the loop was closed, and nobody will ever ask
+        except RuntimeError:  # the loop was closed, and nobody will ask for the result
             while self._finished:
                 self._finished.popleft()[0].end()
 
     def _deliver(self) -> None:
-        self._called = False  # first, so that whoever is too late for this time calls again
+        self._called = False  # first, so that a later job schedules another delivery
         while self._finished:
             job, question, error = self._finished.popleft()
             future = job.future
-            del job.future  # as the frames in an error's traceback hold the job, so it would stay with them
+            del job.future  # an error's traceback holds the job, and the future would stay with it
             if future.done():  # cancelled
                 continue
             if error is None:
@@ -125,7 +125,7 @@ class _Completions:
                 future.set_exception(error)
 
     def watch(self, pool: _WorkerPool) -> None:
-        """See to it that workers which are held up, outside of any question, do not hold up the others."""
+        """Make sure that workers which are stalled, outside of any question, do not delay other jobs."""
         if not self._watching:
             self._watching = True
             self.loop.call_later(_STALLED, self._look, pool, pool.begun)
@@ -139,13 +139,13 @@ class _Completions:
 class _WorkerPool:
     """Runs jobs. Few threads compute at a time; one that blocks on a disk or a socket is replaced meanwhile.
 
-    What several flows ask of the same pipeline is one batch, sent when there is nothing else to do.
+    Questions of several flows to the same pipeline are one batch, which is sent when there is no other work.
     """
 
     def __init__(self) -> None:
-        self.begun: int = 0  # so many jobs and exchanges
-        self._lock = threading.RLock()  # garbage collection may abandon a job wherever it is held
-        self._workers: ThreadPoolExecutor | None = None  # once they were needed
+        self.begun: int = 0  # the number of jobs and exchanges begun
+        self._lock = threading.RLock()  # reentrant: garbage collection may abandon a job while it is held
+        self._workers: ThreadPoolExecutor | None = None  # made when they are needed
         self._running = 0
         self._ready: deque[Job] = deque()
         self._batches: dict[Pipeline, list[Job]] = {}
@@ -155,7 +155,7 @@ class _WorkerPool:
             self._ready.append(job)
             try:
                 self._start_worker()
-            except RuntimeError:  # no thread can be started: the interpreter is ending, or there are too many
+            except RuntimeError:  # no thread can be started: shutdown, or too many threads
                 if not self._running:
                     self._ready.remove(job)
                     raise
@@ -171,7 +171,7 @@ class _WorkerPool:
             job.end()
 
     def replace_stalled(self, begun: int) -> bool:
-        """Start one more worker, if none has begun anything since; False: nothing waits."""
+        """Start one more worker if none has begun a task since; returns False if no job waits."""
         with self._lock:
             waits = bool(self._ready or self._batches)
             if waits and self.begun == begun:
@@ -188,7 +188,7 @@ class _WorkerPool:
             except RuntimeError:
                 if threading.main_thread().is_alive():
                     raise
-                # A loop may run on in another thread, for which the process waits; pools take nothing from here on.
+                # A loop may go on in another thread, which keeps the process alive; pools take no work at that time.
                 threading.Thread(target=self._work, name="langmem-step").start()
             self._running += 1
 
@@ -211,7 +211,7 @@ class _WorkerPool:
                     return job
             if pipeline is not None:
                 jobs = self._batches.pop(pipeline)
-                if more := jobs[_BATCH:]:  # several may have come at once
+                if more := jobs[_BATCH:]:  # several may have been added at once
                     self._batches[pipeline] = more
                 return pipeline, jobs[:_BATCH]
             self._running -= 1
@@ -229,14 +229,14 @@ class _WorkerPool:
             job.question = question
             with self._lock:
                 self._batches.setdefault(question.pipeline, []).append(job)
-                if self._ready:  # whose plain code may take its time
+                if self._ready:  # their plain code may take a while
                     with contextlib.suppress(RuntimeError):
                         self._start_worker()
 
     def _advance(self, job: Job) -> Step | None:
-        """Run a flow up to its end, or to its next question that is not answered by blocking right here."""
+        """Run a flow to its end, or to its next question that is not answered by blocking right here."""
         answer, failure = job.answer or self._ask(job.question)
-        job.answer = job.question = None  # let go of here, not by the loop, which may be busy for a while
+        job.answer = job.question = None  # dropped here, not by the loop, which may be busy for a while
         while True:
             try:
                 question = job.flow.send(answer) if failure is None else job.flow.throw(failure)
@@ -244,7 +244,7 @@ class _WorkerPool:
                 job.result = stop.value
                 return None
             finally:
-                failure = None  # its traceback has this frame: together they would stay until garbage is collected
+                failure = None  # its traceback holds this frame: the cycle would stay until garbage is collected
             if question.acall is not None or question.pipeline is not None:
                 return question
             answer, failure = self._ask(question)
@@ -265,7 +265,7 @@ class _WorkerPool:
         for job, answer in zip(jobs, answers, strict=True):
             job.answer = answer
         with self._lock:
-            self._ready.extendleft(reversed(jobs))  # before those that have not begun
+            self._ready.extendleft(reversed(jobs))  # before jobs that have not begun
             with contextlib.suppress(RuntimeError):
                 self._start_worker()
 
@@ -273,7 +273,7 @@ class _WorkerPool:
     def _blocked(self) -> Generator[None]:
         with self._lock:
             self._running -= 1
-            with contextlib.suppress(RuntimeError):  # then they wait until this one is back
+            with contextlib.suppress(RuntimeError):  # if that fails, jobs wait until this worker is back
                 self._start_worker()
         try:
             yield
@@ -292,7 +292,7 @@ class _WorkerPool:
 
 
 def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
-    """Have a flow go on, on a worker, with the answer to its last question."""
+    """Continue a flow on a worker, with the answer to its last question."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -306,22 +306,22 @@ def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
 
 
 def abandon(job: Job) -> None:
-    """Nobody waits for a job any more: what has begun ends when it is over."""
+    """Give up a job that nobody waits for any more; if it is running, it is closed when it stops."""
     _pool().abandon(job)
 
 
 def _pool() -> _WorkerPool:
-    """Made when it is needed: gevent may have replaced locks since the import, as in the workers of gunicorn."""
+    """The pool, made when it is needed: gevent may have replaced locks since the import, as in gunicorn's workers."""
     return _one.get("pool") or _one.setdefault("pool", _WorkerPool())
 
 
 _one: dict[str, _WorkerPool] = {}
-_here = threading.local()  # what belongs to a thread: the completions of the loop that runs on it
+_here = threading.local()  # per thread: the completion queue of the loop that runs on it
 
 
 def _begin_again() -> None:
-    """Threads do not survive a fork, and the lock may have been held by one of them."""
-    global _here  # noqa: PLW0603 - one a process
+    """Reset in a forked child: threads are not copied, and one of them may have held the lock."""
+    global _here  # noqa: PLW0603 - one per process
     _one.clear()
     _here = threading.local()
 

@@ -1,1 +1,1 @@
-"""One session: what goes into its log and leaves it, its summary, and what a model is asked about it."""
+"""One session: its log, its summary, and what a model is asked about it."""

@@ -20,20 +20,20 @@ __all__ = ["Compaction"]
 
 _log = logging.getLogger("langmem_adapters")
 _WINDOWS_A_PASS = 8
-_SMALLEST = 8  # the part of the budget that a summary has to free, so that not every turn makes one
+_SMALLEST = 8  # a summary frees at least this fraction of the budget, so that not every turn makes one
 
 
 class Compaction:
-    """Keeps what a model is shown of a conversation within a budget.
+    """Keeps the part of a conversation that a model is shown within a budget.
 
-    The model reads the summary so far and the messages that are to leave; then the new summary is stored and the
-    messages leave, in one guarded write. Whatever fails on the way, the conversation is as it was, and the next
-    turn tries again. A long backlog is taken in passes, each complete in itself.
+    The model reads the summary so far and the messages that will leave; then the new summary is stored and the messages
+    leave, in one guarded write. If anything fails, the conversation is unchanged, and the next turn tries again. A long
+    backlog is taken in passes, each complete in itself.
 
     Args:
         conversation: The session.
         summarize_at, archive, counter: See :class:`~langmem_adapters.brain.BrainMemory`. Beside tokens, the number of
-            messages that a window shows is a budget, too.
+            messages in a window is a budget, too.
         stats: Where summaries are counted.
     """
 
@@ -47,9 +47,9 @@ class Compaction:
         self._stats = stats
 
     def when_due(self, summarizer: Summarizer) -> Flow[None]:
-        """Compact, if the messages have outgrown their budget or the window.
+        """Compact if the messages have outgrown their token budget or the window.
 
-        A failure changes nothing: it is logged and counted, and what the turn was about is not to suffer from it.
+        A failure changes nothing: it is logged and counted, and does not fail the turn.
         """
         try:
             backlog = yield from self._conversation.uncovered()
@@ -64,7 +64,7 @@ class Compaction:
             _log.warning("the messages stay as they are, and the next turn tries again: %s", failure)
 
     def now(self, summarizer: Summarizer, keep: int) -> Flow[str]:
-        """Summarise all but the newest ``keep`` messages; gives the summary. Raises ModelError."""
+        """Summarise all but the newest ``keep`` messages; returns the summary. Raises ModelError."""
         check_count("keep", keep, least=0)
         uncovered = yield from self._conversation.uncovered()
         messages = [message for _, message in uncovered.readable]
@@ -81,9 +81,9 @@ class Compaction:
     def _pass(
         self, summarizer: Summarizer, uncovered: Unsummarized, tokens: Mapping[int, int]
     ) -> Flow[Unsummarized | None]:
-        """Summarise what is due, or a part of it; gives what is left, where that may be due.
+        """Summarise what is due, or a part of it; returns the rest if that may be due.
 
-        ``tokens`` are those of each message, by the place of its entry in the log.
+        ``tokens`` are those of each message, by the sequence number of its entry.
         """
         messages = [message for _, message in uncovered.readable]
         sizes = [tokens[item.seq] for item, _ in uncovered.readable]
@@ -104,7 +104,7 @@ class Compaction:
         return (yield from self._conversation.uncovered_of(uncovered, places))
 
     def _surplus(self, sizes: Sequence[int]) -> int:
-        """How many of the oldest messages have to leave, if they can: the latest never does, see :func:`leaving`."""
+        """How many of the oldest messages should leave. The latest never does, see :func:`leaving`."""
         tokens, count = sum(sizes), len(sizes)
         window = self._conversation.memory_k
         if tokens <= self._summarize_at and count <= window:
@@ -117,14 +117,14 @@ class Compaction:
         return least
 
     def _stood_for(self, places: list[int]) -> list[int]:
-        """The places of which a summary has to tell, that is to stand for these."""
+        """The positions that a summary must cover, so that these can leave."""
         if places and self._archive and self._conversation.long_term is None:
-            # The summary stands for all up to a place, so none before it may be left out.
+            # The summary covers all messages up to a position, so none before it may be left out.
             return list(range(places[-1] + 1))
         return places
 
     def _compact(self, summarizer: Summarizer, uncovered: Unsummarized, places: list[int]) -> Flow[str | None]:
-        """The new summary; None, where there is nothing to summarise or somebody else was quicker."""
+        """The new summary; None if there is nothing to summarise or another writer was first."""
         if not places:
             return None
         gone = [uncovered.readable[n] for n in places]
@@ -135,5 +135,5 @@ class Compaction:
 
 
 def _fitting(sizes: Sequence[int], tokens: int) -> int:
-    """How many of the oldest fit; one at the least."""
+    """How many of the oldest fit; at least one."""
     return max(bisect_right([*accumulate(sizes)], tokens), 1)

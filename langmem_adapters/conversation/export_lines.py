@@ -1,4 +1,4 @@
-"""The lines of an export of sessions: how they are written, read and checked."""
+"""The lines of an export of sessions: written, read and checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
             line = _checked(json.loads(raw), number)
         except (ValueError, SerializationError) as error:
             raise SerializationError(f"line {number} is not a session or a message: {error!s:.200}") from error
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:  # which tell of this code, not the line
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:  # these tell of this code, not the line
             raise SerializationError(f"line {number} is not a session or a message") from error
         yield line
 
@@ -56,7 +56,7 @@ def _checked(line: Any, number: int) -> Line:
 
 
 def _check(key: str, data: bytes) -> None:
-    """Raise where a session's value is not what its readers expect; unknown ones are a newer version's."""
+    """Raise if a session's value is not what its readers expect; unknown keys come from a newer version."""
     if key.startswith(KNOWLEDGE):
         int(key[len(KNOWLEDGE) :])
         Message.from_bytes(data)
@@ -75,7 +75,7 @@ def _check(key: str, data: bytes) -> None:
 
 
 def sound(key: str, data: bytes) -> bool:
-    """Whether a session's stored value is what its readers expect; a warning says where it is not."""
+    """Whether a session's stored value is what its readers expect; a warning tells if it is not."""
     try:
         _check(key, data)
         loaded(data)
@@ -87,7 +87,7 @@ def sound(key: str, data: bytes) -> bool:
 
 
 def loaded(data: bytes) -> Any:
-    """Stored JSON as it stands, with the codec's marks."""
+    """Parse stored JSON without decoding it, with the codec's type marks."""
     try:
         return parsed(data, bounded=True)
     except (ValueError, RecursionError) as error:
@@ -95,7 +95,7 @@ def loaded(data: bytes) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """JSON that is stored as it stands: what the codec has marked must not be marked twice."""
+    """Write JSON without encoding it: what the codec has marked must not be marked twice."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # lone surrogates

@@ -1,4 +1,4 @@
-"""What goes into a session's log, once for each message, and what leaves it again."""
+"""How messages enter a session's log, each once, and how they leave it."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ __all__ = [
 ]
 
 CREATED = "created"
-"""The value that says when a session began, once its first message has left."""
+"""The value with the time when a session began, once its first message has left."""
 BEGUN = "begun"
-"""The value that comes with it and is another one each time: a session cleared and begun anew is not the same."""
+"""A value set with CREATED, different each time: a session that was cleared and begun anew is not the same."""
 ARCHIVED = "archived"
 """The value that changes as messages move to LlamaIndex's archive."""
 ARCHIVE = f"{ARCHIVED}/"
-"""How the keys of the values begin that the archive is made of."""
+"""The prefix of the keys of the archive's values."""
 MOVES = (ARCHIVED, DEPARTED)
-"""Whatever takes messages away changes one of these values."""
+"""One of these values changes whenever messages are moved away."""
 WATCHED = (SUMMARY, CREATED, BEGUN, DELETED, *MOVES)
-"""What whoever lets messages leave reads with them, and is guarded by, to learn what became of them meanwhile."""
+"""The values that a flow reads before messages leave, and guards its write with, to detect concurrent changes."""
 PAGE = 64
-_PASS = 8 * PAGE  # messages that move in one write, or hardly more
+_PASS = 8 * PAGE  # the most messages moved in one write, approximately
 _LONGEST_ID = 200
 _Entry: TypeAlias = "tuple[str, bytes]"
 
 
 def archived_ids(values: Iterable[str]) -> set[str]:
-    """The ids of the messages in LlamaIndex's archive, by the keys of a session's values."""
+    """The ids of the messages in LlamaIndex's archive, from the keys of a session's values."""
     return {key.removeprefix(ARCHIVE).partition("/")[2] for key in values if key.startswith(ARCHIVE)}
 
 
 def brain_namespace(scope: Scope) -> Namespace:
-    """Where a session is kept in a store."""
+    """The namespace of a session in a store."""
     return ("brain", scope.tenant, scope.user, scope.session)
 
 
@@ -75,11 +75,11 @@ class SessionLog:
     """The messages of one session, in its store.
 
     Args:
-        store, scope: Where they are, and whose.
-        memory_k: How many stay, where the rest goes to the long-term memory.
-        long_term: Takes what leaves.
-        overflows: Whether messages beyond ``memory_k`` leave for the long-term memory as soon as there are some.
-        removes: Whether anything ever leaves.
+        store, scope: Where the messages are, and whose they are.
+        memory_k: How many messages stay, if the rest goes to the long-term memory.
+        long_term: Takes the messages that leave.
+        overflows: Whether messages beyond ``memory_k`` leave for the long-term memory at once.
+        removes: Whether any messages ever leave.
         ttl, refresh, clock, new_id: See :class:`~langmem_adapters.brain.BrainMemory`.
     """
 
@@ -115,37 +115,37 @@ class SessionLog:
         along = longterm_namespace(scope) if own else None
         self.session: Expiring = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
         if long_term is not None and along is not None and ttl is not None:
-            long_term.ttl = ttl  # else whoever changes a memory would have all of them stay
+            long_term.ttl = ttl  # otherwise whoever changes a memory would remove their expiry
         self._clock = clock
         self.new_id = new_id
 
     def clear(self, long_term: bool | None) -> Flow[None]:
-        """Forget the session; and what of it is in the long-term memory, by default where that is the session's own."""
+        """Clear the session; and its part of the long-term memory, by default if that is the session's own."""
         memory = None if long_term is False else self.long_term
         own = None if memory is None or memory.scope.user else memory
-        if own is not None:  # first, so that the session is there until all of it has gone
+        if own is not None:  # first, so that the session exists until all of it is gone
             yield from own.clear_flow()
         yield from self.session.clear()
-        if own is not None:  # what moved there meanwhile
+        if own is not None:  # again, for what moved there meanwhile
             yield from own.clear_flow()
         elif memory is not None and long_term:
             yield from memory.forget_flow(self.scope.session, None)
 
     def delete(self, message_ids: set[str]) -> Flow[int]:
-        """Remove messages here, in LlamaIndex's archive and in the long-term memory; gives how many there were."""
+        """Remove messages here, in LlamaIndex's archive and in the long-term memory; returns how many there were."""
         ids = {entry_id(id_) for id_ in message_ids}
         while True:
             gone, values = yield from self._look(ids)
             archive = (yield from self.session.get(None)) if ARCHIVED in values else {}
             archived = [key for key in archive if ids & archived_ids([key])]
-            moved = self.long_term is not None and CREATED in values  # or may be on the way there
+            moved = self.long_term is not None and CREATED in values  # or may be moving there now
             put = with_deleted(values, ids) if gone or archived or moved else {}
             put |= yield from self._with_cover(values, gone)
             if not put or (yield from self.leave(gone, values, put=put, delete=archived)):
                 break
         if self.long_term is None:
             return len(gone) + len(archived)
-        # Where nothing has left yet, nothing else can have been moved under these ids.
+        # If nothing has left yet, no other messages can have been moved under these ids.
         here = len(gone) == len(ids) and CREATED not in values
         said = [message for _, message in gone] if here else None
         ttl, session = self.session.left_along(), self.scope.session
@@ -153,7 +153,7 @@ class SessionLog:
         return len(gone) + len(archived) + taken
 
     def _with_cover(self, values: dict[str, bytes], gone: Sequence[tuple[Item, Message]]) -> Flow[dict[str, bytes]]:
-        """The summary to be written as these are deleted: it ends at a message that stays, if that was one of them."""
+        """The summary to write if its last covered message is deleted: it then ends at an earlier one that stays."""
         end = ends_at(read_summary(values.get(SUMMARY)))
         last = next((item for item, _ in gone if item.id == end), None)
         if last is None:
@@ -163,7 +163,7 @@ class SessionLog:
         return moved_back(values, {item.id for item, _ in gone}, ids[::-1])
 
     def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
-        """Append messages; what was only recalled into a prompt is not added."""
+        """Append messages, except those that were only recalled into a prompt."""
         messages = [message for message in checked_messages(messages) if not message.metadata.get(RECALLED)]
         if not messages:
             return
@@ -178,16 +178,16 @@ class SessionLog:
             yield from self._overflow(self.long_term, total - self.memory_k)
 
     def entry(self, message: Message | MessageData) -> _Entry:
-        """A message as it is kept: with an id, and when it was said."""
+        """A message as it is stored: with an id and a time."""
         id_ = message.id or self.new_id()
         created_at = self._clock() if message.created_at is None else message.created_at
         return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
 
     def _sort_out(self, messages: Sequence[Message], entries: Sequence[_Entry], appended: Appended) -> Flow[int]:
-        """Take out again what had left before, and add what says something new under a known id, in its place.
+        """Remove again what had left before, and add messages with a known id but new content under another id.
 
-        What was appended behind that leaves and comes again behind it, in the same write. Gives how many are added at
-        the most.
+        Messages appended after such a one are moved after it in the same write, to keep their order. Returns at most
+        how many are added.
         """
         gone = have_departed(appended.values, messages)
         if all(appended.new) and not any(gone):
@@ -199,16 +199,16 @@ class SessionLog:
             if not (found or values) and not (yield from self.session.scan(limit=0)).total:
                 return 0  # cleared or expired meanwhile, and must not come back
             others = delivery.others({item.id: message for item, message in found}, have_departed(values, messages))
-            # By now, another delivery may have something else under an id that left.
+            # By now, another delivery may have stored something else under an id that left.
             there = {item.id: (item, message) for item, message in found if item.data == own[item.id]}
             back, later = ([n for n in places if ids[n] in there] for places in delivery.misplaced(others))
             if ends_at(read_summary(values.get(SUMMARY))) in {ids[n] for n in later}:
-                later = []  # a summary stands for them where they are
+                later = []  # a summary covers them where they are
             if not (back or others):
                 return 0
             again = {n: self.entry(message) for n, message in others.items()} | {n: entries[n] for n in later}
             done = yield from self.session.try_write(
-                # so nobody removes them where they were
+                # so that nobody removes them at their old place
                 put=with_departed(values, [there[ids[n]][1] for n in later]) if later else {},
                 remove=[there[ids[n]][0] for n in back + later],
                 append=[again[n] for n in sorted(again)],
@@ -218,7 +218,7 @@ class SessionLog:
                 return len(others)
 
     def _look(self, ids: Collection[str]) -> Flow[tuple[list[tuple[Item, Message]], dict[str, bytes]]]:
-        """The entries of these ids, newest first, and the values by which one sees whether others change them."""
+        """The entries of these ids, newest first, and the values that reveal concurrent changes."""
         page = yield from self.session.scan(limit=PAGE if ids else 0, reverse=True, keys=WATCHED)
         found, values, missing = [], page.values, set(ids)
         while page.items:
@@ -230,15 +230,15 @@ class SessionLog:
         return found, values
 
     def _overflow(self, long_term: LongTermMemory, least: int) -> Flow[None]:
-        """Move the oldest messages to the long-term memory: first they are there, only then they leave here.
+        """Move the oldest messages to the long-term memory: they leave here only once they are there.
 
-        The many of a session that had no long-term memory before go a part at a time.
+        A long backlog, of a session that had no long-term memory before, is moved in parts.
         """
         surplus = least
         while True:
             for limit in (min(surplus, _PASS) + PAGE, None):
                 page = yield from self.session.scan(limit=limit, keys=WATCHED)
-                surplus = page.total - self.memory_k  # of this look: another writer may have moved some by now
+                surplus = page.total - self.memory_k  # by this read: another writer may have moved some by now
                 least = min(surplus, _PASS)
                 oldest = readable(page.items)
                 places = text.leaving([message for _, message in oldest], least) if least > 0 else []
@@ -257,9 +257,9 @@ class SessionLog:
         *,
         put: dict[str, bytes] | None = None,
     ) -> Flow[bool]:
-        """:meth:`leave` for the long-term memory: first they are there, only then they leave here.
+        """:meth:`leave` for the long-term memory: the messages leave here only once they are there.
 
-        What was deleted, archived or cleared meanwhile does not stay there either.
+        If they were deleted, archived or cleared meanwhile, they are removed there too.
         """
         begun = yield from self.begun([item for item, _ in gone], values)
         if begun is None:
@@ -271,7 +271,7 @@ class SessionLog:
         return left
 
     def begun(self, items: Sequence[Item], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
-        """The values with both marks, without which nobody sees that the session was cleared; None: it already was."""
+        """The values with both marks, by which others see that the session was cleared; None: it already was."""
         if not items or {BEGUN, CREATED} <= values.keys():
             return values
         put = {BEGUN: encode(self.new_id())}
@@ -288,16 +288,16 @@ class SessionLog:
     def _take_back(
         self, long_term: LongTermMemory, gone: Sequence[tuple[Item, Message]], before: dict[str, bytes]
     ) -> Flow[None]:
-        """Forget there what did not leave for there; what others have moved there is theirs, and stays."""
+        """Remove from the long-term memory what did not leave for it; what others have moved there stays."""
         _, now = yield from self._look(())
         messages = [message for _, message in gone]
         deleted = have_been_deleted(before, now, [item.id for item, _ in gone])
         lost: set[str] = set()
-        # An archive takes and deletes without a tally; a cleared session has lost its own.
+        # An archive takes and deletes messages without a tally; a cleared session has lost its tally.
         if any(before.get(key) != now.get(key) for key in (BEGUN, ARCHIVED)):
             ids = {item.id for item, _ in gone}
             here = {item.id for item, _ in (yield from self._look(ids))[0]}
-            _, now = yield from self._look(())  # later, so that what has left since the look before has departed
+            _, now = yield from self._look(())  # later: messages that left since the last read have departed
             departed = have_departed(now, messages)
             lost = {item.id for n, (item, _) in enumerate(gone) if not departed[n]} - here
         taken = [message for n, (item, message) in enumerate(gone) if deleted[n] or item.id in lost]
@@ -313,14 +313,14 @@ class SessionLog:
         delete: Sequence[str] = (),
         remove: bool = True,
     ) -> Flow[bool]:
-        """Remove these from the log, and put values in their place, all or nothing; False: others were quicker.
+        """Remove these from the log and put values in their place, all or nothing; False: other writers were first.
 
         Args:
-            gone: What leaves.
-            values: Those of the look that it was read with; WATCHED among them.
-            put: Values that take its place.
-            delete: Values that go with it.
-            remove: False, where it stays behind what is put in its place.
+            gone: The entries that leave.
+            values: The values read together with them, including WATCHED.
+            put: Values that take their place.
+            delete: Values that are deleted with them.
+            remove: False if the entries stay in the log.
         """
         items = [item for item, _ in gone]
         begun = yield from self.begun(items, values)
@@ -332,16 +332,16 @@ class SessionLog:
 
 
 def unchanged(values: dict[str, bytes]) -> dict[str, bytes | None]:
-    """The guard of a write that is to fail where others have changed one of these values since."""
+    """The guard of a write that must fail if others have changed one of these values since."""
     return {key: values.get(key) for key in WATCHED}
 
 
 def readable(items: Iterable[Item]) -> list[tuple[Item, Message]]:
-    """Log entries and their messages; one that is damaged beyond reading is passed over, with a warning."""
+    """Log entries with their messages; entries that are damaged beyond reading are skipped, with a warning."""
     found = ((item, salvage(item.data, f"log entry {item.seq}")) for item in items)
     return [(item, message) for item, message in found if message is not None]
 
 
 def entry_id(id_: str) -> str:
-    """The id by which the store knows a message: the message's own, where every store can hold it."""
+    """The id by which the store knows a message: its own, if every store can hold that, else a fingerprint."""
     return id_ if len(id_) <= _LONGEST_ID and id_.isprintable() else fingerprint(id_)

@@ -1,4 +1,4 @@
-"""What an import adds to a session, which may have something of its own: nothing is dropped, hidden or doubled."""
+"""Merge an import into a session that may have data of its own: nothing is dropped, hidden or duplicated."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from langmem_adapters.protocols import Store
 __all__ = ["Merge"]
 
 _PAGE = 500
-_LEFT = (DEPARTED, DELETED, ARCHIVED)  # one of these values changes as a message leaves the log
+_LEFT = (DEPARTED, DELETED, ARCHIVED)  # one of these values changes when a message leaves the log
 _log = logging.getLogger("langmem_adapters")
 
 
 class Merge:
-    """The lines of one session, and the session that takes them in.
+    """Takes the lines of one session into the session.
 
-    Interrupted, it has added a part, and the same lines add the rest; whole, they add nothing a second time.
+    An interrupted merge has added a part, and the same lines add the rest; a complete one adds nothing again.
 
     Args:
         store, namespace: Where the session is.
@@ -45,13 +45,13 @@ class Merge:
         self._values: dict[str, bytes] = {}
         self._messages: list[dict[str, Any]] = []
         self._known: set[str] = set()  # the ids of the session's own messages
-        self._seen = 0  # the log's last entry that was looked at
-        self._archive: tuple[bytes | None, set[str]] = None, set()  # the ids in its archive, and when they were read
+        self._seen = 0  # the last log entry that was read
+        self._archive: tuple[bytes | None, set[str]] = None, set()  # the archive's mark when it was read, and its ids
         self.deleted: set[str] = set()
-        """The ids of the lines' messages that were left out, as they had been deleted from the session."""
+        """The ids of the lines' messages that were left out because they had been deleted from the session."""
 
     def take(self, line: Line) -> None:
-        """Add a line that was checked."""
+        """Add a line that has been checked."""
         if line["type"] == "message":
             self._messages.append(line["message"])
         else:
@@ -59,7 +59,7 @@ class Merge:
             self._values |= {key: dump(value) for key, value in line["values"].items() if key != EXPIRES}
 
     def flow(self, advance: Callable[[int], None]) -> Flow[int]:
-        """Write them; gives how many messages were new. ``advance`` is told how many lines are done."""
+        """Write the lines; returns how many messages were new. ``advance`` is called with the number of lines done."""
         before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)
         held, _ = yield from self._look(summary)
@@ -74,20 +74,20 @@ class Merge:
             added += yield from self._append(page, held, brought)
             advance(len(page))
         if summary is not None:
-            yield from self._summarize(summary)  # last, as it stands for messages that have to be there
+            yield from self._summarize(summary)  # last, as it covers messages that have to be there first
         return added
 
     def _summarize(self, summary: bytes) -> Flow[None]:
-        """Keep the summary, where the session has none, and no message of which it does not tell."""
+        """Store the summary, if the session has none, and no message that the summary does not cover."""
         while SUMMARY not in (values := (yield from step(self._store.get, self._namespace, [SUMMARY, DEPARTED]))):
-            if (yield from self._look(summary))[1]:  # others may have said something by now
+            if (yield from self._look(summary))[1]:  # others may have added messages by now
                 _log.warning("an imported summary is left out: the session has messages of which it does not tell")
                 return
             guard = {SUMMARY: None, DEPARTED: values.get(DEPARTED)}  # where it ends must not have left meanwhile
             yield from self._session.try_write(put={SUMMARY: summary}, guard=guard)
 
     def _look(self, summary: bytes | None) -> Flow[tuple[dict[str, bytes], bool]]:
-        """The session's messages of these ids, and whether the summary would hide another one."""
+        """The session's messages with the lines' ids, and whether the summary would hide any other message."""
         if not (self._messages or summary or archived_ids(self._values)):
             return {}, False
         ids = [entry_id(message["id"]) for message in self._messages]
@@ -109,10 +109,10 @@ class Merge:
     def _append(
         self, messages: list[dict[str, Any]], held: dict[str, bytes], brought: Mapping[str, bytes]
     ) -> Flow[int]:
-        """Add messages, but those that have left the log since they were imported before; gives how many are new.
+        """Add messages, except those that have left the log since an earlier import; returns how many are new.
 
-        ``held`` are the session's messages of these ids, and become all of them. ``brought`` are marks of what has left
-        elsewhere, which came with these lines.
+        ``held`` are the session's messages with these ids; the new ones are added to it. ``brought`` are the marks of
+        departed messages that came with these lines.
         """
         entries = [self._entry(message, held) for message in messages]
         while True:
@@ -126,7 +126,7 @@ class Merge:
             append = [entry for entry, gone in zip(entries, left, strict=True) if not (gone or entry[0] in archived)]
             if not append:
                 return 0
-            # What is deleted, archived or summarised at this moment must not come back.
+            # Messages that are deleted, archived or summarised just now must not come back.
             guard = {key: values.get(key) for key in _LEFT}
             if (yield from self._session.try_write(append=append, guard=guard)):
                 added = {id_ for id_, _ in append}
@@ -138,12 +138,12 @@ class Merge:
                 return len(new) + (yield from self._append(missing, held, brought))
 
     def _missing(self, written: Mapping[str, dict[str, Any]], held: dict[str, bytes]) -> Flow[list[dict[str, Any]]]:
-        """Of messages that were written, those in whose place somebody else's of the same id has come meanwhile."""
+        """The written messages whose ids another writer has taken for other messages meanwhile."""
         missing: list[dict[str, Any]] = []
         while items := (yield from step(self._store.scan, self._namespace, after=self._seen, limit=_PAGE)).items:
             self._known.update(item.id for item in items)
             others = {item.id: item.data for item in items if item.data != held.get(item.id)}
-            held |= others  # what comes in the place of a message that is still to be written is not looked at again
+            held |= others  # a message that takes the id of one still to be written is not read again
             own = {id_: message for id_ in others if (message := written.get(id_)) and entry_id(message["id"]) == id_}
             missing += [message for id_, message in own.items() if not self._is_same(others[id_], message)]
             self._seen = items[-1].seq
@@ -153,7 +153,7 @@ class Merge:
         id_, data = entry_id(message["id"]), dump(message)
         if self._is_same(held.setdefault(id_, data), message):
             return id_, data
-        id_ = content_id(self._read(message))  # another one, of the same id
+        id_ = content_id(self._read(message))  # another message with the same id
         return id_, dump({**message, "id": id_})
 
     def _archived(self, values: Mapping[str, bytes]) -> Flow[set[str]]:
@@ -184,7 +184,7 @@ class Merge:
         return stored == data or _said(self._redacted(stored)) == _said(data)
 
     def _put(self, values: Mapping[str, bytes], brought: Mapping[str, bytes]) -> Flow[None]:
-        """Add values that the session has not."""
+        """Add values that the session lacks."""
         archive = sorted(archived_ids(values))
         while True:
             known = yield from step(self._store.get, self._namespace)
@@ -201,20 +201,20 @@ class Merge:
 
 
 def _deleted(ids: list[str], values: Mapping[str, bytes], brought: Mapping[str, bytes]) -> list[bool]:
-    """Of each of these ids, whether it was deleted here and not only elsewhere."""
+    """For each of these ids, whether it was deleted here and not only elsewhere."""
     deleted = zip(have_been_deleted({}, values, ids), have_been_deleted({}, brought, ids), strict=True)
     return [here and not there for here, there in deleted]
 
 
 def _with_facts(values: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The facts that the session does not know yet, behind those that it knows."""
+    """The facts that the session does not have yet, after those that it has."""
     there = {_said(data) for key, data in known.items() if key.startswith(KNOWLEDGE)}
     facts = [data for key, data in sorted(values.items()) if key.startswith(KNOWLEDGE)]
     return behind_known(known, [data for data in facts if _said(data) not in there])
 
 
 def _said(data: bytes) -> str:
-    """What tells a stored message from others of its id; one that is damaged is like no other."""
+    """What identifies a stored message beside its id; empty for a damaged one, which equals no other."""
     try:
         return content_id(Message.from_bytes(data).model_copy(update={"id": ""}))
     except SerializationError:

@@ -28,24 +28,24 @@ __all__ = ["CONTEXT_TOKENS", "ModelTasks"]
 
 _ASYNC = "messages are summarised inline by a model that is a coroutine function: add them with an a-prefixed method"
 _log = logging.getLogger("langmem_adapters")
-CONTEXT_TOKENS = 2000  # of a history that a model is asked about; what is longer is summarised first
+CONTEXT_TOKENS = 2000  # tokens of history that a model is asked about; a longer history is summarised first
 
 
 class _PendingSummary:
-    """A summary in the making; ``grown``: so has its session since the last look at it."""
+    """A summary in progress; ``grown``: whether its session has grown since it was last checked."""
 
     def __init__(self) -> None:
         self.done: Future[None] = Future()
         self.grown = True
 
 
-_pending: dict[tuple[int, Namespace], _PendingSummary] = {}  # by session; each entry ends when its summary is done
+_pending: dict[tuple[int, Namespace], _PendingSummary] = {}  # by session, while a summary is in progress
 _lock = ForkSafeLock()
-in_child(_pending.clear)  # the threads that were at it are the parent's
+in_child(_pending.clear)  # their threads are the parent's
 
 
 class ModelTasks:
-    """What a model is asked about one session."""
+    """The tasks of a model for one session."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ModelTasks:
         self._own = None if model is None else self._completer(model)
 
     def compact(self, model: Any = None) -> Flow[None]:
-        """Summarise, if that is due and not being done already."""
+        """Summarise, if that is due and not in progress already."""
         pending = self._begin()
         if pending is None:
             return
@@ -82,17 +82,17 @@ class ModelTasks:
             self._end(pending)
 
     def check_background(self) -> None:
-        """Raise ConfigurationError, if the model cannot be asked on a worker thread."""
+        """Raise ConfigurationError if the model cannot be asked on a worker thread."""
         if not self._completer(None).blocks:
             raise ConfigurationError('a model that is a coroutine function summarises with summarize_in="inline" only')
 
     def check_inline(self) -> Flow[None]:
-        """Raise ConfigurationError, before anything is stored, where this blocks and the model can only be awaited."""
+        """Raise ConfigurationError, before anything is stored, if this blocks and the model can only be awaited."""
         if not self._completer(None).blocks:
             yield from answered(None, partial(asyncio.sleep, 0), _ASYNC)
 
     def compact_in_background(self) -> None:
-        """:meth:`compact` on a worker thread; once more, if messages were added while it was at it."""
+        """:meth:`compact` on a worker thread; again, if messages were added while it ran."""
         pending = self._begin()
         if pending is None:
             return
@@ -102,7 +102,7 @@ class ModelTasks:
             self._end(pending)
 
     def _begin(self) -> _PendingSummary | None:
-        """None, where a summary is being made already; then another look is due."""
+        """None if a summary is in progress; that one then checks again."""
         with _lock.held():
             if self._key in _pending:
                 _pending[self._key].grown = True
@@ -114,14 +114,14 @@ class ModelTasks:
         try:
             while self._is_due(pending):
                 run(self._compaction.when_due(self._summarizer(None)))
-        except BaseException:  # noqa: BLE001 - a cancelled client's too: a log is the only place to tell
+        except BaseException:  # noqa: BLE001 - even a cancelled client's: only a log can tell
             self._stats.add("failed_summaries")
             _log.exception("a summary in the background was not made, and the next turn tries again")
         finally:
             self._end(pending)
 
     def _is_due(self, pending: _PendingSummary) -> bool:
-        """Whether another look is due; where none is, who adds from now on begins the next summary."""
+        """Whether another check is due; if not, the next message that is added begins a new summary."""
         with _lock.held():
             due, pending.grown = pending.grown, False
             if not due:
@@ -130,12 +130,12 @@ class ModelTasks:
 
     def _end(self, pending: _PendingSummary) -> None:
         with _lock.held():
-            if _pending.get(self._key) is pending:  # else it was over before, or is the parent's
+            if _pending.get(self._key) is pending:  # otherwise it has ended already, or is the parent's
                 del _pending[self._key]
-        pending.done.set_result(None)  # whoever flushes waits for this
+        pending.done.set_result(None)  # flush waits for this
 
     def wait(self) -> Flow[None]:
-        """Until what is being made of this session in this process is done."""
+        """Wait until this process's summary of the session is done."""
         pending = _pending.get(self._key)
         if pending is not None:
             yield Step(pending.done.result, lambda: asyncio.shield(asyncio.wrap_future(pending.done)))
@@ -145,7 +145,7 @@ class ModelTasks:
         return (yield from self._compaction.now(self._summarizer(model, max_tokens, keep_language=keep_language), keep))
 
     def title(self, model: Any, max_words: int) -> Flow[str]:
-        """The title; a new one, if there is none and a model can be asked."""
+        """The title; a new one, if there is none and there is a model to ask."""
         check_count("max_words", max_words)
         title = yield from self._conversation.get_title()
         if title or (model is None and self._own is None):
@@ -163,7 +163,7 @@ class ModelTasks:
         return (yield from self._conversation.entitle(title, newest)) if title else ""
 
     def is_related(self, text: str, context: str, model: Any, *, default: bool) -> Flow[bool]:
-        """Whether a text continues or depends on another; ``default``, where the model does not say."""
+        """Whether a text continues or depends on another; ``default`` if the model does not say."""
         completer = self._completer(model)
         _check_texts(text, context)
         if not context.strip() or not text.strip():
@@ -175,7 +175,7 @@ class ModelTasks:
         return default if verdict is None else verdict
 
     def rewrite(self, sentence: str, context: str, model: Any) -> Flow[str]:
-        """The sentence, understandable without its context; the sentence itself, where the model fails."""
+        """The sentence, understandable without its context; unchanged if the model fails."""
         completer = self._completer(model)
         _check_texts(sentence, context)
         if not context.strip() or not sentence.strip():
@@ -184,7 +184,7 @@ class ModelTasks:
         return (yield from _answer(completer, self._prompts.rewrite, both, told, asked=sentence)) or sentence
 
     def refine(self, last_talk: str, model: Any) -> Flow[str]:
-        """Summary, related?, rewritten: the way that MetaGPT's Assistant takes."""
+        """Summarise, test whether related, rewrite: the sequence of MetaGPT's Assistant."""
         check_text("what was said last", last_talk)
         if not (yield from self._context(last_talk)):
             return last_talk
@@ -195,7 +195,7 @@ class ModelTasks:
         return (yield from self.rewrite(last_talk, context, model))
 
     def _context(self, last_talk: str) -> Flow[str]:
-        """The summary and the newest messages as text, without what was just said."""
+        """The summary and the newest messages as text, without the latest one."""
         k = self._conversation.memory_k
         summary, messages = yield from self._conversation.context(k, None, self._counter)
         if messages and messages[-1].role == "user" and messages[-1].text == last_talk:
@@ -226,7 +226,7 @@ def _check_texts(text: object, context: object) -> None:
 
 
 def _answer(completer: Completer, instruction: str, text: str, told: str, *, asked: str | None = None) -> Flow[str]:
-    """A model's answer; empty, where it fails, or refuses in a way that ``asked`` does not: ``told`` is logged."""
+    """A model's answer; empty if it fails, or refuses in a way that ``asked`` does not: then ``told`` is logged."""
     try:
         answer = yield from completer.ask(instruction, text)
     except ModelError as failure:

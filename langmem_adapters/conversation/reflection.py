@@ -1,4 +1,4 @@
-"""Reflection: what a model can be asked about a session, as methods."""
+"""The methods that ask a model about a session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langmem_adapters.flow import arun, run
 __all__ = ["ASKED", "Reflection"]
 
 ASKED = ("calls", "failures", "unparsed", "tokens_in", "tokens_out", "summaries", "failed_summaries")
-"""What is counted of what models were asked for."""
+"""The counters of what models were asked."""
 
 
 class Reflection:
@@ -24,7 +24,7 @@ class Reflection:
     _stats: Counts
 
     def get_title(self, model: Any = None, *, max_words: int = 5) -> str:
-        """The session's title; if it has none yet, one that the model gives it. Empty, without a model."""
+        """The session's title; if it has none yet, the model gives it one. Empty without a model."""
         return run(self._tasks.title(model, max_words))
 
     async def aget_title(self, model: Any = None, *, max_words: int = 5) -> str:
@@ -36,7 +36,7 @@ class Reflection:
     ) -> str:
         """Make all but the newest ``keep`` messages part of the summary; returns it.
 
-        Raises ModelError, and leaves everything as it was, where the model gives no summary.
+        Raises ModelError, and changes nothing, if the model gives no summary.
         """
         return run(self._tasks.summarize(model, max_tokens, keep, keep_language=keep_language))
 
@@ -47,7 +47,7 @@ class Reflection:
         return await arun(self._tasks.summarize(model, max_tokens, keep, keep_language=keep_language))
 
     def is_related(self, text: str, context: str, model: Any = None, *, default: bool = False) -> bool:
-        """Whether ``text`` continues or depends on ``context``; ``default``, where the model does not say clearly."""
+        """Whether ``text`` continues or depends on ``context``; ``default`` if the model does not say clearly."""
         return run(self._tasks.is_related(text, context, model, default=default))
 
     async def ais_related(self, text: str, context: str, model: Any = None, *, default: bool = False) -> bool:
@@ -55,7 +55,7 @@ class Reflection:
         return await arun(self._tasks.is_related(text, context, model, default=default))
 
     def rewrite(self, sentence: str, context: str, model: Any = None) -> str:
-        """The sentence, understandable without its context; itself, without a context or where the model fails."""
+        """The sentence, understandable without its context; unchanged without a context or if the model fails."""
         return run(self._tasks.rewrite(sentence, context, model))
 
     async def arewrite(self, sentence: str, context: str, model: Any = None) -> str:
@@ -63,10 +63,10 @@ class Reflection:
         return await arun(self._tasks.rewrite(sentence, context, model))
 
     def refine(self, last_talk: str, model: Any = None) -> str:
-        """What the user just said, made plain by what was said before, where it depends on that.
+        """What the user just said, rewritten to be understood by itself, if it depends on what was said before.
 
-        Calls no model while there is no history; otherwise one, or two, after making a summary where that is due.
-        Gives ``last_talk`` itself where they fail.
+        Calls no model while there is no history; otherwise one or two calls, after a summary if that is due.
+        Returns ``last_talk`` unchanged if they fail.
         """
         return run(self._tasks.refine(last_talk, model))
 
@@ -75,11 +75,11 @@ class Reflection:
         return await arun(self._tasks.refine(last_talk, model))
 
     def stats(self) -> dict[str, int]:
-        """What this object asked of models: calls, failures, unparsed answers, tokens; and summaries made or not."""
+        """What this object asked of models: calls, failures, unparsed answers, tokens; and summaries made or failed."""
         return {name: self._stats[name] for name in ASKED}
 
     def flush(self) -> None:
-        """Wait for a summary that is being made in the background."""
+        """Wait for a summary that is in progress in the background."""
         run(self._tasks.wait())
 
     async def aflush(self) -> None:

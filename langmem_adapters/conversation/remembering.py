@@ -1,4 +1,4 @@
-"""Remembering: what a session has beyond its window, as methods, and how it is taken back."""
+"""The methods that reach beyond a session's window, and those that delete from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from langmem_adapters.validation import checked_list, checked_messages
 
 __all__ = ["Remembering", "joined"]
 
-_SHARE = 3  # the part of a budget that what is recalled may take at the most
+_SHARE = 3  # the fraction of a token budget that recalled memories may take at most
 
 
 class Remembering:
@@ -31,7 +31,7 @@ class Remembering:
     _heading: str
 
     def recall(self, query: str, k: int | None = None) -> list[Recalled]:
-        """Search the long-term memory; what the window still shows is not repeated."""
+        """Search the long-term memory; messages that the window still shows are not repeated."""
         return run(self._flows.recall(query, k))
 
     async def arecall(self, query: str, k: int | None = None) -> list[Recalled]:
@@ -41,10 +41,10 @@ class Remembering:
     def remembering_window(
         self, k: int | None = None, *, max_tokens: int | None = None, recall_k: int | None = None
     ) -> list[Message]:
-        """:meth:`~langmem_adapters.brain.BrainMemory.window`, with what the newest question brings to mind.
+        """:meth:`~langmem_adapters.brain.BrainMemory.window`, with memories that fit the newest question.
 
-        Where the newest message is the user's, up to ``recall_k`` memories that fit it stand in front of the window,
-        in the order in which they were said (MetaGPT's ``RoleZeroLongTermMemory.get``). They are one system message,
+        If the newest message is the user's, up to ``recall_k`` memories that fit it are put in front of the window, in
+        the order in which they were said (MetaGPT's ``RoleZeroLongTermMemory.get``). They are one system message,
         marked so that it is never stored again, and count towards ``max_tokens``.
         """
         return run(self._remembering_window(k, max_tokens, recall_k))
@@ -68,9 +68,9 @@ class Remembering:
         return await arun(self._find_news(observed, k))
 
     def delete(self, message_ids: Sequence[str]) -> int:
-        """Forget messages, in the history, LlamaIndex's archive and the long-term memory; returns how many there were.
+        """Delete messages from the history, LlamaIndex's archive and the long-term memory; returns how many there were.
 
-        What the long-term memory has heard elsewhere too, it keeps as said there. A summary is not made anew.
+        The long-term memory keeps what was also said elsewhere, as said there. The summary is not updated.
         """
         return run(self._delete(message_ids))
 
@@ -79,11 +79,11 @@ class Remembering:
         return await arun(self._delete(message_ids))
 
     def clear(self, *, long_term: bool | None = None) -> None:
-        """Forget the session: history, knowledge, summary and title.
+        """Delete the session: history, knowledge, summary and title.
 
         Args:
-            long_term: Whether the long-term memory forgets what this session said, too. Default: where it is the
-                session's own; a user's outlasts the session.
+            long_term: Whether the long-term memory forgets what this session said, too. Default: if it is the session's
+                own; a user's outlasts the session.
         """
         run(self._flows.clear(long_term))
 
@@ -105,7 +105,7 @@ class Remembering:
         if recalled is None:
             return shown
         if budget is not None:
-            left = budget - message_tokens(recalled, self._counter)  # two thirds at the least
+            left = budget - message_tokens(recalled, self._counter)  # at least two thirds
             shown = window(shown, k, max_tokens=left, counter=self._counter)
         return [recalled, *shown]
 
@@ -122,7 +122,7 @@ class Remembering:
 
 
 def joined(found: Sequence[Recalled], heading: str, budget: int | None, counter: TokenCounter) -> Message | None:
-    """Memories as one message, in the order in which they were said; of too many, the best that fit the budget."""
+    """Memories as one message, in the order in which they were said; if too long, the best that fit the budget."""
     best = list(found)
     while best:
         lines = [told(one.memory, day_of(_said_at(one) or None)) for one in sorted(best, key=_said_at)]
@@ -134,6 +134,6 @@ def joined(found: Sequence[Recalled], heading: str, budget: int | None, counter:
 
 
 def _said_at(recalled: Recalled) -> float:
-    """When it was said last; 0, where nobody knows, or where no calendar has that time."""
+    """When it was last said; 0 if unknown, or if no calendar has that time."""
     times = (occurrence.created_at for occurrence in reversed(recalled.memory.occurrences))
     return next((time for time in times if time is not None and day_of(time)), 0.0)

@@ -1,4 +1,4 @@
-"""The flows of one session: what a conversation's operations ask of its store, once for sync and async."""
+"""The flows of one session: the operations of a conversation on its store, once for sync and async."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from langmem_adapters.validation import check_count, check_text, check_whole, ch
 __all__ = ["KNOWLEDGE", "TITLE", "Context", "Conversation", "Unsummarized", "behind_known", "put_title", "read_title"]
 
 TITLE, KNOWLEDGE = "title", "knowledge/"
-_FIRST = 4 * PAGE  # messages, of which as many more are read as there were, until they suffice
+_FIRST = 4 * PAGE  # messages read first; each further read doubles their number, until they suffice
 S = TypeVar("S", bound=text.MessageLike)
 _log = logging.getLogger("langmem_adapters")
 
@@ -35,7 +35,7 @@ class Context(NamedTuple):
 
 
 class Unsummarized(NamedTuple):
-    """The messages that a summary does not stand for yet, oldest first; the summary; the values it was read with."""
+    """The messages that a summary does not cover yet, oldest first; the summary; the values read with it."""
 
     readable: list[tuple[Item, Message]]
     summary: Summary
@@ -50,7 +50,7 @@ class Conversation(SessionLog):
         return _read((yield from self.entries(limit)))
 
     def entries(self, limit: int | None) -> Flow[list[Item]]:
-        """:meth:`messages` as they are stored."""
+        """The entries of :meth:`messages`."""
         if limit is None:
             return (yield from self.session.scan()).items
         check_whole("limit", limit)
@@ -59,7 +59,7 @@ class Conversation(SessionLog):
         return (yield from self.session.scan(limit=limit, reverse=True)).items[::-1]
 
     def context(self, k: int, max_tokens: int | None, counter: TokenCounter) -> Flow[Context]:
-        """The summary, and the newest messages that it does not stand for, as a model may be shown them."""
+        """The summary, and the newest messages that it does not cover, in a form that a model may be shown."""
         if max_tokens is not None:
             check_count("max_tokens", max_tokens)
         settled = partial(text.is_settled, k=k, max_tokens=max_tokens, counter=counter) if max_tokens else None
@@ -69,9 +69,9 @@ class Conversation(SessionLog):
     def newest(
         self, k: int, read: Callable[[Sequence[Item]], list[S]], suffice: Callable[[Sequence[S]], bool] | None = None
     ) -> Flow[tuple[Summary | None, list[S]]]:
-        """The summary, the newest ``k`` messages behind it, and those before them back to one of the user's.
+        """The summary, the newest ``k`` messages after it, and those before them back to one of the user's.
 
-        ``suffice`` is asked about the newest as more and more of them are read, and says when there are enough.
+        ``suffice`` is asked about the newest messages, as more of them are read, whether they are enough.
         """
         check_count("k", k)
         limit = min(k, _FIRST) if suffice else k
@@ -83,7 +83,7 @@ class Conversation(SessionLog):
         while page.items:
             looked_at += len(page.items)
             begin = len(newest)
-            if summary is None:  # nothing is covered, so all of them together, which is quicker
+            if summary is None:  # nothing is covered, so all are decoded together, which is quicker
                 newest += read(page.items)
             else:
                 for item in page.items:
@@ -101,7 +101,7 @@ class Conversation(SessionLog):
         return summary, newest[::-1]
 
     def uncovered(self) -> Flow[Unsummarized]:
-        """What the summary does not stand for yet."""
+        """The messages that the summary does not cover yet."""
         page = yield from self.session.scan(limit=PAGE, reverse=True, keys=WATCHED)
         values = page.values
         summary = read_summary(values.get(SUMMARY)) or Summary(text="")
@@ -117,9 +117,9 @@ class Conversation(SessionLog):
         return Unsummarized(readable(reversed(found)), summary, values)
 
     def uncovered_of(self, before: Unsummarized, places: Sequence[int]) -> Flow[Unsummarized | None]:
-        """What of it a summary does not stand for that was just stored for these places; None, if it is not there.
+        """The rest of ``before`` after a summary of these positions was stored; None if that summary is not there.
 
-        The messages are not read again: of a long backlog, every pass would read all that the others have left.
+        The messages are not read again: with a long backlog, every pass would read all that the other passes left.
         """
         values = (yield from self.session.scan(limit=0, keys=WATCHED)).values
         summary = read_summary(values.get(SUMMARY))
@@ -132,15 +132,15 @@ class Conversation(SessionLog):
     def summarized(
         self, covered: Unsummarized, gone: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
     ) -> Flow[bool]:
-        """Store a summary of these messages and let them leave, at once; False, if something came in between.
+        """Store a summary of these messages and let them leave, in one write; False if something came in between.
 
-        With ``archive`` they go to the long-term memory, or stay where they are without one; else they are deleted.
+        With ``archive`` they go to the long-term memory, or stay in the log without one; otherwise they are deleted.
         """
         leave = self.long_term is not None or not archive
         end, last = gone[-1]
         new = Summary(text=summary, covers=end.id, said=said_in(last), left=leave, updated_at=self._clock())
         put = {SUMMARY: new.to_bytes()}
-        items = [item for item, _ in gone]  # a model takes its time, and what came again by mistake leaves unguarded
+        items = [item for item, _ in gone]  # a model takes long, and an entry repeated by mistake leaves unguarded
         page = yield from self.session.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED)
         if page.values != covered.values or not set(items).issubset(page.items):
             return False
@@ -168,7 +168,7 @@ class Conversation(SessionLog):
         return f"{summary.text}\n{history}" if summary else history
 
     def add_knowledge(self, messages: Sequence[Message | str]) -> Flow[None]:
-        """Keep facts, in their order."""
+        """Add facts, in their order."""
         given = checked_list(messages, "knowledge is a list of facts", str, Message)
         facts = [m if isinstance(m, Message) else Message(role="system", content=str(m)) for m in given]
         entries = [self.entry(fact)[1] for fact in facts]
@@ -176,7 +176,7 @@ class Conversation(SessionLog):
             values = yield from self.session.get(None)
             put = behind_known(values, entries)
             if (yield from self.session.try_write(put=put, guard=dict.fromkeys(put))):
-                return  # else another writer took these places
+                return  # otherwise another writer took these keys
 
     def get_knowledge(self) -> Flow[list[Message]]:
         """The facts, oldest first."""
@@ -185,7 +185,7 @@ class Conversation(SessionLog):
         return [fact for fact in facts if fact is not None]
 
     def set_summary(self, summary: str) -> Flow[None]:
-        """Replace the summary; the new one stands for the same messages. An empty one stands for none."""
+        """Replace the summary's text; it covers the same messages. An empty summary covers none."""
         check_text("a summary", summary)
         while True:
             values = yield from self.session.get([SUMMARY])
@@ -193,7 +193,7 @@ class Conversation(SessionLog):
             new = (old or Summary(text="")).model_copy(update={"text": summary, "updated_at": self._clock()})
             guard = {SUMMARY: values.get(SUMMARY)}
             if (yield from self.session.try_write(put={SUMMARY: new.to_bytes()}, guard=guard)):
-                return  # else it was replaced at this moment
+                return  # otherwise it was replaced just now
 
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
@@ -201,9 +201,9 @@ class Conversation(SessionLog):
         yield from put_title(self.session, title)
 
     def entitle(self, title: str, newest: list[Item]) -> Flow[str]:
-        """Keep a title that a model has made, unless the session has one by now or was cleared; gives what it has.
+        """Store a title made by a model, unless the session has one by now or was cleared; returns its title.
 
-        ``newest`` is the latest entry, as it was before the model was asked.
+        ``newest`` is the latest entry from before the model was asked.
         """
         after = newest[0].seq - 1 if newest else 0
         page = yield from self.session.scan(after=after, limit=1, keys=WATCHED)
@@ -219,12 +219,12 @@ class Conversation(SessionLog):
         return read_summary(values.get(SUMMARY))
 
     def get_title(self) -> Flow[str]:
-        """The title; empty, if there is none."""
+        """The title; empty if there is none."""
         values = yield from self.session.get([TITLE])
         return read_title(values.get(TITLE))
 
     def recall(self, query: str, k: int | None) -> Flow[list[Recalled]]:
-        """Search the long-term memory for what the window does not show."""
+        """Search the long-term memory for memories that the window does not show."""
         if self.long_term is None:
             raise ConfigurationError("this BrainMemory has no long-term memory: give it long_term=")
         _, shown = yield from self.newest(self.memory_k, _read)
@@ -232,20 +232,20 @@ class Conversation(SessionLog):
 
 
 def behind_known(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:
-    """The values as which facts are kept behind those that a session knows; ``values`` are its keys."""
+    """The values that add facts after those that a session has; ``values`` are its keys."""
     first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
     return {f"{KNOWLEDGE}{number:08}": data for number, data in enumerate(facts, start=first)}
 
 
 def put_title(session: Expiring, title: str) -> Flow[None]:
-    """Replace a session's title, but none that is encrypted, or from before there was a codec."""
+    """Replace a session's title, unless the old one is sealed and there is no codec, or unsealed and there is one."""
     values = yield from session.get([TITLE])
     read_title(values.get(TITLE))
     yield from session.write(put={TITLE: encode(title)})
 
 
 def read_title(data: bytes | None) -> str:
-    """A stored title; empty, where there is none, or with a warning, where it is damaged."""
+    """A stored title; empty if there is none, or, with a warning, if it is damaged."""
     try:
         title = "" if data is None else decode(data)
         check_text("a title", title)

@@ -1,4 +1,4 @@
-"""SessionSearch: finds what was said, archived or not, or is known, in one session."""
+"""SessionSearch: search the messages, archived or not, and the facts of one session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from langmem_adapters.validation import check_index, check_text, check_whole
 
 __all__ = ["SessionSearch"]
 
-_VALUES = (KNOWLEDGE, ARCHIVE)  # what is found and is no entry of the log
+_VALUES = (KNOWLEDGE, ARCHIVE)  # prefixes of what is searched beside log entries
 
 
 class SessionSearch(Shared):
@@ -29,7 +29,7 @@ class SessionSearch(Shared):
 
     Args:
         brain: The session.
-        index: Where its index is kept; one in memory will do, since a session is bounded.
+        index: Where its index is kept; one in memory suffices, since a session is bounded.
         new_id: Gives an id to each beginning of the index.
     """
 
@@ -49,7 +49,7 @@ class SessionSearch(Shared):
     def search(self, query: str, k: int) -> list[tuple[Message, float]]:
         """The ``k`` messages or facts that fit best, with scores in [0, 1], best first.
 
-        None that shares nothing with the query; an empty query, or ``k`` of 0 or less, finds nothing.
+        Those that share nothing with the query are left out; an empty query, or ``k`` of 0 or less, finds nothing.
         """
         check_text("a query", query)
         check_whole("k", k)
@@ -57,16 +57,16 @@ class SessionSearch(Shared):
             return []
         store = self.brain.store
         look = next(self._looks)
-        values = store.get(self._namespace)  # without the lock: a slow store holds nobody else up
+        values = store.get(self._namespace)  # without the lock: a slow store then delays nobody else
         with self._following.held():
             follow(store, self.index, self._namespace, _said, new_id=self._new_id, begun=self._known.clear)
-            if look > self._latest or not self._known:  # else somebody who looked later has told the index already
+            if look > self._latest or not self._known:  # otherwise a later reader has updated the index already
                 self._latest = max(look, self._latest)
                 self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUES)})
 
         def read(ids: Sequence[str]) -> dict[str, bytes]:
             found = {id_: values.get(id_) if id_.startswith(_VALUES) else self._entry(int(id_)) for id_ in ids}
-            return {id_: data for id_, data in found.items() if data is not None}  # the rest has left since
+            return {id_: data for id_, data in found.items() if data is not None}  # the others have left since
 
         reader = FilteredReader(read, lambda id_, data: salvage(data, f"entry {id_}"))
         best = reader.best(lambda ask: self.index.search(self._namespace, query, ask), k)
@@ -77,10 +77,10 @@ class SessionSearch(Shared):
         return items[0].data if items and items[0].seq == seq else None
 
     def _follow_values(self, facts: dict[str, bytes]) -> None:
-        """Give the index what is new or says something else, and take from it what is gone."""
-        if facts and self.index.position(self._namespace) is None:  # nothing was ever said here
+        """Give the index facts that are new or changed, and remove those that are gone."""
+        if facts and self.index.position(self._namespace) is None:  # no message was ever added here
             self._known.clear()
-            with contextlib.suppress(Conflict):  # somebody else has just begun it
+            with contextlib.suppress(Conflict):  # another process has just begun it
                 begin(self.index, self._namespace, self._new_id())
         new = {key: salvage(data, key) for key, data in facts.items() if self._known.get(key) != data}
         documents = [found for key, fact in new.items() if fact and (found := _document(key, fact))]

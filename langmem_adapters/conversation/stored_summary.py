@@ -13,40 +13,40 @@ from langmem_adapters.model import Message, Summary
 __all__ = ["SUMMARY", "covers", "ends_at", "moved_back", "read_summary", "said_in", "words_of"]
 
 SUMMARY = "summary"
-"""The value that stands for the messages up to one of them."""
+"""The key of the summary, which covers the messages up to one of them."""
 _log = logging.getLogger("langmem_adapters")
 
 
 def covers(summary: Summary | None) -> str:
-    """The store's id of the last message that a summary stands for; empty, where there is none."""
+    """The store's id of the last message that a summary covers; empty if there is none."""
     return summary.covers if summary else ""
 
 
 def ends_at(summary: Summary | None) -> str:
-    """The id of the entry at which the part of the log ends that a summary stands for; empty, where that has left.
+    """The id of the log entry at which the part covered by a summary ends; empty if that part has left the log.
 
-    What comes under the same id later, delivered again or numbered anew, is none of it.
+    A message that comes under the same id later, delivered or numbered again, is not covered.
     """
     return summary.covers if summary and not summary.left else ""
 
 
 def words_of(message: Message) -> str:
-    """What a message says, whatever its blocks and its white space."""
+    """What a message says, regardless of its blocks and its white space."""
     return "".join(message.text.split())
 
 
 def said_in(message: Message, words: Callable[[Message], str] = words_of) -> str:
-    """What tells the last message that a summary stands for from another one that comes under its id."""
+    """Identifies the last message that a summary covers, among others that come under its id."""
     return fingerprint(message.role, words(message))
 
 
 def moved_back(values: Mapping[str, bytes], gone: Collection[str], ids: Sequence[str]) -> dict[str, bytes]:
-    """The summary to be written as entries go: if it ends at one of them, it ends at one before that stays.
+    """The summary to write as entries are removed: if it ends at one of them, it then ends at an earlier one.
 
     Args:
         values: The session's.
-        gone: The ids of all entries that go.
-        ids: Those of the log, oldest first: the one that the summary ends at, and enough of those before it.
+        gone: The ids of all entries that are removed.
+        ids: Ids of the log, oldest first: that at which the summary ends, and enough of those before it.
     """
     summary = read_summary(values.get(SUMMARY))
     end = ends_at(summary)
@@ -57,7 +57,7 @@ def moved_back(values: Mapping[str, bytes], gone: Collection[str], ids: Sequence
 
 
 def read_summary(data: bytes | None) -> Summary | None:
-    """A stored summary; None, where it says nothing, or, with a warning, is damaged: its messages are then shown."""
+    """A stored summary; None if it is empty, or, with a warning, if it is damaged: its messages are then shown."""
     if data is None:
         return None
     refuse_undamaged(data, "a stored summary")

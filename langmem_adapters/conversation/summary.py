@@ -1,4 +1,4 @@
-"""The rolling summary: what was said so far, and what was said next, in a bounded text."""
+"""The rolling summary: the summary so far and the next messages become one bounded text."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from langmem_adapters.validation import check_count
 __all__ = ["WINDOW_TOKENS", "Summarizer", "split_windows"]
 
 WINDOW_TOKENS = 3000
-"""How much of a conversation one call is shown."""
-_OVERLAP_TOKENS = 40  # of a window are shown again with the next, so that nothing falls between
+"""How many tokens of a conversation one call is shown."""
+_OVERLAP_TOKENS = 40  # tokens of a window that are shown again in the next one, so that nothing is lost between them
 _log = logging.getLogger("langmem_adapters")
 _TOKENS_A_WORD = 1.5
 _WINDOWS_A_MESSAGE = 8
@@ -32,17 +32,17 @@ _MARKED = re.compile(r"<summary>((?:(?!</?summary>).)*)</summary>", re.DOTALL | 
 
 
 class Summarizer:
-    """Makes summaries. What it is given goes to the model in windows, each with the summary so far.
+    """Makes summaries. The model is given the messages in windows, each with the summary so far.
 
     A single message of more than eight windows is shown to the model without its middle, with a warning.
 
-    A model is asked to put its summary between marks, so that what it says beside it is left out. One that leaves the
-    marks out, and a plain function, which is not asked for them, is trusted unless its answer begins like a usual
-    refusal or an error's text.
+    A model is asked to put its summary between marks, so that what it says beside it is left out. If a model leaves the
+    marks out, or a plain function answers, which is not asked for them, the answer is trusted unless it begins like a
+    usual refusal or an error message.
 
     Args:
         completer: The model.
-        max_tokens: How long a summary may be; a longer answer is shortened, by the model or else by cutting.
+        max_tokens: The longest summary; a longer answer is shortened by the model, or else cut.
         keep_language: Whether the summary is in the conversation's language.
         counter: Counts tokens.
         prompts: What the model is told.
@@ -69,10 +69,10 @@ class Summarizer:
         self._shorten = prompts.shorten.replace("{max_words}", str(words)) + language + marks
 
     def flow(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
-        """The new summary. Raises ModelError, where the model does not give one."""
+        """The new summary. Raises ModelError if the model does not give one."""
         said = as_text(map(self._bounded, messages))
         for window in split_windows(said, WINDOW_TOKENS, _OVERLAP_TOKENS, self._counter):
-            so_far = truncate(summary, 2 * self.max_tokens, self._counter)  # an answer may be of any length
+            so_far = truncate(summary, 2 * self.max_tokens, self._counter)  # an answer may have any length
             so_far = f"Summary so far:\n{so_far}\n\n" if so_far else ""
             summary = yield from self._ask(self._instruction, f"{so_far}Said next:\n{window}")
         if self._counter(summary) <= self.max_tokens:
@@ -95,7 +95,7 @@ class Summarizer:
         answer = yield from self._completer.ask(instruction, text)
         marked = not self._completer.is_function and _MARK.search(answer) is not None
         summary = _between_marks(answer) if marked else answer
-        # An apology may have marks all the same; no error's text has any, but a summary may begin with an error.
+        # An apology may still have marks. No error message has any, but a summary may begin with an error.
         if not summary or (is_apology if marked else is_refusal)(summary):
             self._completer.stats.add("failures")
             flaw = "is a refusal or an error, not a summary" if summary else "has no summary between its marks"
@@ -104,14 +104,14 @@ class Summarizer:
 
 
 def _between_marks(answer: str) -> str:
-    """What stands between the last marks; empty, where that has no word, or only those with which we asked for it."""
+    """The text between the last marks; empty if it has no word, or only repeats our request for marks."""
     marked = _MARKED.findall(answer)
     summary = marked[-1].strip() if marked else ""
     return summary if any(map(str.isalnum, summary)) and summary not in _ASK_FOR_MARKS else ""
 
 
 def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = approximate_tokens) -> Iterator[str]:
-    """Cut a long text into windows of at most ``size`` tokens, at line ends where that can be.
+    """Split a long text into windows of at most ``size`` tokens, at line ends where possible.
 
     Each window but the first begins with about ``overlap`` tokens from the end of the one before.
     """
@@ -133,7 +133,7 @@ def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = ap
 
 
 def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
-    """Lines, those that are longer than a window in parts, which go on behind a margin."""
+    """The lines; a line longer than a window is split, and its further parts are indented."""
     for line in text.splitlines():
         rest, margin = line if line.strip() else "", ""
         while rest:
@@ -143,7 +143,7 @@ def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
 
 
 def _ending(text: str, tokens: int, counter: TokenCounter) -> str:
-    """The last words of a text, at most so many tokens; behind a margin, where they do not begin a line."""
+    """The last words of a text, at most so many tokens; indented if they do not begin a line."""
     ending = truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1]
     goes_on = text[: -len(ending)][-1:] not in {"", "\n"}
     return MARGIN + ending if goes_on else ending

@@ -1,4 +1,4 @@
-"""A turn that is recorded whatever becomes of it: the question, and as much of the answer as there was."""
+"""Record a turn whatever happens to it: the question, and as much of the answer as there was."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from langmem_adapters.text import tool_calls_of, without_calls
 __all__ = ["INTERRUPTED", "Turn", "interrupted", "mark_interrupted", "whole_messages"]
 
 INTERRUPTED: Final = "interrupted"
-"""Key in a message's metadata: set on the last message of a turn that did not come to its end."""
+"""Key in a message's metadata: set on the last message of a turn that was interrupted."""
 
 P = TypeVar("P")
 S = TypeVar("S")
 
 _UNSAID = THOUGHTS | {"text"}
-# Calls of a provider's own tools, whose results stand behind them in the same message.
+# Calls of a provider's own tools, whose results follow them in the same message.
 _SERVED = frozenset({"server_tool_use", "mcp_tool_use", "server_tool_call", "server_tool_call_chunk"})
 _log = logging.getLogger("langmem_adapters")
 
@@ -36,17 +36,17 @@ _log = logging.getLogger("langmem_adapters")
 class Turn(Generic[P]):
     """A question and its answer, written in one append when the ``with`` or ``async with`` block ends.
 
-    The turn is interrupted when the block is left by an exception (also by cancellation, KeyboardInterrupt and
+    The turn is interrupted when the block is left by an exception (including cancellation, KeyboardInterrupt and
     GeneratorExit) or before a stream that it watches is exhausted. Then tool calls without a result are dropped,
-    so that a model may be shown what is stored, and the last message is marked. The exception goes on.
+    so that a model may be shown what is stored, and the last message is marked. The exception is not suppressed.
 
     Args:
         question: What was asked.
-        pieces: The types that an answer may be made of.
-        gather: Makes messages of the answer's pieces.
+        pieces: The types of an answer's pieces.
+        gather: Makes messages of the pieces.
         write, awrite: Append messages to the history, blocking and not.
         mark: Marks the last message of an interrupted turn.
-        new_id: Gives an id to a message that has none, so that a write which was broken off can be made again.
+        new_id: Gives an id to a message that has none, so that an interrupted write can be repeated.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Turn(Generic[P]):
         self._new_id = new_id
         self._pieces: list[P] = []
         self._open = False
-        self._begun_in = 0  # the process
+        self._begun_in = 0  # the process id
         self._running_streams = 0
 
     def add(self, piece: P) -> None:
@@ -85,7 +85,7 @@ class Turn(Generic[P]):
     @overload
     def watch(self, pieces: Iterable[S]) -> Generator[S, None, None]: ...
     def watch(self, pieces: Any) -> Any:
-        """Pass a stream on, and add each piece of it. A stream that is not read to its end interrupts the turn."""
+        """Pass a stream on, and add each of its pieces. A stream that is not read to its end interrupts the turn."""
         self._running_streams += 1
         return self._awatched(pieces) if isinstance(pieces, AsyncIterable) else self._watched(pieces)
 
@@ -121,7 +121,7 @@ class Turn(Generic[P]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not has_loop():  # that of a generator which is collected was closed before
+        if not has_loop():  # the loop was closed before a generator of it was collected
             self.__exit__(kind, error, trace)
             return
         try:
@@ -130,14 +130,14 @@ class Turn(Generic[P]):
             self._tell_or_raise(error)
 
     def _tell_or_raise(self, error: BaseException | None) -> None:
-        """Inside of an ``except`` clause: what ended the turn, a cancellation above all, must not be replaced."""
+        """Called in an ``except`` clause: must not replace what ended the turn, above all a cancellation."""
         if error is None:
             raise  # noqa: PLE0704 - called where an exception is being handled
         _log.exception("a turn that ended with %s could not be stored", type(error).__name__)
 
     def _messages(self, error: BaseException | None) -> list[Message]:
         self._open = False
-        if self._begun_in != os.getpid():  # a forked child has collected a generator of its parent, who records it
+        if self._begun_in != os.getpid():  # a forked child collected a generator of its parent, which records it
             return []
         said = [self._question, *self._gather(self._pieces)]
         kept = said if error is None and not self._running_streams else interrupted(said, self._mark)
@@ -145,7 +145,7 @@ class Turn(Generic[P]):
 
 
 def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
-    """Messages as they are; texts that follow each other as one message of the assistant."""
+    """Messages as they are; consecutive texts become one assistant message."""
     messages: list[Message] = []
     for is_text, run in groupby(pieces, lambda piece: isinstance(piece, str)):
         if not is_text:
@@ -156,7 +156,7 @@ def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
 
 
 def interrupted(said: Sequence[Message], mark: Callable[[Message], Message]) -> list[Message]:
-    """What was said in a turn that did not come to its end, as it is stored: its last message is marked."""
+    """The messages of an interrupted turn as they are stored: the last one is marked."""
     kept = _without_open_calls(said)
     return [*kept[:-1], *map(mark, kept[-1:])]
 
@@ -167,7 +167,7 @@ def mark_interrupted(message: Message) -> Message:
 
 
 def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
-    """Drop calls that no tool has answered, and messages of the assistant that say nothing without them."""
+    """Drop calls that no tool has answered, and assistant messages that say nothing without them."""
     answered = {message.tool_call_id for message in messages if message.role == "tool"}
     closed = []
     for message in messages:
@@ -178,7 +178,7 @@ def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def _without_served(message: Message) -> Message:
-    """Without calls of the provider's tools that were cut off from their results: it refuses them, too."""
+    """Drop calls of the provider's tools that were cut off from their results: the provider refuses them, too."""
     blocks = [block for block in message.content if isinstance(block, dict)]
     answered = {block.get(name) for block in blocks for name in ("tool_use_id", "tool_call_id")}
     is_open = [block for block in blocks if block.get("type") in _SERVED and block.get("id") not in answered]
@@ -187,7 +187,7 @@ def _without_served(message: Message) -> Message:
 
 
 def _without_last_thoughts(message: Message) -> Message:
-    """Without thoughts that led to nothing any more: Anthropic and OpenAI refuse them behind the last word."""
+    """Drop thoughts that lead to nothing any more: Anthropic and OpenAI refuse them at the end of a message."""
     if message.role != "assistant" or tool_calls_of(message):
         return message
     content = message.content
@@ -209,10 +209,10 @@ def _says_something(message: Message) -> bool:
 
 
 async def _finished(write: Callable[[], Awaitable[None]]) -> None:
-    """Wait for a write to its end, also when this task is cancelled meanwhile; then the cancellation goes on.
+    """Wait for a write to finish, even if this task is cancelled meanwhile; then the cancellation continues.
 
-    As a loop ends, all tasks are cancelled at once, that of the write too: then it is made again, once for each time,
-    which doubles nothing, as the messages have their ids.
+    When a loop ends, all tasks are cancelled at once, the write too: then the write is repeated, once for each
+    cancellation. Nothing is stored twice, since the messages have their ids.
     """
     task = asyncio.ensure_future(write())
     cancelled: asyncio.CancelledError | None = None

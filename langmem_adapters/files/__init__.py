@@ -1,1 +1,1 @@
-"""SQLite files: where they lie, how they are opened, and what deleting leaves in them."""
+"""SQLite files: their places, how they are opened, and what deletions leave in them."""

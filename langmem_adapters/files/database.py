@@ -22,28 +22,28 @@ from langmem_adapters.files.places import Connection, Place, check_version, clea
 __all__ = ["Database"]
 
 _DEFERRED, _IMMEDIATE, _NONE = "BEGIN", "BEGIN IMMEDIATE", ""
-_LONGEST = 5.0  # seconds to wait for writers who get on
-_SPARE = 32_000_000  # bytes of the log that stay for the next writers; beside a long reader it grows as it must
+_LONGEST = 5.0  # seconds: the longest wait while other writers make progress
+_SPARE = 32_000_000  # bytes of the log that are kept for the next writers; a long reader lets it grow beyond that
 
 
 class Database:
     """One SQLite file in WAL mode, shared by threads and processes.
 
     Connections are pooled rather than tied to threads, because worker threads come and go: there are as many as
-    were ever busy at once. Before a fork they are closed; a child makes its own. Nothing is opened before it is used.
+    were ever busy at once. They are closed before a fork; a child opens its own. Nothing is opened before first use.
 
     ``with database.writing() as connection, connection:`` ends the transaction in any case: an interrupt, as of a
-    notebook's cell, may keep an end that is written in Python from its first line, but not the connection's own.
+    notebook's cell, may skip an ``__exit__`` written in Python, but not the connection's own, which is in C.
 
     Args:
         path: The file, or ":memory:" for one private connection.
-        schema: Migration scripts; the first n are what version n of the schema is made of.
-        name: Whose schema this is. Several may share a file.
+        schema: Migration scripts; version n of the schema is made by the first n.
+        name: Which schema this is. Several may share a file.
         synchronous: "normal" (a power cut may lose the last transactions, never consistency) or "full".
         timeout: Seconds to wait for another process's write.
-        fails_fast: Wait only while others get on with their writing, or so long; after one wait in vain, calls fail
-            at once until the file is free again, also those of others in this process that do the same.
-        disposable: What is in the file can be made anew, so that one that is damaged may be removed.
+        fails_fast: Wait for ``timeout`` at most, or longer while other writers make progress. After one wait in vain,
+            calls fail at once until the file is free again, also those of others in this process that fail fast.
+        disposable: The file's content can be rebuilt, so a damaged file may be removed.
     """
 
     def __init__(
@@ -71,36 +71,36 @@ class Database:
             _databases.add(self)
 
     def _breaker_of_the_file(self) -> Breaker:
-        """One for all who are in a hurry: a call that needs a store and an index in one file waits for it once."""
+        """One breaker per file: a call that needs a store and an index in the same file waits for it once."""
         own = Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
         with forks.no_fork, _breaking.held():
             return _breakers.setdefault(self.place.path, own)
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._alone = threading.RLock()  # held by whoever uses the only connection of an in-memory database
+        self._alone = threading.RLock()  # held by the user of an in-memory database's only connection
         self._idle: list[Connection] = []
         self._ready = False
         weakref.finalize(self, close_all, self._idle, self._pid)
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
-        """Look at one consistent state."""
+        """Read one consistent state."""
         return _Transaction(self, _DEFERRED, self._breaker)
 
     def writing(self) -> contextlib.AbstractContextManager[Connection]:
-        """Change all or nothing, alone among writers."""
+        """Change all or nothing, as the only writer."""
         return _Transaction(self, _IMMEDIATE, self._breaker)
 
     def at_once(self) -> contextlib.AbstractContextManager[Connection]:
-        """Run statements that are transactions by themselves. Where others fail fast, they do not wait for writers."""
+        """Run statements that are transactions by themselves. With ``fails_fast``, they do not wait for writers."""
         return _Transaction(self, _NONE, self._breaker)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
-        """Around what clears something: see :func:`~langmem_adapters.files.places.clearing`."""
+        """Wrap the clearing of something: see :func:`~langmem_adapters.files.places.clearing`."""
         return clearing(self.place, self.close, disposable=self.disposable)
 
     def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Give the rows of one statement, which is a consistent look by itself and needs no transaction around it."""
+        """Return the rows of one statement, which is a consistent read and needs no transaction around it."""
         if self._breaker is None:
             return self._look(select, values)
         with self._breaker.watching(tells=False):
@@ -116,7 +116,7 @@ class Database:
             self._give_back(connection)
 
     def _take_turn(self) -> None:
-        """Be the only writer for a moment, which is what a locked file refuses."""
+        """Be the only writer for a moment, which a locked file refuses."""
         with _Transaction(self, _IMMEDIATE, None):
             pass
 
@@ -137,7 +137,7 @@ class Database:
             raise StoreUnavailable(f"{self.path} or its -wal {said}")
 
     def _undo(self, connection: Connection, error: BaseException) -> None:
-        """Roll back, and raise the error if it is SQLite's, in plain words."""
+        """Roll back; if the error is SQLite's, raise it in plain words."""
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -149,9 +149,9 @@ class Database:
             raise self._explained(error) from error
 
     def _begin(self, connection: Connection, begin: str) -> None:
-        """In a hurry, look again every moment, and wait no longer than others get on with their writing.
+        """Begin a transaction. With ``fails_fast``, retry every moment, and wait only while other writers progress.
 
-        SQLite itself looks again after up to 0.1 s, which is too seldom among many writers.
+        SQLite itself retries after up to 0.1 s, which is too seldom among many writers.
         """
         if self._breaker is None:
             connection.execute(begin)
@@ -170,7 +170,7 @@ class Database:
                     deadline = min(now + self._timeout, start + _LONGEST)
                 if now > deadline:
                     raise
-                time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - so that two do not keep step
+                time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - so that two do not retry in step
             else:
                 return
 
@@ -190,12 +190,12 @@ class Database:
             return self._idle[-1] if self._idle else self._another()
         while True:
             try:
-                connection = self._idle.pop()  # without a lock, as a list's own pop and append need none
+                connection = self._idle.pop()  # no lock: pop and append of a list need none
             except IndexError:
                 return self._another()
             if self.place.is_of(connection):
                 return connection
-            # The file was removed or replaced: what is written to the old one, nobody would ever see.
+            # The file was removed or replaced: nobody would ever see what is written to the old one.
             self.place.leave(connection)
             self._ready = False
 
@@ -209,7 +209,7 @@ class Database:
                 raise self._explained(error) from error
             raise
         if self.place.in_memory:
-            self._idle.append(connection)  # where it stays, so that no interrupt loses what is in it
+            self._idle.append(connection)  # it stays there, so that no interrupt loses its content
         return connection
 
     def _give_back(self, connection: Connection) -> None:
@@ -226,10 +226,10 @@ class Database:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             if self._synchronous == "full":
-                connection.execute("PRAGMA fullfsync=1")  # else macOS leaves it in the cache of the disk
+                connection.execute("PRAGMA fullfsync=1")  # otherwise macOS leaves data in the disk's cache
             connection.execute(f"PRAGMA journal_size_limit={_SPARE}")
             if self._breaker is not None:
-                connection.execute("PRAGMA busy_timeout=1")  # from here on, the waiting is done in _begin
+                connection.execute("PRAGMA busy_timeout=1")  # from here on, _begin does the waiting
             self.place.note(connection)
         except BaseException:
             connection.close()
@@ -258,7 +258,7 @@ class Database:
         return int(row[0]) if row else 0
 
     def _enter_wal(self, connection: Connection) -> None:
-        """SQLite does not wait for other processes while it changes the journal mode, so this does."""
+        """SQLite does not wait for other processes while it changes the journal mode, so this retries."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -280,13 +280,13 @@ class Database:
         if self._pid == os.getpid():
             with forks.no_fork, self._alone:
                 close_all(self._idle, self._pid)
-            self._ready = False  # until then the file may be another one, or in memory a new one
+            self._ready = False  # until then the file may be replaced; one in memory is new
 
 
 class _Transaction(contextlib.AbstractContextManager[Connection]):
-    """Committed at its end, or rolled back where anything was raised.
+    """Commits at its end, or rolls back if anything was raised.
 
-    A generator would take three times as long, and an interrupt could come after it has begun and before its block.
+    A generator would take three times as long, and an interrupt could come between its start and its block.
     """
 
     def __init__(self, database: Database, begin: str, breaker: Breaker | None) -> None:
@@ -318,7 +318,7 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
         self._told(error)
 
     def _told(self, error: BaseException | None) -> None:
-        """A locked file lets everybody read, so that one who could read knows nothing of its lock."""
+        """Tell the breaker. A locked file can still be read, so a successful read says nothing about the lock."""
         if self._breaker is not None:
             self._breaker.ended(self._successes, error, tells=self._begin == _IMMEDIATE)
 
@@ -329,10 +329,10 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 def _close_idle() -> None:
-    """Close the connections that nobody uses: SQLite has all of a process share its locks on a file.
+    """Close unused connections: SQLite has all connections of a process share its locks on a file.
 
-    A forked child would have a copy of them, while the system gives it none: who closes the file last beside it would
-    take itself for the last one, and remove the -wal into which the child writes.
+    A forked child would have copies of them, while the system copies no locks. Then the last one beside it to close the
+    file would believe it was the last of all, and remove the -wal into which the child writes.
     """
     with _breaking.held():
         found = list(_databases)

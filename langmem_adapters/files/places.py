@@ -1,8 +1,8 @@
-"""Where an SQLite file lies, and whether a connection is still one to the file that lies there.
+"""Where an SQLite file is, and whether a connection still belongs to the file at that place.
 
-A file that is removed or replaced stays what it was for those who have it open: they would write into nowhere. So it
-is with its -wal. SQLite itself removes that under a process which has read or copied the file by other means, as this
-takes away the locks that tell others of it: the next of these to close the file takes itself for the last one.
+Whoever has a removed or replaced file open keeps the old file, and would write into it for nobody. The same goes for
+its -wal. SQLite itself removes that from under a process which has read or copied the file by other means: closing it
+drops the process's locks, so the next other process to close the file believes it is the last one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = [
 ]
 
 IN_MEMORY = ":memory:"
-"""The path of no file, as SQLite has it."""
+"""SQLite's path for no file."""
 
-_PAUSE = 0.01  # seconds between two tries
-_DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
-_DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")  # the latter in SQLite up to 3.31
-_OLDEST = (3, 24)  # else there is no ON CONFLICT DO UPDATE
+_PAUSE = 0.01  # seconds between two attempts
+_DESCRIPTORS = 4  # descriptors that SQLite opens at once: the file, its -wal, its -shm, and one to spare
+_DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")  # "too big" in SQLite up to 3.31
+_OLDEST = (3, 24)  # the first with ON CONFLICT DO UPDATE
 _SENTENCES = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " may only be read: give this process the right to write to it and its folder"),
@@ -56,7 +56,7 @@ _Identity: TypeAlias = "tuple[int, int] | None"
 
 
 class Connection(sqlite3.Connection):
-    """One to a file that may be removed or replaced."""
+    """A connection to a file that may be removed or replaced."""
 
     file: _Identity = None
     wal: _Identity = None
@@ -66,10 +66,10 @@ class Connection(sqlite3.Connection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.remembered: dict[str, Any] = {}  # what its users know of this file, without any promise that it is so yet
+        self.remembered: dict[str, Any] = {}  # what its users know of this file, which may be outdated
 
     def close(self) -> None:
-        """As ever; a traceback may keep it for long."""
+        """Close it, and note that: a traceback may keep the object for long."""
         try:
             self.closed_by = os.getpid()
             super().close()
@@ -78,7 +78,7 @@ class Connection(sqlite3.Connection):
 
 
 def absolute(path: Path) -> str:
-    """The path from the root; without os.getcwd, which those who look for what blocks an event loop take for that."""
+    """The absolute path; without os.getcwd, which detectors of blocking calls in event loops report."""
     try:
         return str(path if path.is_absolute() else Path(os.fsdecode(os.getcwdb()), path))  # noqa: PTH109 - same
     except FileNotFoundError as error:
@@ -88,7 +88,7 @@ def absolute(path: Path) -> str:
 
 
 def at_home(path: str | os.PathLike[str]) -> Path:
-    """The path, with somebody's home in the place of its ``~``."""
+    """The path, with ``~`` replaced by the home folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -98,7 +98,7 @@ def at_home(path: str | os.PathLike[str]) -> Path:
 
 
 def check_version() -> None:
-    """Raise ConfigurationError where SQLite is too old."""
+    """Raise ConfigurationError if SQLite is too old."""
     if sqlite3.sqlite_version_info < _OLDEST:
         needed, has = ".".join(map(str, _OLDEST)), sqlite3.sqlite_version
         raise ConfigurationError(f"SQLite {needed} or newer is needed, and this Python has {has}: use another Python")
@@ -109,22 +109,22 @@ _inherited: list[list[Connection]] = []  # a parent's connections, kept from bei
 
 
 class Place:
-    """A path, which stays the same wherever the process goes; or that of no file."""
+    """A path, which stays the same when the process changes its folder; or :data:`IN_MEMORY`."""
 
     def __init__(self, path: str) -> None:
         self._given = path
         self.in_memory: bool = path == IN_MEMORY
         self.path: str = path if self.in_memory else absolute(Path(path))
         self._old_wal: _Identity = None  # of a file that was replaced
-        self._latest: Callable[[], Connection | None] = lambda: None  # of those that may be in use
+        self._latest: Callable[[], Connection | None] = lambda: None  # the latest connection that may be in use
 
     @property
     def file(self) -> Path | None:
-        """The file itself, wherever the process has gone since, and not a link to it; None in memory."""
+        """The file itself, behind any link, wherever the process works now; None in memory."""
         return None if self.in_memory else Path(self.path).resolve()
 
     def connect(self, timeout: float, close_idle: Callable[[], object]) -> Connection:
-        """Open what lies here, unless it would be taken for what it is not."""
+        """Open the file at this place; refuse if its -wal does not belong to it."""
         latest = self._latest()
         if latest is not None:
             self.is_of(latest)
@@ -156,16 +156,16 @@ class Place:
                 with _listing.held():
                     _open.add(connection)
                 return connection
-            connection.close()  # replaced in this very moment: who knows which one was opened
+            connection.close()  # replaced just now: which file was opened is unknown
 
     def note(self, connection: Connection) -> None:
-        """Remember what lies beside the file, once it was read."""
-        connection.wal_path = f"{self.file}-wal"  # to resolve a link takes longer than all else that is_of does
+        """Remember the identity of the -wal, once the file was read."""
+        connection.wal_path = f"{self.file}-wal"  # resolving a link takes longer than the rest of is_of
         connection.wal = _identity(connection.wal_path)
         self._latest = weakref.ref(connection)
 
     def is_of(self, connection: Connection) -> bool:
-        """Whether it is one to the file that lies here, and to the -wal beside it."""
+        """Whether a connection belongs to the file at this place, and to the -wal beside it."""
         if self.in_memory:
             return True
         if connection.file is None or connection.file != _identity(self.path):
@@ -174,19 +174,19 @@ class Place:
         return connection.wal is None or connection.wal == _identity(connection.wal_path)
 
     def _log_was_removed(self) -> bool:
-        """Whether this process has the file open with another -wal: a new connection would have part in its locks."""
+        """Whether this process has the file open with another -wal: a new connection would share its locks."""
         while not self.in_memory:
             with _listing.held():
-                known = [each for each in _open if each.wal is not None]  # first, as the -wal of a new one may be new
+                known = [each for each in _open if each.wal is not None]  # first: a new one may have a new -wal
             here = _identity(self.path), _identity(f"{self.file}-wal")
             left = {each.closed_by for each in known if each.is_open and each.file == here[0] and each.wal != here[1]}
             if 0 in left or os.getpid() not in left:
                 return 0 in left
-            pauses.sleep(_PAUSE)  # whoever closes the last one removes the -wal, and lets go of its locks then
+            pauses.sleep(_PAUSE)  # closing the last one removes the -wal, and then releases its locks
         return False
 
     def explained(self, error: sqlite3.Error, seconds: float) -> StoreError:
-        """What SQLite says, in plain words; others were waited for so long."""
+        """An error of SQLite in plain words; ``seconds`` is how long other writers were waited for."""
         text = str(error)
         if "locked" in text or "busy" in text:
             return StoreUnavailable(f"{self._given} was locked by another writer for {seconds:g} s")
@@ -196,29 +196,29 @@ class Place:
         return StoreError(f"{self._given}{said}")
 
     def leave(self, connection: Connection) -> None:
-        """Close one to a file that lies here no more."""
+        """Close a connection to a file that is no longer at this place."""
         if _identity(self.path) is None:
-            # It may have been given another name: SQLite itself would leave what is newest in a log of the old name.
+            # It may have been renamed: SQLite itself would leave the newest changes in a log of the old name.
             with suppress(sqlite3.Error):
                 connection.execute("PRAGMA wal_checkpoint")
         connection.close()
 
 
 def close_all(connections: list[Connection], pid: int) -> None:
-    """Close connections that nobody uses, of the process of this id."""
-    if pid != os.getpid():  # SQLite forbids to use, or even to close, a connection on the other side of a fork
+    """Close unused connections that the process of this id opened."""
+    if pid != os.getpid():  # SQLite forbids using or closing a connection on the other side of a fork
         _inherited.append(connections)
         return
-    with forks.no_fork, suppress(IndexError):  # whoever borrows one meanwhile may have the last
+    with forks.no_fork, suppress(IndexError):  # another thread may borrow the last one meanwhile
         while connections:
             connections.pop().close()
 
 
 @contextmanager
 def clearing(place: Place, close: Callable[[], None], *, disposable: bool) -> Iterator[None]:
-    """Around what clears something: where its file is damaged and ``disposable``, that is closed, and removed.
+    """Wrap the clearing of something: if its file is damaged and ``disposable``, close and remove the file.
 
-    One that another has made anew meanwhile stays.
+    A file that another process has replaced meanwhile stays.
     """
     before = _state(place)
     try:
@@ -233,14 +233,14 @@ def clearing(place: Place, close: Callable[[], None], *, disposable: bool) -> It
             try:
                 for end in ("-wal", "-shm", ""):
                     Path(f"{place.file}{end}").unlink(missing_ok=True)
-            except OSError as refused:  # as on Windows, where somebody has it open
+            except OSError as refused:  # as on Windows, where another process has it open
                 raise StoreUnavailable(
                     f"{place.path} is damaged, and cannot be removed ({refused.strerror}): end whatever has it open"
                 ) from refused
 
 
 def _state(place: Place) -> tuple[int, int, int] | None:
-    """Which file lies there, and since when: the number of one that was removed may be given again at once."""
+    """Which file is there, and since when: the inode of a removed file may be reused at once."""
     try:
         found = os.stat(place.path)  # noqa: PTH116 - as below
     except OSError:
@@ -249,9 +249,9 @@ def _state(place: Place) -> tuple[int, int, int] | None:
 
 
 def write_anew(connection: sqlite3.Connection, path: str, seconds: float = 5.0) -> None:
-    """Write a file without what was removed, and empty its log. Raises StoreUnavailable where that is read for so long.
+    """Rewrite a file without deleted data, and empty its log. Raises StoreUnavailable if it is read all that time.
 
-    SQLite itself waits for who reads, but not for another who moves the log into the file at this moment.
+    SQLite itself waits for readers, but not for another process that is moving the log into the file.
     """
     connection.execute("VACUUM")
     until = time.monotonic() + seconds
@@ -264,7 +264,7 @@ def write_anew(connection: sqlite3.Connection, path: str, seconds: float = 5.0) 
 
 
 def _why_not_opened(path: str) -> str:
-    """Say why SQLite could not open a file, which it does not say itself."""
+    """Say why SQLite could not open a file, since it does not say so itself."""
     folder = Path(path).parent
     tried: list[int] = []
     try:
@@ -281,7 +281,7 @@ def _why_not_opened(path: str) -> str:
     if not _may(folder, os.W_OK):
         if is_missing(path):
             return f"cannot be made: {folder} may only be read"
-        if _may(path, os.R_OK):  # beside it lie its -wal and -shm, which SQLite makes to read it, too
+        if _may(path, os.R_OK):  # SQLite makes the -wal and -shm beside it even for reading
             return f"cannot be opened: {folder} may only be read"
     return "is not a file that can be opened"
 
@@ -291,9 +291,9 @@ def _may(path: str | Path, mode: int) -> bool:
 
 
 def is_missing(path: str) -> bool:
-    """Whether nothing lies there; not so, where it cannot be seen, as a folder may not be entered."""
+    """Whether nothing is there; False if that cannot be seen, as in a folder that may not be entered."""
     try:
-        os.stat(path)  # noqa: PTH116 - what Path says of a folder that may not be entered depends on Python's version
+        os.stat(path)  # noqa: PTH116 - Path's answer for a folder that may not be entered depends on Python's version
     except OSError as error:
         return not isinstance(error, PermissionError)
     return False
@@ -301,7 +301,7 @@ def is_missing(path: str) -> bool:
 
 def _identity(path: str) -> _Identity:
     try:
-        found = os.stat(path)  # noqa: PTH116 - three times as quick as Path.stat
+        found = os.stat(path)  # noqa: PTH116 - three times as fast as Path.stat
     except OSError:
         return None
     return found.st_dev, found.st_ino

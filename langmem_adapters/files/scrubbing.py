@@ -1,6 +1,6 @@
-"""What deleting leaves behind in files: free pages, write-ahead logs, folders of dropped collections. All of it goes.
+"""Remove what deletions leave in files: free pages, write-ahead logs, and folders of dropped collections.
 
-A place is a store or an index; which files are behind it, it says by what it holds: databases of
+A place is a store or an index. The files behind it are found through what it holds: databases of
 :class:`~langmem_adapters.files.database.Database`, and Chroma's folder.
 """
 
@@ -28,7 +28,7 @@ _OURS = "langmem_adapters."
 
 
 class Files(NamedTuple):
-    """SQLite files of ours, and folders of Chroma's."""
+    """The library's SQLite files, and Chroma's folders."""
 
     databases: frozenset[Path]
     folders: frozenset[Path]
@@ -50,19 +50,19 @@ def files_of(*places: object) -> Files:
 
 
 def is_listed(place: object) -> bool:
-    """Whether :func:`named_in` knows all that is in a place, as it is kept in files of ours."""
+    """Whether :func:`named_in` knows all that is in a place, because files of the library hold it."""
     return any(isinstance(held, Database) and held.place.file is not None for held in _held(place, _DEPTH))
 
 
 def named_in(place: object, prefix: Namespace, *, kind: Literal["store", "index"]) -> set[Namespace]:
-    """The namespaces that begin with ``prefix`` and of which a place's files hold anything, expired ones too."""
+    """The namespaces, also expired ones, that begin with ``prefix`` and of which a place's files hold anything."""
     start = encode_namespace(prefix)
     found = set[Namespace]()
     for path in files_of(place).databases:
         with _opened(path) as connection:
             for (table,) in connection.execute(_TABLES, (_NAMES[kind],)).fetchall():
                 rows = connection.execute(
-                    f"SELECT name FROM {table} WHERE name >= ? AND name < ?",  # noqa: S608 - one of ours
+                    f"SELECT name FROM {table} WHERE name >= ? AND name < ?",  # noqa: S608 - a table of ours
                     (start, start + "\x7f"),
                 )
                 found.update(decode_namespace(name) for (name,) in rows)
@@ -85,10 +85,10 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ?"
 
 
 def scrub(*places: object) -> None:
-    """Write the files anew without what was deleted. Others wait meanwhile; as much space again is needed.
+    """Rewrite the files without deleted data. Others wait meanwhile; the space of another copy is needed.
 
-    Raises StoreUnavailable, where others read or write for too long, or what Chroma has open may not be removed, as on
-    Windows: then some of it may still be there.
+    Raises StoreUnavailable if others read or write for too long, or if files that Chroma has open cannot be removed, as
+    on Windows: then some deleted data may still be there.
     """
     files = files_of(*places)
     for path in sorted(files.databases):
@@ -99,7 +99,7 @@ def scrub(*places: object) -> None:
 
 
 def _held(place: object, depth: int) -> Iterator[object]:
-    """A place of ours and what it holds, at any depth."""
+    """Yield one of the library's objects, and what it holds, down to a depth."""
     ours = any(kind.__module__.startswith(_OURS) for kind in type(place).__mro__)
     if depth == 0 or not ours or not hasattr(place, "__dict__"):
         return
@@ -124,9 +124,9 @@ def _vacuum(path: Path) -> None:
 
 
 def _remove_dropped(folder: Path) -> None:
-    """Remove the files of collections that are not there any more; Chroma leaves them, with ids and vectors."""
+    """Remove the files of dropped collections: Chroma leaves them, with ids and vectors."""
     found = [path for path in folder.iterdir() if path.is_dir() and _is_segment(path.name)]
-    with _opened(folder / _CHROMA) as connection:  # after the folders: a segment is noted before it is made
+    with _opened(folder / _CHROMA) as connection:  # after the folders: a segment is recorded before its folder is made
         segments = {name for (name,) in connection.execute("SELECT id FROM segments")}
     for path in found:
         if path.name not in segments:
@@ -136,7 +136,7 @@ def _remove_dropped(folder: Path) -> None:
 def _remove(folder: Path) -> None:
     try:
         shutil.rmtree(folder)
-    except OSError as error:  # as on Windows, where Chroma has it open as long as the process lives
+    except OSError as error:  # as on Windows, where Chroma keeps it open until the process ends
         raise StoreUnavailable(
             f"{folder} cannot be removed ({error.strerror}): end the processes that have opened it, this one too"
         ) from error

@@ -1,8 +1,8 @@
-"""Removal of what may be large: it is gone at once, and leaves its file in parts, between which others write.
+"""Remove large namespaces: they vanish at once, and their rows go in parts, between which others can write.
 
-As a whole, hundreds of thousands of rows would hold the file for longer than others wait for it. So a namespace is
-unlinked first, as Redis and file systems do: nobody finds it under its name any more. Where whoever clears it dies
-half-way, the next one who clears that name goes on.
+Removed at once, hundreds of thousands of rows would lock the file for longer than other writers wait. So a namespace
+is unlinked first, as Redis and file systems do: nobody finds it under its name any more. If the process dies half-way,
+the next one to clear that name continues.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from langmem_adapters.files.database import Database
 
 __all__ = ["Unlinking", "removal"]
 
-_MARK, _END = "|", "}"  # no encoded name has it, and what is read of a name ends before it; and the character after it
+_MARK, _END = "|", "}"  # no encoded name has it, and reading a name stops before it; and the character after it
 _PIECE = 4000  # rows removed in one transaction
-_SHARE = 0.5  # of the time that a part took, in which others are let in
+_SHARE = 0.5  # of a part's duration: the pause in which others can write
 
 
 def removal(table: str, key: str) -> str:
-    """Remove the ``most`` first rows of a namespace, and those with the same key; an index has both columns."""
+    """SQL that removes the ``most`` first rows of a namespace, and those with the same key, which an index covers."""
     first = f"SELECT {key} FROM {table} WHERE namespace = :number ORDER BY {key} LIMIT :most"  # noqa: S608 - ours
     return f"DELETE FROM {table} WHERE namespace = :number AND {key} <= (SELECT max({key}) FROM ({first}))"  # noqa: S608
 
 
 class Unlinking(NamedTuple):
-    """How namespaces go: the table of their names and numbers, and what removes rows of one in the others.
+    """How namespaces are removed: the table of names and numbers, and the statements that remove rows elsewhere.
 
-    ``also`` is what else is set, as in SQL, when the name is taken.
+    ``also`` is SQL for what else is set when a namespace is unlinked.
     """
 
     table: str
@@ -39,14 +39,14 @@ class Unlinking(NamedTuple):
     also: str = ""
 
     def unlink(self, connection: sqlite3.Connection, number: int, name: str) -> None:
-        """Take its name from a namespace, so that nobody finds it any more but who clears that name."""
+        """Take a namespace's name away, so that only a clearing of that name finds it."""
         rename = f"UPDATE {self.table} SET name = ?{self.also} WHERE number = ?"  # noqa: S608 - ours
         connection.execute(rename, (f"{name}{_MARK}{number}", number))
 
     def clear(self, database: Database, name: str, numbers: str, *arguments: Any) -> bool:
-        """Remove the namespaces that a query gives the numbers of, and all that is unlinked from the name.
+        """Remove the namespaces whose numbers a query returns, and all that are unlinked from the name.
 
-        Says whether the query gave any.
+        Returns whether the query found any.
         """
         began = time.perf_counter()
         with database.writing() as connection, connection:
@@ -62,7 +62,7 @@ class Unlinking(NamedTuple):
         return bool(found)
 
     def remove_some(self, connection: sqlite3.Connection, name: str) -> bool:
-        """Remove some of what is unlinked from a name; says whether there is more."""
+        """Remove some rows of what is unlinked from a name; returns whether there are more."""
         find = f"SELECT number FROM {self.table} WHERE name >= ? AND name < ? LIMIT 1"  # noqa: S608 - ours
         while row := connection.execute(find, (name + _MARK, name + _END)).fetchone():
             if not self.remove(connection, row[0], _PIECE):
@@ -70,7 +70,7 @@ class Unlinking(NamedTuple):
         return False
 
     def remove(self, connection: sqlite3.Connection, number: int, most: int) -> bool:
-        """Remove so many rows of a namespace at the most, roughly; says whether all of them have gone."""
+        """Remove about ``most`` rows of a namespace; returns whether all of them are gone."""
         for statement in self.removals:
             most -= connection.execute(statement, {"number": number, "most": most}).rowcount
             if most <= 0:

@@ -1,4 +1,4 @@
-"""What a URL names, as far as no driver is needed to tell: a file, or a server's database."""
+"""What a URL names, as far as that needs no driver: a file, or a server's database."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
 
 
 def masked(url: str) -> str:
-    """A URL without what a log should not show: the password, a user name that stands alone, as tokens do, odd options.
+    """A URL without what a log should not show: passwords, a user name without a password (often a token), odd options.
 
     >>> masked("redis://ada:secret@example.org/0")
     'redis://ada:***@example.org/0'
     """
     if url.startswith(("memory:", "sqlite:")):
         return url
-    scheme = _SCHEME.match(url)  # also where a slash is missing
+    scheme = _SCHEME.match(url)  # also with a slash missing
     start = scheme.end() if scheme else 0
-    rest = re.sub(r"(?s)^([^:/?@]*):.*@", r"\1:***@", url[start:])  # it may end with a line, as read from a file
+    rest = re.sub(r"(?s)^([^:/?@]*):.*@", r"\1:***@", url[start:])  # it may end with a newline, as read from a file
     url = url[:start] + re.sub(r"^[^:/?@]+@", "***@", rest)
     url = re.sub(r"(password=)[^&]*", r"\1***", url)
     return _OPTION.sub(lambda option: option[0] if option[2] in _SHOWN else f"{option[1]}{option[2]}=***", url)
 
 
 def database_of(url: str) -> str:
-    """Which database of which server a URL names, however it is spelled, and nothing of its login and other options.
+    """Which database of which server a URL names, whatever its spelling, login and other options.
 
     >>> database_of("rediss://ada:secret@Example.org?socket_timeout=3")
     'redis://example.org:6379/0'

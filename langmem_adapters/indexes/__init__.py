@@ -1,4 +1,4 @@
-"""Indexes, by the URL of the store that they follow."""
+"""Open indexes by the URL of the store that they follow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def open_vectors(url: Any, embedder: Any) -> VectorIndex:
     """Make a vector index. Nothing is opened or connected before the first use.
 
     Args:
-        url: The URL of the store that it goes with: its vectors then lie where :func:`open_index` has its words
+        url: The URL of the store that it goes with: its vectors are then where :func:`open_index` has its words
             (needs the extra ``vectors``, which is NumPy). Or a Chroma of its own (extra ``chroma``):
             "chroma:///folder", "chroma+http://host:8000", "chroma+https://host", or a client of chromadb. Or a place
             of another kind: :class:`~langmem_adapters.llamaindex.NodeVectors` makes one of any vector store of
@@ -83,7 +83,7 @@ def _index(url: str, timeout: float | None = None) -> LexicalIndex:
 
 
 def _is_a_server_s(url: str) -> bool:
-    """Whether the store itself is elsewhere, and not in the file of the index."""
+    """Whether the store is on a server, and not in the file of the index."""
     return not url.startswith(("memory:", "sqlite:"))
 
 
@@ -94,12 +94,12 @@ def _file(url: str) -> str | Path:
         return file_of(url)[0]
     if "://" not in url:
         raise ConfigurationError('an index goes with the URL of a store: "memory:", "sqlite:///file.db" or "redis://…"')
-    # Another file would keep the words that are deleted in this one, where somebody gives a new password, or a timeout.
+    # Passwords and options are not in the name: a second file would keep words that are deleted from the first.
     return f"langmem-{fingerprint(database_of(url))[:12]}-index.db"
 
 
 def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
-    """Give the one index that everything in this process shares for a URL; ``timeout`` as of a LexicalIndex."""
+    """Return the one index that this process shares for a URL; ``timeout`` as for a LexicalIndex."""
     place = _place(url, timeout)
     with no_fork, _lock.held():
         if place not in _shared:
@@ -108,33 +108,33 @@ def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
 
 
 def cache_index(url: str | None = None, store: Store | None = None) -> Index:
-    """:func:`index_of` for caches: the one that all of them in this process share for a URL keeps nobody waiting."""
+    """:func:`index_of` for caches: their shared index has a short timeout, so it delays no caller."""
     return index_of(url, store, PATIENCE)
 
 
 def _place(url: str | None, timeout: float | None) -> tuple[str, float | None]:
-    """What is in memory makes nobody wait, and is one for all."""
+    """The key of a shared index: one in memory needs no timeout, so there is only one."""
     url = url or default_url()
     return url, None if url.startswith("memory:") else timeout
 
 
 def cache_vectors(url: str | None, embedder: Any) -> VectorIndex:
-    """Give the one vector index that all caches in this process share for a URL and an embedder."""
+    """Return the one vector index that all caches in this process share for a URL and an embedder."""
     return shared_vectors(url, embedder, PATIENCE)
 
 
 def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None) -> VectorIndex:
-    """Give the one vector index that everything in this process shares for a URL and an embedder.
+    """Return the one vector index that this process shares for a URL and an embedder.
 
-    It is asked by nobody else: a second embedder of the same name may belong to another account, so what it embeds
-    is embedded by itself, though the vectors of both are kept in one place.
+    It asks only this embedder: another one of the same name may belong to another account, so it embeds its own texts,
+    though the vectors of both are kept in one place.
     """
     from langmem_adapters.indexes.vector import VectorIndex  # noqa: PLC0415 - few need it
 
     place = _place(url, timeout)
     key = (*place, id(embedder))
     with no_fork, _lock.held():
-        # The embedder is kept too, so that no other one is ever given its id.
+        # The embedder is kept too, so that no other object gets its id.
         kept = _shared_vectors.get(key)
         if kept is None:
             made = Embedder.of(embedder)
@@ -145,19 +145,19 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
 
 
 def index_of(url: str | None, store: Store | None, timeout: float | None = None) -> Index:
-    """Give the index that is shared for the URL; a caller's own store has one of its own in memory."""
+    """Return the shared index of the URL, or a new one in memory for a caller's own store."""
     return shared_index(url, timeout) if store is None else open_index("memory:")
 
 
 def vectors_of(url: str | None, store: Store | None, embedder: Any) -> VectorIndex | None:
-    """:func:`index_of` for vectors; None, where there is no embedder."""
+    """:func:`index_of` for vectors; None without an embedder."""
     if embedder is None:
         return None
     return shared_vectors(url, embedder) if store is None else open_vectors("memory:", embedder)
 
 
-_EMBEDDERS = 64  # that were asked for last
-_lock = ForkSafeLock()  # a driver is imported under it
+_EMBEDDERS = 64  # those that were asked for last
+_lock = ForkSafeLock()  # held while a driver is imported
 _shared: dict[tuple[str, float | None], Index] = {}
 _places: dict[tuple[str, float | None], Vectors] = {}
 _shared_vectors: LRU[tuple[str, float | None, int], tuple[Any, VectorIndex]] = LRU(_EMBEDDERS)

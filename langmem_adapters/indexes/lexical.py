@@ -1,8 +1,8 @@
 """Full-text search by words: BM25 over postings that are rows in SQLite.
 
-Adding a document costs what the document is long, a new process has nothing to load, and a query reads the
-postings of its words only. Ranking: S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework:
-BM25 and Beyond" (2009), with Lucene's idf, which is never negative.
+The cost of adding a document grows with its length only, a new process has nothing to load, and a query reads only
+the postings of its words. Ranking: S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and
+Beyond" (2009), with Lucene's idf, which is never negative.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from langmem_adapters.sharing import Shared
 
 __all__ = ["LexicalIndex"]
 
-_QUERY_CHARACTERS = 100_000  # of a longer query, so many at its beginning and at its end
+_QUERY_CHARACTERS = 100_000  # read at the beginning and at the end of a longer query
 
 
 class LexicalIndex(Shared):
@@ -49,18 +49,18 @@ class LexicalIndex(Shared):
     rarest are searched for. Parts of words that are in more than 1,000 documents are not searched for beside others.
 
     Namespaces that were built with another ``analyzer_id`` count as not begun, and are replaced when their
-    owner next applies a change; what a newer version of the library has built stays beside.
+    owner next applies a change; what a newer version of the library has built is kept beside the new one.
 
     Args:
         path: The file, or ":memory:".
         analyzer: Turns documents and queries into terms.
         analyzer_id: Names the analyzer and its version; needed with an analyzer of your own.
         stop_words: Terms that a query is searched without if it has any other.
-        megabytes: How much memory what was read last may take, until something changes it: 16 bytes for each
+        megabytes: The size of the cache of what was read last, until something changes it: 16 bytes for each
             document that has a word, and 400 for each candidate of a conversation.
-        timeout: For caches: seconds that a call waits for a file that is locked, after which calls fail at once until
-            it is free. Default: each waits for 5.
-        disposable: The file holds nothing but indexes: one that is damaged is removed by :meth:`clear`.
+        timeout: For caches: seconds that a call waits for a locked file, after which calls fail at once until the
+            file is free. Default: each call waits for 5.
+        disposable: The file holds nothing but indexes: :meth:`clear` removes it if it is damaged.
 
     >>> from langmem_adapters.protocols import Document
     >>> index = LexicalIndex(":memory:")
@@ -93,7 +93,7 @@ class LexicalIndex(Shared):
         self._kept = RowCache(megabytes)
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
-        is_ours = analyzer is analyze  # of others' terms nobody knows the parts, nor what else may be meant
+        is_ours = analyzer is analyze  # another analyzer's terms have no known parts or respellings
         self._parts_of: Callable[[str], Collection[str]] = only_parts if is_ours else lambda _: ()
         self._respelt: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
             respelt if is_ours else lambda *_: {}
@@ -111,7 +111,7 @@ class LexicalIndex(Shared):
     ) -> None:
         """Remove, then add or replace documents and remember the position, all or nothing.
 
-        With ``since``, only if the namespace stands there; a Conflict otherwise.
+        With ``since``, only if the namespace is at that position; otherwise raises Conflict.
         """
         added = [self._row(document) for document in upsert]
         change = int.from_bytes(os.urandom(8), "big", signed=True)
@@ -164,7 +164,7 @@ class LexicalIndex(Shared):
             return _hits(connection, weighed, within(connection, self._kept, corpus, weighed, thread))
 
     def nameless(self, namespace: Namespace, query: str) -> str:
-        """The query without the names of those who speak in the namespace, unless nothing else is in it."""
+        """The query without the names of the namespace's speakers, unless nothing is left then."""
         name = self._name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
@@ -173,15 +173,15 @@ class LexicalIndex(Shared):
     def _nameless(
         self, connection: sqlite3.Connection, namespace: int, query: str
     ) -> tuple[frozenset[str], str, dict[str, float]]:
-        """Whom a query names, what is left of it, unless nothing else is in it, and the terms of that."""
+        """The speakers that a query names, the query without them, unless nothing is left then, and its terms."""
         who, rest = named(_cut(query), speakers_of(connection, namespace))
         terms = self._query_terms(rest)
         return (who, rest, terms) if terms else (who, query, self._query_terms(query))
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
-        """What is known of the ``k`` best documents, of those ``also`` named by their ids, and of what stands beside.
+        """The evidence of the ``k`` best documents, of those ``also`` named by their ids, and of their neighbours.
 
-        None, where nothing is.
+        None if there is none.
         """
         name = self._name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
@@ -189,13 +189,13 @@ class LexicalIndex(Shared):
             if corpus is None:
                 return None
             who, rest, terms = self._nameless(connection, corpus.namespace, query)
-            if also:  # meaning finds something where only little words do
+            if also:  # with candidates by meaning, little words need not be searched for
                 terms = {term: times for term, times in terms.items() if times >= 1} or terms
             weighed = self._weighed(connection, corpus, rest, terms)
             return evidence(connection, self._kept, corpus, weighed, k, also, query=rest, named=who)
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
-        """Those that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
+        """The namespaces that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
         start = encode_namespace(prefix)
         with search_errors("lexical"):
             rows = self._database.look(_NAMES, (start, f"{start}\x7f"))
@@ -207,7 +207,7 @@ class LexicalIndex(Shared):
             clear(self._database, namespace)
 
     def close(self) -> None:
-        """Close the file. The index may be used again and then opens it anew."""
+        """Close the file. If the index is used again, it reopens the file."""
         self._kept.begin_anew()
         self._database.close()
 
@@ -218,18 +218,18 @@ class LexicalIndex(Shared):
         return row_name(namespace, self._analyzer_id)
 
     def _row(self, document: Document) -> Row:
-        """A document's words are also the name of who said it, the date of when, and the dates that it speaks of."""
+        """Make a document's row; its words include its speaker's name, its date, and the dates that it speaks of."""
         said, at = document.text, document.at
         counts = Counter(self._analyzer(said))
         beside = (document.speaker, date_words(at), spoken_date_words(said, at))
-        if any(beside):  # by themselves: an English date, or a foreign name, tells nothing of what was said
+        if any(beside):  # analyzed apart: an English date or a foreign name does not tell the text's language
             counts.update(self._analyzer("\n".join(part for part in beside if part)))
         return Row(document, counts, marks(said) | (ANSWER if document.role == "assistant" else 0))
 
     def _query_terms(self, query: str) -> dict[str, float]:
-        """The terms of a query, and how often it has each; what says little in its language counts for little.
+        """The terms of a query with their counts; stop words of its language count for little.
 
-        A date that it names is there in the words that a document of that date has; a number alone may be a day.
+        A date that it names becomes the words that a document of that date has; a number alone may be a day.
         """
         query, dated = apart(_cut(query))
         terms = self._analyzer(query)
@@ -243,7 +243,7 @@ class LexicalIndex(Shared):
     def _weighed(
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
     ) -> list[Term]:
-        """The terms of a query with their weights, without parts of words that are everywhere, unless all are."""
+        """The terms of a query with their weights, without very frequent parts of words, unless nothing is left."""
         weighed = self._meant(connection, corpus, query, terms)
         if all(term.frequency <= _FREQUENT for term in weighed):
             return weighed
@@ -252,9 +252,9 @@ class LexicalIndex(Shared):
         return rare if any(term.frequency for term in rare) else weighed
 
     def _meant(self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]) -> list[Term]:
-        """The terms of a query with their weights; for one that is nowhere, those for which it may be a slip.
+        """The terms of a query with their weights; an unknown one is joined by those that may have been meant.
 
-        What counts for little and is nowhere, as a day on which nothing was said, tells nothing, and is no term.
+        An unknown term that counts for little, such as a day on which nothing was said, is left out.
         """
         weighed = [
             term for term in weigh(connection, corpus, terms) if term.frequency or terms[to_text(term.term)] >= 1
@@ -263,22 +263,22 @@ class LexicalIndex(Shared):
         slips = self._respelt(_cut(query), unknown) if unknown else {}
         for term, others in slips.items():
             meant = weigh(connection, corpus, dict.fromkeys(others - terms.keys(), _SLIP * terms[term]))
-            there = sorted(one for one in meant if one.frequency)  # sums differ in the last digit by their order
+            there = sorted(one for one in meant if one.frequency)  # sorted: the order of a sum changes its last digit
             weighed += there if len(there) <= _FEW else ()
         return weighed
 
     def _corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
-        """A namespace's statistics; None, where it has no words."""
+        """A namespace's statistics; None if it has no words."""
         row = connection.execute(
             "SELECT number, documents, length, stretches FROM langmem_lexical_namespaces WHERE name = ?", (name,)
         ).fetchone()
         return Corpus(*row) if row is not None and row[2] else None
 
 
-_LITTLE = 0.1  # of another word
-_SLIP = 0.8  # of a word that is there as it was typed
-_FEW = 3  # words for which another may be a slip: one of many is no guess
-_FREQUENT = 1000  # documents: reading so many takes long, and what is in more of them tells little beside whole words
+_LITTLE = 0.1  # the weight of a stop word
+_SLIP = 0.8  # the weight of a respelling
+_FEW = 3  # respellings of a word; if there are more, each is a mere guess
+_FREQUENT = 1000  # documents; more take long to read, and parts of words in so many tell little beside whole words
 
 
 _NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"

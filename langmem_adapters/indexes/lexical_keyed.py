@@ -1,4 +1,4 @@
-"""Full-text search over words that are not at rest: the index of an encrypted store."""
+"""Full-text search without readable words at rest: the index of an encrypted store."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from langmem_adapters.protocols import Document
 __all__ = ["KeyedLexicalIndex"]
 
 _LEAST = 16  # bytes of a key
-_BYTES = 12  # of a word's digest: two of ten million words share one once in 10**15 indexes
+_BYTES = 12  # of a word's digest: two of ten million words share one in one of 10**15 indexes
 _REMEMBERED = 1 << 16
 
 
 class KeyedLexicalIndex(LexicalIndex):
-    """A :class:`LexicalIndex` that keeps of each word, speaker and thread only a keyed digest (HMAC-SHA-256).
+    """A :class:`LexicalIndex` that keeps only a keyed digest (HMAC-SHA-256) of each word, speaker and thread.
 
-    It ranks as the other does, but does not know a query's speaker from its other words. Whoever has the file, and
+    It ranks as the other does, but cannot tell a speaker's name in a query from other words. Whoever has the file, but
     not the key, sees ids and namespaces, how long documents are and when they were said, whether they ask, speak of
     their speaker, or name a time, a number or somebody, and which of them share words, and how often; so common words
     can be guessed. The order of words is not kept. With another key, namespaces count as not begun.
@@ -34,7 +34,7 @@ class KeyedLexicalIndex(LexicalIndex):
     Args:
         path: The file, or ":memory:".
         key: 16 bytes or more; ``index_key()`` of an encrypting codec gives one.
-        settings: What else a :class:`LexicalIndex` takes, as ``analyzer`` and ``stop_words``.
+        settings: What else a :class:`LexicalIndex` takes, such as ``analyzer`` and ``stop_words``.
 
     >>> index = KeyedLexicalIndex(":memory:", key=bytes(32))
     >>> index.apply(("notes",), upsert=[Document("n1", "My bike is in the shed.")])
@@ -67,7 +67,7 @@ class KeyedLexicalIndex(LexicalIndex):
 
     @classmethod
     def beside(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
-        """The keyed index in the file of another one."""
+        """The keyed index in the same file as another index."""
         database = index._database  # noqa: SLF001 - one of this class
         return cls(database.place.file or database.path, key=key, disposable=database.disposable)
 
@@ -76,7 +76,7 @@ class KeyedLexicalIndex(LexicalIndex):
         return super().within(namespace, query, self._thread(thread))
 
     def _row(self, document: Document) -> Row:
-        """:meth:`LexicalIndex._row`: its speaker is among the words, and nowhere else; these are in no order."""
+        """:meth:`LexicalIndex._row`, with the speaker only among the words, which are in no particular order."""
         row, again = super()._row(document), tuple(map(self._thread, document.again))
         bare = document._replace(speaker="", thread=self._thread(document.thread), again=again)
         return row._replace(document=bare, counts=Counter(dict(sorted(row.counts.items()))))

@@ -1,8 +1,8 @@
 """The namespaces of the lexical index: each is one row, or two while two versions of the library use one file.
 
 While a service is replaced process by process, versions with different analyzers search the same memories for a time.
-If each replaced what the other has built, both would build all of it anew at every search. So a newer version replaces
-what an older one has built, once; an older one that still runs builds its own beside it, and leaves the newer one's.
+If each replaced what the other has built, both would rebuild everything at every search. So a newer version replaces
+what an older one has built, once; an older one that still runs builds its own beside it, and keeps the newer one's.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 
 __all__ = ["begin", "clear", "forget_beside", "row_name"]
 
-_OURS = re.compile(r"langmem-(\d+)(.*)", re.DOTALL)  # a version of the library's analyzer, and by which key
+_OURS = re.compile(r"langmem-(\d+)(.*)", re.DOTALL)  # a version of the library's analyzer, and its key, if any
 
 
 class _Built(NamedTuple):
-    """What one analyzer has built of a namespace, and up to where."""
+    """What one analyzer has built of a namespace, and up to which entry."""
 
     number: int
     analyzer: str
@@ -31,12 +31,12 @@ class _Built(NamedTuple):
 
 
 def row_name(namespace: Namespace, analyzer: str) -> str:
-    """The name of the row: no encoded part of a namespace has a "!", and all sort behind it."""
+    """The name of the row: no encoded part of a namespace has a "!", and all of their characters sort after it."""
     return f"{encode_namespace(namespace)}!{quote(analyzer, safe='')}"
 
 
 def begin(connection: sqlite3.Connection, namespace: Namespace, analyzer: str) -> int:
-    """Find the number of a namespace, or give it one: what another analyzer built goes then, unless that is newer."""
+    """Find a namespace's number, or assign one: that removes what other analyzers built, unless it is newer."""
     name = row_name(namespace, analyzer)
     row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
     if row is not None:
@@ -53,9 +53,9 @@ def begin(connection: sqlite3.Connection, namespace: Namespace, analyzer: str) -
 def forget_beside(
     connection: sqlite3.Connection, namespace: Namespace, ids: Iterable[str], *, by: str, since: int, change: int
 ) -> None:
-    """Remove documents that change after an entry of the log from what others than ``by`` have built up to there.
+    """Remove documents that change after the entry ``since`` from other analyzers' builds that reach no further.
 
-    Whoever still follows with another analyzer will meet the change; else nothing stays of what was deleted.
+    A follower that still uses such an analyzer will meet the change; without one, nothing deleted remains.
     """
     built = [one for one in _all(connection, namespace) if one.analyzer != by]
     behind = [one.number for one in built if one.seq is not None and one.seq <= since]
@@ -80,7 +80,7 @@ def _all(connection: sqlite3.Connection, namespace: Namespace) -> list[_Built]:
 
 
 def _bounds(namespace: Namespace) -> tuple[str, str]:
-    """Between which the names of a namespace's rows lie; also that of an early version, which had no analyzer in it."""
+    """The bounds of the names of a namespace's rows, including an early version's, which had no analyzer in it."""
     name = encode_namespace(namespace)
     return name, f'{name}"'  # the character after "!"
 

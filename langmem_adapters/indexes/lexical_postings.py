@@ -15,7 +15,7 @@ _ENTRY = 600  # bytes that a term takes beside its postings, roughly
 
 
 class Postings(NamedTuple):
-    """A term's documents in the order of their numbers, how often it is in each, and how long each is."""
+    """A term's documents in the order of their numbers, its frequency in each, and the length of each."""
 
     documents: array[int]
     tf: array[int]
@@ -23,7 +23,7 @@ class Postings(NamedTuple):
 
 
 def postings_of(connection: sqlite3.Connection, kept: RowCache, namespace: int, term: bytes, changed: int) -> Postings:
-    """Those of a term that is there; ``changed`` is the number that its row has in this transaction."""
+    """The postings of an existing term; ``changed`` is the number in its row in this transaction."""
     found: Postings | None = kept.get((namespace, term), changed)
     if found is None:
         found = parsed(*connection.execute(_COLUMNS, (namespace, term)).fetchone())
@@ -32,12 +32,12 @@ def postings_of(connection: sqlite3.Connection, kept: RowCache, namespace: int, 
 
 
 def parsed(documents: str, tf: str, length: str) -> Postings:
-    """Postings of columns as texts: handing a row over to Python takes ten times as long as finding it."""
+    """Parse postings from columns as texts: passing a row to Python takes ten times as long as finding it."""
     columns = (json.loads(f"[{column}]") for column in (documents, tf, length))
     return Postings(*map(array, "qII", columns))
 
 
-# One pass over the rows, which lie in the order of the documents: the columns stay beside each other.
+# One pass over the rows, in the order of the documents, so that the columns stay aligned.
 _COLUMNS = """
     SELECT group_concat(document), group_concat(tf), group_concat(length) FROM langmem_lexical_postings
     WHERE namespace = ? AND term = ?"""

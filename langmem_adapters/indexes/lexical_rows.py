@@ -1,7 +1,7 @@
 """The rows of the lexical index: documents in the order of their threads, postings, and who speaks.
 
-A document's number is its place: 256 numbers belong to a stretch, which is a thread or a part of a long one, so that
-what was said beside it has the numbers before and after, in the postings too. What is removed leaves its place empty.
+A document's number is its place. 256 numbers form a stretch, which is a thread or a part of a long one; so the
+neighbours of a document have the numbers before and after, also in the postings. A removed one leaves its place empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from langmem_adapters.protocols import Document
 __all__ = ["NAMESPACES", "SCHEMA", "STRETCH", "Row", "add", "ids_of", "remove", "speakers_of"]
 
 STRETCH = 256  # documents
-_SPEAKERS = 1000  # so many names of a namespace are looked for in a query
+_SPEAKERS = 1000  # the most names of a namespace that are looked for in a query
 
 _TABLES = ("postings", "terms", "documents", "stretches", "speakers", "again", "namespaces")
 SCHEMA = (
@@ -67,7 +67,7 @@ NAMESPACES = Unlinking(
         )
     ],
 )
-"""What a namespace is made of."""
+"""The tables of a namespace, for its removal."""
 
 
 class Row(NamedTuple):
@@ -79,9 +79,9 @@ class Row(NamedTuple):
 
 
 def add(connection: sqlite3.Connection, namespace: int, rows: Iterable[Row], change: int) -> None:
-    """Add documents, each at the end of its thread, or in its old place where it stands in one that has a name.
+    """Add documents, each at the end of its thread, or in its old place if that is in the same named thread.
 
-    ``change`` is a number that no other change has.
+    ``change`` is unique to this change.
     """
     placed: dict[bytes, tuple[int, Row]] = {}
     postings = 0
@@ -100,7 +100,7 @@ def add(connection: sqlite3.Connection, namespace: int, rows: Iterable[Row], cha
 def _write(
     connection: sqlite3.Connection, namespace: int, placed: Mapping[bytes, tuple[int, Row]], change: int
 ) -> None:
-    """Write documents of which none is there, together: each term once, and postings in the order of their table."""
+    """Write new documents together: each term once, and postings in the order of their table."""
     keys = {term: to_bytes(term) for term in set().union(*(row.counts for _, row in placed.values()))}
     documents, postings, again = [], [], []
     stretches: dict[int, tuple[int, int]] = {}
@@ -125,9 +125,9 @@ def _write(
     _count(connection, namespace, change, stretches, speakers)
 
 
-_AT_ONCE = 100_000  # postings, of which each takes some 100 bytes meanwhile
+_AT_ONCE = 100_000  # postings, each of which takes about 100 bytes meanwhile
 
-# The greatest tf and the least length are bounds: they stay, when the document that had them goes.
+# The greatest tf and the least length are bounds: they stay when the document that had them is removed.
 _MORE = """
     INSERT INTO langmem_lexical_terms VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, term) DO UPDATE
     SET documents = documents + excluded.documents, tf = max(tf, excluded.tf), length = min(length, excluded.length),
@@ -137,7 +137,7 @@ _MORE = """
 def remove(
     connection: sqlite3.Connection, namespace: int, id_: bytes, change: int, *, keep: bytes | None = None
 ) -> int | None:
-    """Remove a document. Its number is returned, and stays its own, if it stood in the thread ``keep``."""
+    """Remove a document. If it stood in the thread ``keep``, its number is returned, and stays reserved for it."""
     row = connection.execute(
         "SELECT number, length, speaker, terms FROM langmem_lexical_documents WHERE namespace = ? AND id = ?",
         (namespace, id_),
@@ -186,7 +186,7 @@ def _count(
     stretches: Mapping[int, tuple[int, int]],
     speakers: Mapping[bytes, int],
 ) -> None:
-    """Count what came or went: of each stretch how many documents, and how long together; and of whom how many."""
+    """Update counts: each stretch's documents and their total length, and each speaker's documents."""
     begun_or_gone = 0
     for stretch, (documents, length) in stretches.items():
         ((before,),) = connection.execute(
@@ -223,7 +223,7 @@ def ids_of(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int
 
 
 def speakers_of(connection: sqlite3.Connection, namespace: int) -> list[str]:
-    """Who speaks in a namespace, those who say most first."""
+    """The speakers in a namespace, those with the most documents first."""
     rows = connection.execute(
         "SELECT name FROM langmem_lexical_speakers WHERE namespace = ? ORDER BY documents DESC, name LIMIT ?",
         (namespace, _SPEAKERS),

@@ -20,13 +20,13 @@ from langmem_adapters.keys import to_bytes
 __all__ = ["QUERY_TERMS", "Corpus", "Term", "best", "idf", "weigh"]
 
 QUERY_TERMS = 64
-_K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much long documents are held back
-_LOOKUP_COST = 2  # reading one posting by its document costs about as much as this many in a row
-_ROUNDING = 1 + 1e-9  # sums in another order differ in the last digits, and must not cost a document its place
+_K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much length is penalised
+_LOOKUP_COST = 2  # the cost of reading one posting by its document, in postings read one after the other
+_ROUNDING = 1 + 1e-9  # the order of a sum changes its last digits, and must not cost a document its place
 
 
 def idf(frequency: float, documents: float) -> float:
-    """How much a term tells that is in ``frequency`` of so many documents."""
+    """The inverse document frequency of a term that is in ``frequency`` of the ``documents``."""
     return math.log1p((documents - frequency + 0.5) / (frequency + 0.5))
 
 
@@ -40,7 +40,7 @@ class Corpus(NamedTuple):
 
     @property
     def norm(self) -> tuple[float, float]:
-        """The c and d of ``tf / (tf + c + d * length)``, which a document makes of a term's weight.
+        """The c and d of ``tf / (tf + c + d * length)``, the factor of a term's weight in a document.
 
         BM25's factor ``k1 + 1`` is left out, because the ideal score has it too.
         """
@@ -48,7 +48,7 @@ class Corpus(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A term of a query: in how many documents it is, its weight, the most it can add to a score, its last change."""
+    """A term of a query: its document frequency, its weight, the most it can add to a score, its last change."""
 
     frequency: int
     term: bytes
@@ -58,7 +58,7 @@ class Term(NamedTuple):
 
 
 def weigh(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, float]) -> list[Term]:
-    """Look up what the terms of a query weigh in a namespace, given how often the query has each; in their order."""
+    """Look up the weights of a query's terms in a namespace, given how often the query has each; in their order."""
     keys = [to_bytes(term) for term in terms]
     known: dict[bytes, tuple[int, int, int, int]] = {}
     for start in range(0, len(keys), _MANY):
@@ -75,7 +75,7 @@ def weigh(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, fl
     return weighed
 
 
-_FEW, _MANY = 8, 64  # terms that one statement asks for: two lengths, so that SQLite need not compile others
+_FEW, _MANY = 8, 64  # terms in one statement: only two sizes, so that SQLite need not compile others
 _KNOWN = {
     size: "SELECT term, documents, tf, length, changed FROM langmem_lexical_terms"  # noqa: S608 - question marks
     f" WHERE namespace = ? AND term IN ({', '.join('?' * size)})"
@@ -122,7 +122,7 @@ def _all(connection: sqlite3.Connection, kept: RowCache, corpus: Corpus, term: T
 
 
 def _some(connection: sqlite3.Connection, corpus: Corpus, term: Term, documents: Collection[int]) -> dict[int, float]:
-    """What it adds to those of these documents that have it."""
+    """What a term adds to the scores of those of these documents that have it."""
     values = (term.weight, *corpus.norm, corpus.namespace, term.term, json.dumps(list(documents)))
     return dict(connection.execute(_CONTRIBUTIONS, values))
 

@@ -1,4 +1,4 @@
-"""What the lexical index knows of a query's candidates: their words, their neighbours, and where they stand."""
+"""The lexical index's evidence of a query's candidates: their words, their neighbours, and their places."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
     query: str,
     named: frozenset[str],
 ) -> Evidence | None:
-    """Gather what is known of the ``k`` best documents, of those ``also`` named, and of what stands beside them."""
+    """Gather the evidence of the ``k`` best documents, of those ``also`` named, and of their neighbours."""
     pool = [number for _, number in best(connection, kept, corpus, terms, k)] if k > 0 else []
     pool = list(dict.fromkeys([*pool, *_numbers(connection, corpus.namespace, also)]))
     if not pool:
@@ -85,7 +85,7 @@ _SAID_IN = f"""
 
 
 def _numbers(connection: sqlite3.Connection, namespace: int, ids: Sequence[str]) -> list[int]:
-    """The numbers of documents, as many at a time as one statement asks for."""
+    """The numbers of documents by id, a fixed number of ids per statement."""
     keys = [to_bytes(id_) for id_ in ids]
     parts = (keys[start : start + _IDS] for start in range(0, len(keys), _IDS))
     rows = (connection.execute(_NUMBERS, (namespace, *part, *part[-1:] * (_IDS - len(part)))) for part in parts)
@@ -99,7 +99,7 @@ _NUMBERS = f"""
 
 
 def _near(number: int, stretch: Stretch, far: int) -> range:
-    """The places beside a document, with its own; a thread without a name has no order, and nothing beside it."""
+    """The places beside a document, and its own; a thread without a name has no order, and so no neighbours."""
     if not stretch.ordered:
         return range(number, number + 1)
     first = number - number % STRETCH
@@ -107,7 +107,7 @@ def _near(number: int, stretch: Stretch, far: int) -> range:
 
 
 def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tuple[dict[int, int], dict[int, Stretch]]:
-    """Their last changes, and what they are."""
+    """The last changes of stretches, and their descriptions."""
     rows = connection.execute(
         "SELECT number, changed, documents, length, thread != x'' FROM langmem_lexical_stretches"
         " WHERE number IN (SELECT value FROM json_each(?))",
@@ -120,7 +120,7 @@ def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tupl
 def _postings(
     connection: sqlite3.Connection, kept: RowCache, namespace: int, terms: Sequence[Term], stretches: Collection[int]
 ) -> list[dict[int, Postings]]:
-    """Of each term, by stretch: the documents that have it, how often each does, and the length of each."""
+    """For each term, by stretch: the documents that have it, its frequency in each, and the length of each."""
     where = json.dumps(list(stretches))
     found: list[dict[int, Postings]] = []
     for term in terms:
@@ -134,7 +134,7 @@ def _postings(
 
 
 def _of(postings: Postings, stretches: Collection[int]) -> dict[int, Postings]:
-    """Those of some stretches, as the statement gives them."""
+    """The part of the postings in some stretches, in the form of the statement's result."""
     documents, tf, length = postings
     found: dict[int, Postings] = {}
     for stretch in stretches:
@@ -182,7 +182,7 @@ def _read(connection: sqlite3.Connection, places: Sequence[int]) -> dict[int, Tu
 
 
 def _stretch_idf(corpus: Corpus, term: Term) -> float:
-    """What a term tells of a stretch: in how many it is, were its documents spread at random."""
+    """The inverse frequency of a term in stretches, as if its documents were spread over them at random."""
     stretches = max(1, corpus.stretches)
     share = 1 - (1 - term.frequency / corpus.documents) ** (corpus.documents / stretches)
     return idf(stretches * share, stretches)

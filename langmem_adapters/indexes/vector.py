@@ -1,4 +1,4 @@
-"""Search by meaning: an index that embeds what it is given and leaves the vectors to a place that keeps them."""
+"""Search by meaning: an index that embeds documents and leaves their vectors to a place that keeps them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("langmem_adapters")
 
 
 class EmbedderSpec(NamedTuple):
-    """Which embedder made vectors, and of what dimension; None: not known yet."""
+    """Which embedder made vectors, and their dimension; None: not known yet."""
 
     embedder: str
     dimension: int | None
@@ -39,7 +39,7 @@ class Watermark(NamedTuple):
 
     @classmethod
     def of(cls, embedder: bytes, dimension: int | None, seq: int | None, entry: bytes | None) -> Watermark:
-        """That of a row of SQLite."""
+        """Read it from a row of SQLite."""
         position = None if seq is None or entry is None else (seq, to_text(entry))
         return cls(EmbedderSpec(to_text(embedder), dimension), position)
 
@@ -48,12 +48,12 @@ class Watermark(NamedTuple):
 class Vectors(Protocol):
     """A place that keeps vectors by namespace and id, and finds the nearest ones. Ids may hold any characters.
 
-    Vectors have length 1. Those of a namespace that was begun by a maker that does not fit are never compared with
-    the query: such a namespace counts as empty, and goes with the next change. Failures are SearchErrors.
+    Vectors have length 1. If a maker that does not fit began a namespace, its vectors are never compared with the
+    query: the namespace counts as empty, and the next change replaces it. Failures are SearchErrors.
     """
 
     def mark(self, name: str) -> Watermark | None:
-        """What is known of a namespace; None: not begun."""
+        """The state of a namespace; None: not begun."""
 
     def change(
         self,
@@ -65,14 +65,14 @@ class Vectors(Protocol):
         position: Position | None,
         since: Position | None = None,
     ) -> None:
-        """Delete, then add or replace, then remember the position: in this order, where not all at once.
+        """Delete, then add or replace, then remember the position: in this order, if not all at once.
 
-        With ``since``, only if that is where the maker's vectors stand; otherwise a Conflict. A place that finds out
-        too late forgets the namespace, so that it is begun anew.
+        With ``since``, only if the maker's vectors are at that position; otherwise raises Conflict. A place that
+        detects this too late forgets the namespace, so that it is begun anew.
         """
 
     def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
-        """The ``k`` ids of a namespace with the greatest cosine, greatest first. Nothing else is looked at."""
+        """The ``k`` ids of a namespace with the greatest cosine, greatest first. No other namespace is read."""
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         """The cosines of some ids; those that do not exist are left out."""
@@ -86,7 +86,7 @@ class Vectors(Protocol):
 
 @runtime_checkable
 class PieceVectors(Vectors, Protocol):
-    """A place that also keeps what the pieces of words mean."""
+    """A place that also keeps the meaning of word pieces."""
 
     def max_sim(
         self, name: str, maker: EmbedderSpec, asked: Sequence[bytes], before: Mapping[str, str]
@@ -98,8 +98,8 @@ class VectorIndex(Shared):
     """Finds texts by what they mean (implements :class:`~langmem_adapters.protocols.Index`).
 
     A score is ``(1 + cosine) / 2``, whichever place keeps the vectors. Blank texts are not found, and a blank query
-    finds nothing. A failing embedder is a ModelError, and the index is as it was, but for what was to be deleted. A
-    text that it refuses, while it answers otherwise, is left out, and holds up no other: see :meth:`refused`.
+    finds nothing. If the embedder fails, ModelError is raised and the index is unchanged, except for deletions. A text
+    that a working embedder refuses is left out, and delays no other: see :meth:`refused`.
 
     The embedder's name and dimension are kept with the vectors: for another embedder a namespace counts as not
     begun, and is replaced when its owner next applies a change. Two embedders at work on one namespace at the same
@@ -139,9 +139,9 @@ class VectorIndex(Shared):
         position: Position | None = None,
         since: Position | None = None,
     ) -> None:
-        """Embed, and then change vectors and position: all at once, or the position last.
+        """Embed, then change vectors and position: all at once, or the position last.
 
-        With ``since``, only if the namespace still stands there then; a Conflict otherwise.
+        With ``since``, only if the namespace is still at that position then; otherwise raises Conflict.
         """
         name = encode_namespace(namespace)
         new = {document.id: document for document in upsert}
@@ -149,13 +149,13 @@ class VectorIndex(Shared):
         try:
             vectors = dict(zip(new, embedded(self.embedder, [document.text for document in new.values()]), strict=True))
         except ModelError:
-            self._remove(name, gone, since)  # what was forgotten does not wait for an embedder
+            self._remove(name, gone, since)  # deletions do not wait for an embedder
             raise
         found = {id_: one for id_, one in vectors.items() if one and one.vector}
         self._vectors.change(
             name,
             self._maker,
-            # Of what no conversation has said no pieces are kept, as nobody asks for them.
+            # Pieces are kept only for messages of conversations, since nobody asks for others.
             upsert={id_: Embedding(one.vector) if new[id_].at is None else one for id_, one in found.items()},
             delete=[*gone, *(id_ for id_ in vectors if id_ not in found)],
             position=position,
@@ -175,16 +175,16 @@ class VectorIndex(Shared):
             _log.warning("texts that %r refused, and that are not found by meaning: %d", self.embedder, len(new))
 
     def refused(self, namespace: Namespace) -> list[str]:
-        """The ids of documents that the embedder refused; after the third time it is not asked again.
+        """The ids of documents that the embedder refused; after the third refusal it is not asked again.
 
-        They are remembered by this object alone: nobody else asks again until the documents are applied again.
+        Only this object remembers them: others do not ask again until the documents are applied again.
         """
         return self._refused.of(encode_namespace(namespace))
 
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun, or begun by another embedder.
 
-        An embedder that was never used is asked once for its dimension, if the namespace was begun in its name.
+        An embedder that was never used is asked once for its dimension, if the namespace was begun under its name.
         """
         mark = self._vectors.mark(encode_namespace(namespace))
         if mark is None or mark.maker.embedder != self.embedder.name:
@@ -217,18 +217,18 @@ class VectorIndex(Shared):
 
     @property
     def piecewise(self) -> bool:
-        """Whether :meth:`max_sim` knows anything: the embedder tells of word pieces, and the vectors lie in SQLite."""
+        """Whether :meth:`max_sim` returns anything: the embedder returns word pieces, and the vectors are in SQLite."""
         return self._pieces is not None
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near documents, or what was said just before them, come to each piece of the query's words, from 0 to 1.
 
-        Those of which no pieces are kept are left out.
+        Documents without stored pieces are left out.
 
         Args:
             namespace: That of the documents.
             query: What is looked for.
-            before: By the ids of the documents, the id of what was said just before; "", where nothing was.
+            before: By the ids of the documents, the id of what was said just before; "" if nothing was.
         """
         if self._pieces is None or not before:
             return {}
@@ -236,7 +236,7 @@ class VectorIndex(Shared):
         return self._pieces.max_sim(encode_namespace(namespace), self._maker, asked, before) if asked else {}
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
-        """Those that begin with ``prefix`` and of which anything is kept; none, where the place cannot say (Chroma)."""
+        """The namespaces that begin with ``prefix`` and of which anything is kept; empty if unknown (Chroma)."""
         listing = getattr(self._vectors, "namespaces", None)
         names = () if listing is None else listing(encode_namespace(prefix))
         return list(dict.fromkeys(map(decode_namespace, names)))
@@ -253,7 +253,7 @@ class VectorIndex(Shared):
         self._vectors.close()
 
     def _query(self, text: str) -> Embedding:
-        """A query, embedded; one search asks for it up to three times."""
+        """The embedding of a query, cached, since one search asks for it up to three times."""
         asked = self._asked
         if asked is None or asked[0] != text:
             asked = self._asked = text, self.embedder.read_query(text)
@@ -268,7 +268,7 @@ class VectorIndex(Shared):
 
 
 def check(mark: Watermark | None, maker: EmbedderSpec, since: Position | None) -> None:
-    """Raise Conflict, unless a maker's vectors stand where a change begins; None: it may begin anywhere."""
+    """Raise Conflict unless a maker's vectors are at ``since``; None: any position will do."""
     stands = mark.position if mark is not None and mark.maker.fits(maker) else None
     if since is not None and (stands or START) != since:
         raise Conflict("the vectors were changed by another follower")

@@ -1,4 +1,4 @@
-"""Vectors in Chroma: in a folder of this process's own, or on a server. One collection a namespace."""
+"""Vectors in Chroma: in a folder of this process's own, or on a server. One collection per namespace."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ __all__ = ["ChromaVectors"]
 
 T = TypeVar("T")
 
-_NUMBERS = 1_000_000  # in one request, which must stay below the 40 MB that a server accepts
-_COLLECTIONS = 1_000  # that are remembered
+_NUMBERS = 1_000_000  # numbers in one request, which must stay below the 40 MB that a server accepts
+_COLLECTIONS = 1_000  # collections that are cached
 _ABOUT = "langmem"
-_SQLITE = (3, 35)  # else chromadb refuses its import
+_SQLITE = (3, 35)  # chromadb cannot be imported with an older one
 _INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
-_importing = ForkSafeLock()  # no child is forked in the middle of it
-_opening = ForkSafeLock()  # Chroma shares one system among all clients of a folder, and counts them unguarded
+_importing = ForkSafeLock()  # so that no child is forked during an import
+_opening = ForkSafeLock()  # Chroma shares one system among all clients of a folder, and counts them without a lock
 
 
 @cache
 def _driver() -> Any:
-    """What takes seconds to import, and so is imported by who asks first, on whatever thread: not by who makes it."""
+    """Import the driver at the first call, on that call's thread: it takes seconds, and must not delay construction."""
     with no_fork, _importing.held():
         from langmem_adapters.indexes import vector_chroma_driver  # noqa: PLC0415
 
@@ -62,15 +62,15 @@ class ChromaVectors:
     The search is exact among the first 1,000 vectors of a namespace (300 in Chroma Cloud), and approximate (HNSW) among
     more: the more there are, and the more of them are nearly the same, the more it may miss.
 
-    Chroma has no transactions: a search may see a change half done, and a crash leaves the position before it, so
-    that it is applied again. The threads of a process take turns; of two processes that follow one store on a server,
-    the one that is too late may find out after its change, and then the namespace is begun anew. A folder belongs to
-    one process at a time: Chroma would give a second one old results, and can damage the files. Chroma is never given
-    an embedding function, which would download a model.
+    Chroma has no transactions: a search may see half of a change, and a crash leaves the old position, so that the
+    change is applied again. The threads of a process take turns. Of two processes that follow one store on a server,
+    the later one may notice that only after its change; then the namespace is begun anew. A folder belongs to one
+    process at a time: Chroma would give a second one stale results, and can damage the files. Chroma is never given an
+    embedding function, which would download a model.
 
     Args:
         place: "chroma:///folder", "chroma+http://host:port", "chroma+https://host:port", or a ready client of
-            chromadb (with a token, for a tenant), whose folder nobody guards.
+            chromadb (with a token, for a tenant), whose folder is not guarded.
     """
 
     def __init__(self, place: Any) -> None:
@@ -98,7 +98,7 @@ class ChromaVectors:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._calls = 0  # that are under way
+        self._calls = 0  # running calls
         self._leaving = False
         self._client: Any = None
         self._collections: LRU[str, Any] = LRU(_COLLECTIONS)
@@ -158,7 +158,7 @@ class ChromaVectors:
             self._drop(name)
 
     def close(self) -> None:
-        """Close the client, unless it was given, and leave the folder to others: once no call is under way."""
+        """Close the client, unless it was given, and release the folder, once no call is running."""
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -183,11 +183,11 @@ class ChromaVectors:
     # ---- collections
 
     def _read(self, name: str, maker: EmbedderSpec, ask: Callable[[Any], T]) -> T | None:
-        """What a collection answers; None: there is none that this maker's vectors may be compared with."""
+        """A collection's answer; None if there is no collection with vectors that fit this maker's."""
 
         def answer(collection: Any) -> T | None:
             if collection is not None and _mark(collection).maker.fits(maker):
-                with contextlib.suppress(_driver().NotFoundError):  # it is cleared at this moment, or was begun anew
+                with contextlib.suppress(_driver().NotFoundError):  # it was cleared just now, or begun anew
                     return _answered(collection, ask)
             return None
 
@@ -206,7 +206,7 @@ class ChromaVectors:
         return collection
 
     def _look_again(self, name: str, maker: EmbedderSpec, since: Position) -> None:
-        """Chroma changes nothing on a condition: if another machine was quicker, what there is now is of both."""
+        """Chroma has no conditional changes: if another machine was first, the collection now mixes both changes."""
         collection = self._fetched(name)
         try:
             check(None if collection is None else _mark(collection), maker, since)
@@ -218,13 +218,13 @@ class ChromaVectors:
     def _conflicts(self, since: Position | None) -> Iterator[None]:
         try:
             yield
-        except _driver().NotFoundError as error:  # cleared by another machine at this moment
+        except _driver().NotFoundError as error:  # cleared by another machine just now
             if since is None:
                 raise
             raise Conflict("the vectors were cleared by another follower") from error
 
     def _begun(self, name: str, maker: EmbedderSpec, since: Position | None) -> Any:
-        """Fetch the namespace's collection, or make it; what another maker made goes."""
+        """Fetch the namespace's collection, or make it; one of another maker is dropped."""
         collection = self._fetched(name)
         check(None if collection is None else _mark(collection), maker, since)
         if collection is not None and not _mark(collection).maker.fits(maker):
@@ -254,12 +254,12 @@ class ChromaVectors:
     # ---- the client
 
     def _connected(self) -> Any:
-        # A server is not waited for under the lock, where everybody would wait in turn.
+        # A server is not waited for under the lock, where callers would wait one after the other.
         reached = _driver().reached(*self._server, self) if self._client is None and self._server else None
         with self._lock:
             if self._client is None:
                 self._client = self._given or reached or self._opened()
-            elif reached is not None:  # another was quicker
+            elif reached is not None:  # another thread was first
                 reached.close()
             return self._client
 
@@ -301,7 +301,7 @@ class ChromaVectors:
             why = type(error).__name__ if self._client else str(error).strip().partition("\n")[0]
             raise SearchError(f"{self._name} failed: {why}") from error
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+            if type(error).__name__ != "PanicException":  # of Rust, and not an Exception
                 raise
             raise SearchError(f"{self._name} failed: its files may be damaged") from error
         finally:
@@ -343,4 +343,4 @@ def _answered(collection: Any, ask: Callable[[Any], T]) -> T:
     try:
         return ask(collection)
     except _driver().InternalError:
-        return ask(collection)  # beside a write, a server may look for what it has half of: a moment later it has all
+        return ask(collection)  # during a write, a server may look for data that it has only half of; a retry finds all

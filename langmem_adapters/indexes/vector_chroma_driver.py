@@ -1,4 +1,4 @@
-"""chromadb and what it brings, which together take seconds to import: so they are imported by their first call."""
+"""chromadb and what it needs, which take seconds to import: so they are imported by the first call."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _ELSEWHERE = 1_000_000_000  # Chroma counts in 32 bits
 
 
 def quota(client: Any) -> int:
-    """How many records a request may have or ask for: Chroma Cloud refuses more, and says nothing of it before."""
+    """How many records a request may have or ask for: Chroma Cloud refuses more, and does not tell its limit."""
     host = str(client.get_settings().chroma_server_host)
     return _IN_CLOUD if host.endswith(".trychroma.com") else _ELSEWHERE
 
 
 def reached(host: str, port: int, ssl: bool, owner: object) -> Any:
-    """A client of a server, which ends with its owner if nobody closes it before: Chroma keeps its sockets for ever."""
+    """A client of a server, which ends with its owner if it is not closed before: Chroma would keep its sockets."""
     try:
         client: Any = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=timeout_settings())
-    except ValueError as error:  # in which Chroma turns whatever keeps it from a server
+    except ValueError as error:  # into which Chroma turns whatever keeps it from a server
         if isinstance(why := error.__context__, httpx.TransportError):
             raise why from None
         raise
@@ -46,9 +46,9 @@ def reached(host: str, port: int, ssl: bool, owner: object) -> Any:
 
 
 def _end(systems: list[System], pid: int) -> None:
-    """Not as the client itself does, under a lock: the thread that collects garbage may hold it."""
+    """Unlike the client's own close, take no lock: the thread that collects garbage may hold it."""
     if pid == os.getpid():
-        known = SharedSystemClient._identifier_to_system  # noqa: SLF001 - where each is, under up to two names
+        known = SharedSystemClient._identifier_to_system  # noqa: SLF001 - each is there under up to two names
         for name in [name for name, system in list(known.items()) if system in systems]:
             known.pop(name, None)
         for system in systems:

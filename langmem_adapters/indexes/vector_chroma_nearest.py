@@ -1,8 +1,8 @@
-"""The nearest vectors of a Chroma collection, also where its graph does not lead to all of them.
+"""The nearest vectors of a Chroma collection, even if its graph does not lead to all of them.
 
 Chroma searches a graph (HNSW), which is approximate. Among many vectors that are nearly the same, such as those of one
-sentence said again and again, the graph falls into pieces, and no search comes from one to another: what is unlike the
-rest, and so often what is looked for, is never found. That shows where fewer come back than there are.
+sentence said again and again, the graph falls into parts, and no search gets from one to another: a vector unlike the
+rest, often the one that is looked for, is never found. It shows by fewer results than there are vectors.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from langmem_adapters.embedding import Vector
 
 __all__ = ["cosines", "nearest"]
 
-_ASKED = 1_000  # what the search looks at: the more, the less it misses
-_EXACT = 5_000  # vectors that may be read to compare them all
+_ASKED = 1_000  # results that are asked for: the more, the fewer are missed
+_EXACT = 5_000  # the most vectors that are read to compare them all
 
 
 def nearest(collection: Any, vector: Vector, k: int, most: int) -> list[tuple[str, float]]:
-    """The ``k`` ids, as the collection has them, with the greatest cosine. Among 1,000 vectors these are exact.
+    """The ``k`` ids with the greatest cosine, as the collection has them. Exact among up to 1,000 vectors.
 
-    No request asks for more than ``most``; among so many they are exact, where that is less.
+    No request asks for more than ``most``; if that is less than 1,000, the result is exact up to that number.
     """
     asked = min(max(k, _ASKED), most)
     found = collection.query(query_embeddings=[list(vector)], n_results=asked, include=["distances"])

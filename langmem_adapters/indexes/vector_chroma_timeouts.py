@@ -1,7 +1,7 @@
-"""Timeouts for a Chroma server, which its own client waits for without end, and an end for its connections.
+"""Timeouts for a Chroma server, for which its own client waits without end, and a way to close its connections.
 
-It asks its first questions while it is made, and lets nobody else choose its connections. But it starts whatever gives
-it the headers of its requests before it asks anything, and stops that in the end, also where it could not be made.
+The client sends its first requests while it is made, and does not let others set up its connections. But before any
+request it starts the provider of its headers, and stops it at the end, even if the client could not be made.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import httpx
 from chromadb.api import ServerAPI
 from chromadb.auth import ClientAuthHeaders, ClientAuthProvider
 from chromadb.config import Settings, System, get_class
-from typing_extensions import override  # without which Chroma refuses it
+from typing_extensions import override  # Chroma refuses methods without it
 
 __all__ = ["TimeoutsByAuth", "settings"]
 
-_WRITE_TIMEOUT = 60.0  # seconds, for what may be a large change
-_READ_TIMEOUT = 10.0  # seconds, for what somebody waits for: to connect, to look up, to search
+_WRITE_TIMEOUT = 60.0  # seconds for a change, which may be large
+_READ_TIMEOUT = 10.0  # seconds for what callers wait for: connecting, reading, searching
 
 
 class TimeoutsByAuth(ClientAuthProvider):
-    """Sets the timeouts of the client that starts it. Headers are those of Chroma's own provider, if any."""
+    """Sets the timeouts of the client that starts it. Headers come from Chroma's own provider, if any."""
 
     def __init__(self, system: System) -> None:
         super().__init__(system)
@@ -36,7 +36,7 @@ class TimeoutsByAuth(ClientAuthProvider):
 
     @override
     def start(self) -> None:
-        """Before the first request."""
+        """Called before the first request."""
         super().start()
         session = self._session()
         session.timeout = _WRITE_TIMEOUT
@@ -44,7 +44,7 @@ class TimeoutsByAuth(ClientAuthProvider):
 
     @override
     def stop(self) -> None:
-        """Behind the last request: Chroma itself leaves the sockets to the garbage collector."""
+        """Called after the last request: Chroma itself leaves the sockets to the garbage collector."""
         super().stop()
         self._session().close()
 
@@ -53,7 +53,7 @@ class TimeoutsByAuth(ClientAuthProvider):
 
 
 def settings() -> Settings:
-    """The settings of a client of a server."""
+    """The settings for the client of a server."""
     return Settings(
         anonymized_telemetry=False,
         chroma_client_auth_provider=f"{TimeoutsByAuth.__module__}.{TimeoutsByAuth.__qualname__}",
@@ -61,6 +61,6 @@ def settings() -> Settings:
 
 
 def _shorten(request: Any) -> None:
-    """Wait less for what reads."""
+    """Shorten the timeout of reads."""
     if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
         request.extensions["timeout"] = httpx.Timeout(_READ_TIMEOUT).as_dict()

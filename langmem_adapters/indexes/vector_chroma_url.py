@@ -1,4 +1,4 @@
-"""Where Chroma is, by its URL: a folder, or a server."""
+"""Parse Chroma's URLs: a folder, or a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMS = '"chroma:///folder", "chroma:////absolute/folder", "chroma+http://host:8
 
 
 def folder_of(url: str) -> str:
-    """The folder of a "chroma:" URL, "" for a server's."""
+    """The folder of a "chroma:" URL; "" for a server's."""
     parts = _split(url, fragments=False)
     if parts.scheme != "chroma":
         return ""
@@ -24,7 +24,7 @@ def folder_of(url: str) -> str:
 
 
 def server_of(url: str) -> tuple[str, int, bool]:
-    """Host, port and whether it is asked by https."""
+    """Host, port and whether to use https."""
     parts = _split(url)
     try:
         port = parts.port
@@ -41,5 +41,5 @@ def server_of(url: str) -> tuple[str, int, bool]:
 def _split(url: str, *, fragments: bool = True) -> SplitResult:
     try:
         return urlsplit(url, allow_fragments=fragments)
-    except ValueError:  # its words may be the password
+    except ValueError:  # its message may quote the password
         raise ConfigurationError(f"Chroma's URL is {FORMS}") from None

@@ -1,4 +1,4 @@
-"""A lock on a folder, which keeps a second process out of it."""
+"""A lock on a folder, which keeps other processes out of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILE = "langmem.lock"
 
 
 def hold(folder: str) -> bool:
-    """Claim a folder for this process; False: another process has it. The folder must exist.
+    """Claim a folder for this process; returns False if another process has it. The folder must exist.
 
     SQLite's locks are the operating system's: they end with the process, however it ends, and a forked child does
     not inherit them. Each ``hold`` that was granted is ended by one :func:`let_go`.

@@ -17,11 +17,11 @@ from langmem_adapters.indexes.vector_quantized import QuantizedRows, kernels, qu
 
 __all__ = ["Matrix", "MatrixState", "packed"]
 
-_BLOCK = 400_000  # numbers multiplied at a time; more, and BLAS wakes threads, which on a busy machine costs ms
-_SHARE = 12_000  # numbers taken to 64 bits at a time; more, and the memory for them is asked of the system each time
-_NEAR = 1_500_000  # numbers that a processor's caches hold: multiplying these takes half as long as a first look
-_FEW = 8  # a first look is worth it where it leaves one row of so many, or fewer
-_ROUNDING = 2e-5  # twice what a cosine in 32 bits may be wrong by; those as near as this are looked at in 64
+_BLOCK = 400_000  # numbers multiplied at a time; with more, BLAS wakes threads, which costs ms on a busy machine
+_SHARE = 12_000  # numbers converted to 64 bits at a time; memory for more is requested from the system each time
+_NEAR = 1_500_000  # numbers that fit into a processor's caches: multiplying these takes half as long as a first pass
+_FEW = 8  # a first pass pays if it leaves at most one row of so many
+_ROUNDING = 2e-5  # twice the error of a cosine in 32 bits; cosines this close are compared in 64
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
@@ -31,7 +31,7 @@ def packed(vector: Sequence[float]) -> bytes:
 
 
 class MatrixState(NamedTuple):
-    """A snapshot of a namespace, which later changes leave as it is."""
+    """A snapshot of a namespace, which later changes do not affect."""
 
     vectors: _Array
     ids: list[bytes]
@@ -58,7 +58,7 @@ class MatrixState(NamedTuple):
         return cosines
 
     def _within(self, cosines: _Array, off: float, k: int) -> _Array:
-        """The living rows that are among the ``k`` nearest, or may be, as two cosines may be ``off`` together."""
+        """The living rows that may be among the ``k`` nearest, if two cosines may be ``off`` together."""
         if self.living < len(cosines):
             cosines[~self.alive] = -np.inf
         last = len(cosines) - min(k, self.living)
@@ -76,9 +76,9 @@ def _exact(vectors: _Array, rows: _Array, query: _Array) -> _Array:
 
 
 class Matrix:
-    """Rows in the order of their ever-rising numbers; whoever changes them holds the lock.
+    """Rows in the order of their ever-rising numbers; changing them requires the lock.
 
-    A buffer is only ever written behind the end of what has been handed out.
+    A buffer is only ever written beyond the end of what has been handed out.
     """
 
     def __init__(self) -> None:
@@ -86,21 +86,21 @@ class Matrix:
         self.reset(0)
 
     def reset(self, namespace: int) -> None:
-        """Begin anew, for a namespace."""
+        """Be empty, for a namespace."""
         self.namespace = namespace
-        self.last_gone: tuple[int, int] = (0, 0)  # the number of the last removal that was made here, and its row
+        self.last_gone: tuple[int, int] = (0, 0)  # the number of the last removal that was applied here, and its row
         self._count = 0
-        self.living: int = 0  # rows that are there
+        self.living: int = 0  # rows that are not removed
         self._vectors: _Array = np.empty((0, 0), "<f4")
         self._numbers: _Array = np.empty(0, "i8")
         self._alive: _Array = np.empty(0, bool)
         self._quantized: QuantizedRows | None = None
         self._ids: list[bytes] = []
-        self._rows: dict[bytes, int] = {}  # the last of each id
+        self._rows: dict[bytes, int] = {}  # the last row of each id
 
     @property
     def size(self) -> int:
-        """Bytes, roughly."""
+        """The size in bytes, roughly."""
         quantized = 0 if self._quantized is None else self._quantized.codes.nbytes
         return int(self._vectors.nbytes + quantized) + 200 * len(self._ids)
 
@@ -110,7 +110,7 @@ class Matrix:
         return (int(self._numbers[self._count - 1]), self._ids[self._count - 1]) if self._count else (0, b"")
 
     def extend(self, rows: list[tuple[int, bytes, bytes]], expected: int) -> None:
-        """Add ``(number, id, stored vector)``; altogether there will be ``expected``, or more."""
+        """Add ``(number, id, stored vector)``; the total will be ``expected``, or more."""
         start, end = self._count, self._count + len(rows)
         added = np.frombuffer(b"".join(row[2] for row in rows), "<f4").reshape(len(rows), -1)
         if end > len(self._numbers):
@@ -128,7 +128,7 @@ class Matrix:
         self.living += len(rows)
 
     def _round(self, start: int, end: int) -> None:
-        """Keep new rows in 8 bits too, where there is a use for them."""
+        """Quantize new rows to 8 bits too, if that is of use."""
         if kernels() is None:
             return
         new, old = quantize(self._vectors[start:end]), self._quantized
@@ -139,24 +139,24 @@ class Matrix:
         self._quantized = QuantizedRows(codes, scale, max(error, new.error))
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Take away those rows of ``numbers`` that are there."""
+        """Remove those rows of ``numbers`` that are there."""
         gone = np.fromiter(numbers, "i8")
         if len(gone):
             self._keep(~np.isin(self._numbers[: self._count], gone))
 
     def keep(self, numbers: Iterable[int]) -> None:
-        """Take away all rows but those of ``numbers``."""
+        """Remove all rows except those of ``numbers``."""
         self._keep(np.isin(self._numbers[: self._count], np.fromiter(numbers, "i8")))
 
     def seen(self) -> MatrixState:
-        """The state as it is now."""
+        """A snapshot of the current state."""
         vectors, alive, quantized = self._vectors[: self._count], self._alive[: self._count], self._quantized
         if quantized is not None:
             quantized = QuantizedRows(quantized.codes[: self._count], quantized.scale[: self._count], quantized.error)
         return MatrixState(vectors, self._ids, alive, self.living, quantized)
 
     def numbers(self, ids: Iterable[bytes]) -> list[int]:
-        """The number of the last row of each id, which may be gone; 0 for one that was never there."""
+        """The number of the last row of each id, even if it was removed; 0 for an unknown id."""
         numbers = self._numbers
         return [0 if n is None else int(numbers.item(n)) for n in map(self._rows.get, ids)]
 

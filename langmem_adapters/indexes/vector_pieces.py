@@ -1,8 +1,8 @@
 """Late interaction: how near documents come to the pieces of each word of a query (MaxSim).
 
 After O. Khattab and M. Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction
-over BERT" (2020): each piece of the query looks for the nearest piece of a document. Of every piece no more is known
-than the signs of its vector; the share of signs that agree stands for the cosine.
+over BERT" (2020): each piece of the query is matched with the nearest piece of a document. Only the signs of each
+piece's vector are kept; the share of signs that agree approximates the cosine.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import numpy as np
 
 __all__ = ["max_sim"]
 
-_ASKED = 64  # pieces of a query that are looked for; what is behind them counts by the vector of the whole
-_BEFORE = 0.8  # what a piece is worth that was said just before
-_MET = 0.5  # a piece as near as this counts as there
+_ASKED = 64  # pieces of a query that are matched; later ones count only in the query's vector
+_BEFORE = 0.8  # the factor for a piece that was said just before
+_MET = 0.5  # a piece at least this near counts as present
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
 def max_sim(
     asked: Sequence[bytes], kept: Mapping[int, bytes], documents: Sequence[tuple[int, int]]
 ) -> dict[int, float]:
-    """By document, from 0 to 1: how near it, or the one before it, comes to each piece of the query, in the mean.
+    """By document, from 0 to 1: how near it, or the one before it, comes to the query's pieces, as a weighted mean.
 
-    A piece counts the more, the fewer of the documents have it. Documents of which no pieces are kept are left out.
+    The fewer documents have a piece, the more it weighs. Documents without stored pieces are left out.
 
     Args:
         asked: The signs of the pieces of the query.
         kept: The signs of all pieces of a document, one after the other.
-        documents: Those that are asked for, each with what was said just before it.
+        documents: The documents to score, each with what was said just before it.
     """
     size = len(asked[0])
     kept = {number: signs for number, signs in kept.items() if signs and len(signs) % size == 0}
@@ -48,7 +48,7 @@ def max_sim(
 
 
 def _nearest(asked: Sequence[bytes], documents: Sequence[bytes], size: int) -> _Array:
-    """By piece of the query and document: the nearest cosine, 0 at the least; and a last column for no document."""
+    """By query piece and document: the greatest cosine, at least 0; the last column stands for no document."""
     starts = np.cumsum([0, *(len(signs) // size for signs in documents)])[:-1]
     rows, columns = _words(asked, size), np.ascontiguousarray(_words(documents, size).T)
     differ = np.zeros((len(rows), columns.shape[1]), "u2")
@@ -60,12 +60,12 @@ def _nearest(asked: Sequence[bytes], documents: Sequence[bytes], size: int) -> _
 
 
 def _words(pieces: Sequence[bytes], size: int) -> _Array:
-    """A row a piece, 64 signs a number."""
+    """One row per piece, 64 signs per number."""
     return np.frombuffer(b"".join(pieces), "u8").reshape(-1, size // 8)
 
 
 def _counted(words: _Array) -> _Array:
-    """How many bits of each number are 1, where NumPy is older than 2."""
+    """Count the bits of each number that are 1, for NumPy before 2."""
     return np.asarray(_COUNTS[words.view("u2")].reshape(*words.shape, 4).sum(axis=-1), "u1")
 
 

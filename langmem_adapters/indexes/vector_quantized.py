@@ -1,7 +1,7 @@
-"""Scalar quantization to 8 bits: a first pass that tells for certain which vectors cannot be among the nearest.
+"""Scalar quantization to 8 bits: a first pass that rules out vectors which cannot be among the nearest.
 
-A row is kept a second time as whole numbers from -127 to 127, a quarter of the memory to read. What that leaves out of
-a row and of the query has a length, and by Cauchy and Schwarz no cosine is further off than these lengths allow.
+A row is kept a second time as integers from -127 to 127, a quarter of the memory to read. The parts of a row and of the
+query that this leaves out have lengths, and by Cauchy and Schwarz no cosine is further off than these allow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["QuantizedRows", "kernels", "quantize"]
 
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 _MOST = 127
-_ROUNDING = 2e-5  # of 32 bits
+_ROUNDING = 2e-5  # the error of 32 bits
 
 
 class QuantizedRows(NamedTuple):
@@ -28,7 +28,7 @@ class QuantizedRows(NamedTuple):
     error: float
 
     def cosines(self, query: _Array) -> tuple[_Array, float]:
-        """The cosine of each row with the query, roughly, and how far off two of them may be together."""
+        """The approximate cosine of each row with the query, and how far off two of them may be together."""
         asked = quantize(query.reshape(1, -1))
         dots = np.asarray(kernels().cdist(asked.codes, self.codes, "dot")).reshape(-1)
         off = self.error + asked.error * (1 + self.error)  # lengths are 1, and of a quantized row no more than the last
@@ -36,7 +36,7 @@ class QuantizedRows(NamedTuple):
 
 
 def quantize(rows: _Array) -> QuantizedRows:
-    """Rows of 32 bits in 8."""
+    """Quantize rows of 32 bits to 8."""
     scale = np.maximum(np.abs(rows).max(axis=1), np.finfo("f4").tiny) / _MOST
     codes = np.rint(rows / scale[:, None]).astype("i1")
     left = rows - codes * scale[:, None]
@@ -45,7 +45,7 @@ def quantize(rows: _Array) -> QuantizedRows:
 
 @functools.cache
 def kernels() -> Any:
-    """What multiplies 8 bits faster than NumPy does 32; None, where it is not installed."""
+    """The library that multiplies 8 bits faster than NumPy does 32; None if it is not installed."""
     try:
         return importlib.import_module("simsimd")
     except ImportError:

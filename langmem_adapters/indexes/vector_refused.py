@@ -1,4 +1,4 @@
-"""Texts that an embedder refuses, told apart from an embedder that is down."""
+"""Tell texts that an embedder refuses from an embedder that is down."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TRIES = 3
 
 
 def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]:
-    """What texts are turned into, in their order; None for one that is refused, by an embedder that answers otherwise.
+    """The embeddings of texts, in their order; None for a text that an otherwise working embedder refuses.
 
-    Raises ModelError, where it does not answer at all.
+    Raises ModelError if it does not answer at all.
     """
     try:
         return list(embedder.read(texts))
     except ModelError:
-        # Something harmless, which differs with the texts, so that no cache of the host's answers in its place.
+        # A harmless text, which differs with the given ones, so that no cache of the host answers it.
         embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
     if len(texts) == 1:
         return [None]
@@ -36,7 +36,7 @@ class RefusedDocuments:
         self._tries: dict[str, dict[str, int]] = {}
 
     def note(self, name: str, *, gone: Sequence[str], refused: Sequence[str]) -> list[str]:
-        """Take down what was refused, and what is settled otherwise; gives those that were not refused before."""
+        """Record refused documents, and those settled otherwise; returns those that were not refused before."""
         before, told = self._tries.get(name, {}), {*gone, *refused}
         tries = {id_: tried for id_, tried in before.items() if id_ not in told}
         tries |= {id_: tried for id_ in refused if (tried := before.get(id_, 0) + 1) < _TRIES}
@@ -46,7 +46,7 @@ class RefusedDocuments:
         return [id_ for id_ in refused if id_ not in before]
 
     def of(self, name: str) -> list[str]:
-        """The ids of a namespace."""
+        """The ids of a namespace's refused documents."""
         return list(self._tries.get(name, ()))
 
     def forget(self, name: str) -> None:

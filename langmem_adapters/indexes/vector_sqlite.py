@@ -1,4 +1,4 @@
-"""Vectors as rows of an SQLite file, and in memory as one matrix a namespace: exact, by NumPy."""
+"""Vectors as rows of an SQLite file, and in memory as one matrix per namespace: exact, by NumPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from langmem_adapters.protocols import Position
 __all__ = ["SQLiteVectors"]
 
 _SCHEMA = (
-    # AUTOINCREMENT: a number that was given once is never given again, so a higher one is always news.
+    # AUTOINCREMENT: a number is never given twice, so a higher one is always new.
     """CREATE TABLE langmem_vector_namespaces (
         number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, embedder BLOB NOT NULL,
         dimension INTEGER, documents INTEGER NOT NULL DEFAULT 0, seq INTEGER, entry BLOB)""",
@@ -38,32 +38,32 @@ _SCHEMA = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, namespace INTEGER NOT NULL, row INTEGER NOT NULL)""",
     "CREATE INDEX langmem_vector_gone_order ON langmem_vector_gone (namespace)",
     "CREATE TABLE langmem_vector_pieces (row INTEGER PRIMARY KEY, signs BLOB NOT NULL)",
-    # What a process deletes that began before there were pieces, takes them along too.
+    # Covers deletions by a process that was started before there were pieces.
     """CREATE TRIGGER langmem_vector_pieces_gone AFTER DELETE ON langmem_vector_rows
         BEGIN DELETE FROM langmem_vector_pieces WHERE row = old.number; END""",
 )
 _SPACES = Unlinking(
     "langmem_vector_namespaces", (removal("langmem_vector_rows", "number"), removal("langmem_vector_gone", "number"))
 )
-_PAGE = 4_096  # rows read at a time: of a large namespace there is never a second copy in memory
-_NAMESPACES = 1_000  # whose matrices are held, however small
-_GONE = 1_000  # removals that are remembered; who missed more of them compares all numbers
+_PAGE = 4_096  # rows read at a time: there is never a second copy of a large namespace in memory
+_NAMESPACES = 1_000  # matrices that are held, however small
+_GONE = 1_000  # removals that are remembered; a process that missed more compares all numbers
 _MEGABYTE = 1 << 20
 
 
 class SQLiteVectors:
     """Vectors in an SQLite file, which may be the store's own file.
 
-    Every process keeps the matrices of the namespaces that it searches, and before each search reads the rows that
-    are new. Results are exact. Of equal cosines the one added last comes first. What the word pieces of a text mean
-    stays in the file, and is read for the few texts that a search asks for.
+    Every process keeps the matrices of the namespaces that it searches, and reads new rows before each search. Results
+    are exact. With equal cosines, the one added last comes first. The meaning of word pieces stays in the file, and is
+    read for the few texts that a search asks for.
 
     Args:
         path: The file, or ":memory:".
-        megabytes: How much memory the matrices may take together; those searched longest ago are dropped and read
-            again when they are needed. 100,000 vectors of 384 numbers take 170; with simsimd, which is used where
-            it is installed and searches them in a third of the time, 210.
-        timeout, disposable: As of a :class:`~langmem_adapters.indexes.lexical.LexicalIndex`.
+        megabytes: The most memory that the matrices may take together; those searched longest ago are dropped, and
+            read again when they are needed. 100,000 vectors of 384 numbers take 170; with simsimd, which is used if it
+            is installed and searches them in a third of the time, 210.
+        timeout, disposable: As for a :class:`~langmem_adapters.indexes.lexical.LexicalIndex`.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class SQLiteVectors:
         return {id_: near[number] for id_, number in zip(before, documents, strict=True) if number in near}
 
     def namespaces(self, start: str) -> list[str]:
-        """The names that begin so."""
+        """The names with this beginning."""
         with search_errors("vector"):
             return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
 
@@ -162,7 +162,7 @@ class SQLiteVectors:
             _SPACES.clear(self._database, name, "SELECT number FROM langmem_vector_namespaces WHERE name = ?", name)
 
     def close(self) -> None:
-        """Close the file and let go of the matrices."""
+        """Close the file and drop the matrices."""
         self.begin_anew()
         self._database.close()
 
@@ -171,11 +171,11 @@ class SQLiteVectors:
 
     @contextmanager
     def _fresh(self, name: str, maker: EmbedderSpec) -> Iterator[Matrix | None]:
-        """The vectors of a namespace as they are now, to be looked at in the block; None: none that this maker made."""
+        """A namespace's current vectors, for use in the block; None if there are none that this maker made."""
         matrix = self._matrix(name)
         with matrix.lock:
             before = matrix.size
-            # The lock before the transaction, so that whoever comes later never sees an earlier state.
+            # The lock before the transaction, so that a later caller never sees an earlier state.
             with search_errors("vector"), self._database.reading() as connection, connection:
                 space = _find(connection, name)
                 there = space is not None and space.documents and space.mark.maker.fits(maker)
@@ -225,7 +225,7 @@ def _space(row: tuple[Any, ...]) -> _Space:
 
 
 def _begin(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> int:
-    """Find the namespace's number, or give it one; what another maker made goes."""
+    """Find the namespace's number, or assign one; what another maker made is dropped."""
     space = _find(connection, name)
     if space is not None and space.mark.maker.fits(maker):
         connection.execute(
@@ -235,7 +235,7 @@ def _begin(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> in
         return space.number
     if space is not None:
         _SPACES.unlink(connection, space.number, name)
-    # Any, as one that is given in turn is given again in a new file, where others still hold what was in the old one.
+    # At random: counting from 1 would repeat numbers in a new file, while others still hold matrices of the old one.
     number = int.from_bytes(os.urandom(6), "big")
     connection.execute(
         "INSERT INTO langmem_vector_namespaces (number, name, embedder, dimension) VALUES (?, ?, ?, ?)",
@@ -245,7 +245,7 @@ def _begin(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> in
 
 
 def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) -> int:
-    """Delete rows and note which they were, so that every process can do the same in memory."""
+    """Delete rows and record which they were, so that every process can do the same in memory."""
     find = "SELECT number FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
     keys = ((namespace, to_bytes(id_)) for id_ in ids)
     gone = {row[0] for key in keys if (row := connection.execute(find, key).fetchone()) is not None}
@@ -266,7 +266,7 @@ def _last_gone(connection: sqlite3.Connection, namespace: int) -> tuple[int, int
 
 
 def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> None:
-    """Bring what is in memory up to the rows."""
+    """Bring a matrix up to the rows."""
     if matrix.namespace != space.number or not _is_known(connection, matrix):
         matrix.reset(space.number)
         matrix.last_gone = _last_gone(connection, space.number)
@@ -283,9 +283,9 @@ def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> N
 
 
 def _is_known(connection: sqlite3.Connection, matrix: Matrix) -> bool:
-    """Whether the last row in memory is there, or was removed: it is neither, once an older backup was restored.
+    """Whether the last row in memory exists, or was removed: neither is so after an older backup was restored.
 
-    Nor is then the last removal that was made in memory, which otherwise is there too, unless many came after it.
+    The last removal applied in memory must be recorded too, unless many came after it.
     """
     (number, id_), (gone, row) = matrix.newest, matrix.last_gone
     is_there = connection.execute(_IS_KNOWN, (number, id_, matrix.namespace, number)).fetchone()[0]

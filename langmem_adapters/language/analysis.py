@@ -33,8 +33,8 @@ Analyzer = Callable[[str], list[str]]
 ANALYZER_ID = "langmem-12"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
-_TELLING = 7  # figures of what is a number of something, as a telephone's
-_LONGEST = 64  # characters of a word; what is longer is no word but data, and its beginning finds it
+_TELLING = 7  # digits of a number that identifies something, such as a telephone
+_LONGEST = 64  # characters of a word; a longer run is data, and is found by its beginning
 
 
 def analyze(text: str) -> list[str]:
@@ -64,7 +64,7 @@ _ORDINAL = re.compile(r"\b([0-9]+)(?:st|nd|rd|th)\b")
 
 
 def _written_otherwise(text: str) -> Iterator[tuple[tuple[int, int], str]]:
-    """What others write for some words of a text, and where these are: load and settings, 1250, 4, LH1234, 5551234."""
+    """Other spellings of some words of a text, with their positions: load and settings, 1250, 4, LH1234, 5551234."""
     if _INNER_CAPITAL.search(text):
         names = (name for name in _HUMPED.finditer(text) if len(name[0]) <= _LONGEST)
         yield from ((name.span(), hump.lower()) for name in names for hump in _HUMP.findall(name[0]))
@@ -99,12 +99,12 @@ def _words(text: str) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case, before anything else becomes of them."""
+    """The words of a text, in lower case, before any further processing."""
     return _words(_folded(text))
 
 
 def only_parts(text: str) -> frozenset[str]:
-    """The terms of a text that are no words of it, but parts of words; English gives none."""
+    """The terms of a text that are not its words, but parts of them; English has none."""
     text = _folded(text)
     inflected = inflects(text)
     if text.isascii() and not inflected:
@@ -122,7 +122,7 @@ _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 
 
 class _Letters(dict[int, str]):
-    """What becomes of a character: kept, dropped or a space. Learnt as characters come, up to U+FFFF."""
+    """Maps a character to itself, to nothing or to a space. Filled as characters come, up to U+FFFF."""
 
     def __missing__(self, code: int) -> str:
         category = unicodedata.category(chr(code))
@@ -180,7 +180,7 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     said += [(span, [term_of(word)]) for span, word in _written_otherwise(text)]
     shown: list[tuple[int, int]] = []
     for start, end in sorted((start, -end) for (start, end), of in said if not terms.isdisjoint(of)):
-        if not shown or start >= shown[-1][1]:  # else it is a part of the one before
+        if not shown or start >= shown[-1][1]:  # otherwise it is a part of the one before
             shown.append((start, -end))
     return shown
 
@@ -195,7 +195,7 @@ _PLAIN = str.maketrans(_STROKES)  # letters of their own to Unicode
 
 
 def _unaccented(word: str) -> str:
-    """The word as it is written where a keyboard has no accents."""
+    """The word as it is written on a keyboard without accents."""
     apart = unicodedata.normalize("NFD", word.translate(_PLAIN))
     plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
     return word if plain in STOP_WORDS or not plain else plain
@@ -215,7 +215,7 @@ def term_of(word: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _forms(word: str, *, inflected: bool) -> tuple[str, ...]:
-    """The word as a term, and its parts; a stop word has none."""
+    """The word as a term, and its parts; a stop word has no parts."""
     whole = term_of(word)
     plain = word if word.isascii() else _unaccented(word)[:_LONGEST]
     beside = () if whole in STOP_WORDS else parts(plain, inflected=inflected)

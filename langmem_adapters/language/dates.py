@@ -1,7 +1,7 @@
-"""Days, and what names them in words: "monday day8 may 2023".
+"""Days, and the words that name them: "monday day8 may 2023".
 
-Words are English, so that a question that names a date finds them in any language. Days are those of this process's
-time zone, as who is asked "yesterday?" in the evening means a day of theirs.
+Words are English, so that a question that names a date finds them in any language. Days are in this process's time
+zone: a user who asks "yesterday?" in the evening means a local day.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ISO_DATE = r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b"
 
 
 def day_of(at: float | None) -> date | None:
-    """The day of a Unix time here; None, where there is none, or none that a calendar has."""
+    """The local day of a Unix time; None without one, or if no calendar has it."""
     if at is None or not math.isfinite(at):
         return None
     try:
@@ -40,7 +40,7 @@ def day_of(at: float | None) -> date | None:
 
 
 def date_words(at: float | None) -> str:
-    """The words of a Unix time's date; none, where there is none."""
+    """The words of a Unix time's date; empty without one."""
     said = day_of(at)
     return " ".join(day_words(said)) if said else ""
 
@@ -53,7 +53,7 @@ class Span(NamedTuple):
     last: date
 
     def words(self) -> list[str]:
-        """What names it."""
+        """The words that name it."""
         if self.unit == "year":
             return [str(self.first.year)]
         if self.unit == "day":
@@ -61,16 +61,16 @@ class Span(NamedTuple):
         return [word for day in (self.first, self.last) for word in day_words(day)[2:]]
 
     def iso(self) -> str:
-        """It as ISO 8601 writes it: 2023-05-07, 2023-05-01/2023-05-07, 2023-05 or 2023."""
+        """Its form in ISO 8601: 2023-05-07, 2023-05-01/2023-05-07, 2023-05 or 2023."""
         if self.unit in {"month", "year"}:
             return self.first.isoformat()[: len("2023-05" if self.unit == "month" else "2023")]
         return self.first.isoformat() if self.unit == "day" else f"{self.first.isoformat()}/{self.last.isoformat()}"
 
 
 def span(said: date, unit: str, by: int) -> Span:
-    """The day, week, month or year that lies so many from a date. Raises ValueError or OverflowError for none.
+    """The day, week, month or year that lies ``by`` units from a date. Raises ValueError or OverflowError if none does.
 
-    A "friday" is the nearest before or after; a "week friday" that of a week.
+    A "friday" is the nearest one before or after; a "week friday" is that of a week.
     """
     if unit == "year":
         year = said.year + by
@@ -90,5 +90,5 @@ def span(said: date, unit: str, by: int) -> Span:
 
 
 def day_words(day: date) -> list[str]:
-    """What names a day. Its number is no word of a text: "key 28" is not what was said on the 28th."""
+    """The words that name a day. Its number is marked, as "key 28" is not what was said on the 28th."""
     return [DAYS[day.weekday()], f"day{day.day}", MONTHS[day.month - 1], str(day.year)]

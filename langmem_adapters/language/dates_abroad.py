@@ -1,4 +1,4 @@
-"""Dates that lie so far from a day, in other large languages: "letzten Freitag", "il y a deux semaines", "上周五"."""
+"""Relative dates in other large languages: "letzten Freitag", "il y a deux semaines", "上周五"."""
 
 # ruff: noqa: RUF001 - Cyrillic letters are meant
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["spoken_abroad"]
 
 
 class _Language(NamedTuple):
-    """A language with spaces between its words, whose lists are of patterns; an underscore is a space in one."""
+    """A language with spaces between words. Its lists hold patterns, in which an underscore stands for a space."""
 
     days: str
     """Monday and the other days of the week."""
@@ -24,13 +24,13 @@ class _Language(NamedTuple):
     numbers: str
     """One, two and so on, up to twelve."""
     last: str
-    """What says that a unit was before, as "last #" and "# passed"; several have commas between."""
+    """Phrases for the unit before, as "last #" and "# passed", separated by commas."""
     next: str
     ago: str
-    """The same of a number with a unit, as "before #" and "# ago"."""
+    """The same for a number with a unit, as "before #" and "# ago"."""
     later: str
     from_now: dict[str, int]
-    """Days with names of their own, and how many days off they are; the longer names first."""
+    """Days with names of their own, and their distance in days; the longer names first."""
 
 
 _LANGUAGES = (
@@ -84,9 +84,9 @@ _LANGUAGES = (
         "# назад", "через #", {"позавчера": -2, "послезавтра": 2, "вчера": -1, "завтра": 1},
     ),
 )  # fmt: skip
-_ALONE = listed("неделю месяц год")  # of these, one is meant where no number stands
+_ALONE = listed("неделю месяц год")  # units that mean one of them without a number
 _HIER = listed("ai as avons avez ont était avait")
-"""What tells the French "yesterday" from the "here" of German and Dutch."""
+"""Words that tell the French "yesterday" from the "here" of German and Dutch."""
 _STARTS = 5  # letters
 
 # --- languages without spaces between words, and Korean
@@ -126,7 +126,7 @@ _YEARS = {"去年": -1, "昨年": -1, "작년": -1, "明年": 1, "来年": 1, "�
 
 
 def spoken_abroad(text: str) -> Iterator[tuple[str, int]]:
-    """The units of time that a text in lower case names, and how many of them lie between its date and each."""
+    """The units of time that a lower-case text names, and the distance of each from its date."""
     words = set(_WORD.findall(text))
     starts = {word[:_STARTS] for word in words}
     for reader in _readers():
@@ -170,10 +170,10 @@ class _Reader:
         self._from_now = language.from_now
         phrases = [phrase for _, listed, _ in ways if listed for phrase in listed.split(", ")]
         self.starts = {max(_WORD.findall(phrase), key=len)[:_STARTS] for phrase in (*phrases, *language.from_now)}
-        """How one of the words begins without which a text names no such date."""
+        """Beginnings of words; a text without any of them names no such date."""
 
     def spoken(self, text: str) -> Iterator[tuple[str, int]]:
-        """As :func:`spoken_abroad`."""
+        """:func:`spoken_abroad` for this language."""
         for way, is_counted, pattern in self._ways:
             for found in pattern.finditer(text):
                 *number, unit = filter(None, found.groups())

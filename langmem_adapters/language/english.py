@@ -1,7 +1,7 @@
 """English as data: stop words, and families of words that mean the same.
 
-The latter are lists of families that Porter's suffixes do not bring together, the base of each first. A word is there
-only where it hardly ever means anything else: "left", "rose", "vet" and "lab" are not.
+The families are those that Porter's suffixes do not unite, each with its base first. A word is in one only if it
+hardly ever means anything else: "left", "rose", "vet" and "lab" are not.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ __all__ = [
 QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES, ANSWER = 1, 2, 4, 8, 16, 32, 64
 """Marks of a text: it ends with a question; asks one; speaks of its speaker, a time, a number; names something.
 
-The last is of who said it: a model.
+The last one is set if a model said it.
 """
 
 _FIRST = listed("i my mine me we our us i'm i've i'd i'll we're we've myself")
@@ -61,11 +61,11 @@ _WORD = re.compile(r"[\w']+")
 _ENDS_WITH_QUESTION = re.compile(rf"[{_ASKING}]\W*(?:\[[^\]]*\]\s*)?\Z")
 _CAPITALISED = re.compile(r"(?<=[^.!?\s]\s)[A-Z][a-z]+")
 _SHORTEST_NAME = 3  # letters of a short form, as Mel for Melanie
-_END = 500  # characters in which a text may end with a question: of many marks, each is looked at to the end
+_END = 500  # characters at the end in which a question is looked for: with many marks, each would be tried to the end
 
 
 def marks(text: str) -> int:
-    """The marks of a text, added up."""
+    """The marks of a text, as bits."""
     words = set(_WORD.findall(text.lower().replace("\u2019", "'")))
     found = QUESTION if _ENDS_WITH_QUESTION.search(text[-_END:]) else 0
     found |= ASKS if any(mark in text for mark in _ASKING) else 0
@@ -76,14 +76,14 @@ def marks(text: str) -> int:
 
 
 class QueryFeatures(NamedTuple):
-    """What a query is after: a time, a number, a person or place; and the date that it names."""
+    """What a query asks for: a time, a number, a person or place; and the date that it names."""
 
     when: bool = False
     how_many: bool = False
     who: bool = False
     date: NamedDate = NamedDate()
     teller: str = ""
-    """In which role it was said, if it tells: what "you told me", the model has said, and what "I do", the user."""
+    """The role in which it was said, if the query tells: "you told me" means the model, "I do" the user."""
 
 
 def asked(query: str) -> QueryFeatures:

@@ -1,8 +1,8 @@
-"""Parts of words that most of their forms have, for languages whose words change more than those of English do.
+"""Parts that most forms of a word share, for languages with more inflection than English.
 
-They stand beside the whole word, so that "велосипед" finds "велосипеда", and a word that is there to the letter counts
-for more. No language is known here but by its letters: what is written from the left to the right changes at its end,
-so a word gives its beginnings; Hebrew and Arabic words change at both ends, and give every three neighbours.
+They are added to the whole word, so that "велосипед" finds "велосипеда", and a word that matches exactly counts for
+more. Languages are told only by their letters: words written from left to right change at their end, so a word gives
+its beginnings; Hebrew and Arabic words change at both ends, and give every three neighbours.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def inflects(text: str) -> bool:
 
 
 def parts(word: str, *, inflected: bool) -> list[str]:
-    """What a word without accents gives beside itself; of one in Latin letters only where its text ``inflects``.
+    """The parts of a word without accents; of one in Latin letters only if its text ``inflects``.
 
     >>> parts("велосипеда", inflected=False)
     ['вел', 'велос']

@@ -1,4 +1,4 @@
-"""Lists of words, as texts, which read better."""
+"""Word lists written as texts, which read better than lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["bases", "grouped", "listed", "named"]
 
 
 def listed(words: str) -> frozenset[str]:
-    """The words of a text, as which a list of words reads best."""
+    """The words of a text, as a set."""
     return frozenset(words.split())
 
 
@@ -16,10 +16,10 @@ def grouped(groups: str) -> list[list[str]]:
 
 
 def named(groups: str) -> dict[str, str]:
-    """From each word of each group to the first in it, which names it."""
+    """Map each word of each group to the first word of the group, which names it."""
     return {word: name for name, *words in map(str.split, groups.split(",")) for word in (name, *words)}
 
 
 def bases(families: str) -> dict[str, str]:
-    """From each form to what it is a form of."""
+    """Map each form to its base."""
     return {form: base for base, *forms in map(str.split, families.split(",")) for form in forms}

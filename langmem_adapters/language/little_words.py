@@ -1,7 +1,7 @@
-"""Stop words of large languages beside English: a query in one of them is searched without them.
+"""Stop words of large languages other than English: a query in one of them is searched without them.
 
-A document keeps them; they only tell that it is not English. "war", "die" and "man" are words of English too, so a text
-must have more of one language than of English, and two at least, but for a question word that begins it.
+Documents keep them: here they only identify a query's language. "war", "die" and "man" are also English words, so a
+text must have more words of one language than of English, and at least two, unless it begins with a question word.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from langmem_adapters.language.english import STOP_WORDS
 
 __all__ = ["little_words"]
 
-# Of each language: what a question begins with, and the rest.
+# For each language: question words, and the rest.
 _LANGUAGES = (
     """wer wen wem wessen wann warum wieso weshalb wo woher wohin welche welchen welchem welcher welches wie wieviel |
     was war waren wird wurde wurden ist sind bin hat haben hatte hast habe kann können konnte soll sollte will wollte
@@ -53,7 +53,7 @@ _KNOWN = [_both(written) for written in _LANGUAGES]
 
 
 def little_words(query: str) -> frozenset[str]:
-    """The words of a query that say little in its language; none for English and for what is not known.
+    """The stop words of a query in its language; empty for English and for unknown languages.
 
     >>> sorted(little_words("Wie teuer war der Tierarzt?"))
     ['der', 'war', 'wie']

@@ -19,7 +19,7 @@ from langmem_adapters.language.spoken_dates import QUOTED, spoken
 
 __all__ = ["NamedDate", "apart", "days_in", "named_date", "with_dates"]
 
-_LONGEST = 300  # characters of a query that speaks of the time at which it is asked: a longer one was pasted
+_LONGEST = 300  # characters of a query that may name a relative date: a longer one was pasted
 _MOST_DAYS = 31  # of an interval: each has words of its own
 _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and Russian, and as they are cut short
     "jan januar jänner janvier enero gennaio janeiro januari января январе январь",
@@ -52,20 +52,20 @@ _BETWEEN = frozenset(("of", "the", "de"))  # "the 4th of March", "4 de marzo"
 
 
 class NamedDate(NamedTuple):
-    """A date that a query names; 0 for what is open."""
+    """A date that a query names; parts that it does not name are 0."""
 
     year: int = 0
     month: int = 0
     day: int = 0
     days: int = 1
-    """How many there are of them, from that one on."""
+    """The number of days, from that one on."""
 
     def __bool__(self) -> bool:
         """Whether any date is named."""
         return any(self[:3])
 
     def words(self) -> str:
-        """What a message of that date has among its words."""
+        """The words that a message of that date has."""
         if self.days > 1:
             first = date(self.year, self.month, self.day)
             there = [first + timedelta(days=n) for n in range(self.days)]
@@ -75,7 +75,7 @@ class NamedDate(NamedTuple):
         return " ".join(str(part) for part in (_both(self.day), month, self.year) if part)
 
     def meets(self, at: float | None) -> float:
-        """How well a Unix time fits, from 0 to 1. Who speaks of a day does it on that day or soon after."""
+        """How well a Unix time fits, from 0 to 1: a day is mostly spoken of on that day or soon after."""
         said = day_of(at) if self else None
         if said is None:
             return 0.0
@@ -94,7 +94,7 @@ def named_date(query: str) -> NamedDate:
 
 
 def apart(query: str) -> tuple[str, str]:
-    """A query without the dates that it names in figures alone, and the words of these and of :func:`named_date`."""
+    """A query without the dates that it names in digits, and the words of these and of :func:`named_date`."""
     dates = (named_date(query), *filter(None, map(_of_figures, _IN_FIGURES.finditer(query))))
     return _IN_FIGURES.sub(" ", query), " ".join(dict.fromkeys(each.words() for each in dates if each))
 
@@ -106,10 +106,10 @@ def days_in(query: str) -> str:
 
 
 def with_dates(query: str, now: float) -> str:
-    """A query with the date behind it, in figures, that it names by how far that lies from the time it is asked.
+    """Append to a query the date, in digits, that it names relative to the time at which it is asked.
 
-    Where something is asked, what is stated beside it does not count; nor does today, unless it is the past that is
-    asked for: "What shall I cook today?" wants what is known of tastes, and not what was said this morning.
+    In a question, statements beside it do not count. Nor does today, unless the question is about the past: "What
+    shall I cook today?" wants what is known of tastes, and not what was said this morning.
 
     >>> with_dates("What did I do yesterday?", now=1683547200.0)  # Monday, 8 May 2023
     'What did I do yesterday? 2023-05-07'
@@ -170,7 +170,7 @@ def _day_beside(words: list[str], n: int) -> int:
 
 
 def _both(day: int) -> str:
-    """A day as a text has it, and as the date of a message does; "" of none."""
+    """A day as a text has it, and as the date of a message has it; "" for none."""
     return f"{day} day{day}" if day else ""
 
 

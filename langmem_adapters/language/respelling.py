@@ -1,4 +1,4 @@
-"""Slips of the keyboard: what a word of a query would be with one letter more, less, another, or two in turn."""
+"""Typing errors: what a word of a query would be with one letter more, less, another, or two swapped."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["respelt"]
 
 _SHORTEST = 5  # letters: a shorter word is near to too many others
 _LONGEST = 20  # letters: what is longer is hardly typed
-_MOST = 3  # words of a query: one with more of them is long, and has others by which it finds
+_MOST = 3  # words of a query that are respelt: a query with more of them is long, and has other words
 
 
 def respelt(query: str, unknown: Collection[str]) -> dict[str, frozenset[str]]:
-    """The terms that words of a query may have been meant to give, by the term that they give, if that is unknown.
+    """For each unknown term of a query, the terms that may have been meant.
 
-    The first letter is taken for the right one. Words of other letters than a to z are left as they are: their parts
-    find them.
+    The first letter is taken to be right. Words with letters other than a to z are left out: their parts find
+    them.
 
     >>> "bicycl" in respelt("Where is my bicylce?", {"bicylc"})["bicylc"]
     True

@@ -1,4 +1,4 @@
-"""Dates that a text speaks of: in figures, or by how far they lie from its own, as "last Friday", "two weeks ago"."""
+"""Dates that a text speaks of: in digits, or relative to its own, as "last Friday", "two weeks ago"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve"
 QUOTED = re.compile(
     '"[^"\\n]*"|\u201c[^\u201c\u201d\\n]*\u201d|\u00ab[^\u00ab\u00bb\\n]*\u00bb|^[ \\t]*>.*$', re.MULTILINE
 )
-"""What others said, on a day of their own: between quotation marks, or in lines that a mail quotes."""
+"""What others said, on a day of their own: between quotation marks, or in the quoted lines of a mail."""
 
 _COUNTED = re.compile(rf"\b(a|{'|'.join(_NUMBERS[1:])}|\d\d?) (day|night|week|weekend|month|year)s? (ago|from now)\b")
 # What stands before the end of a longer number: "twenty two", "half a year", "a year and two weeks".
@@ -34,11 +34,11 @@ _BY = {"day before yesterday": -2, "yesterday": -1, "tomorrow": 1, "day after to
 
 
 def spoken_date_words(text: str, at: float | None) -> str:
-    """The words that a text's own date does not have, of the dates it names by how far they lie from that date.
+    """The words of the dates that a text names relative to its own date, without the words of that date.
 
-    A day gives all its words; a week, whose days are not known, its months and years; a month and a year give
-    themselves. What is quoted was said on another day, and gives nothing. Dates in figures, as ISO 8601 writes them,
-    give their words whatever the date is.
+    A day gives all its words; a week, of which no day is known, its months and years; a month and a year give
+    themselves. Quotations were said on another day, and give nothing. Dates in digits, in the form of ISO 8601, give
+    their words whatever the text's own date is.
 
     >>> spoken_date_words("I saw him two months ago, and yesterday.", at=1683547200.0)  # Monday, 8 May 2023
     'march sunday day7'
@@ -59,7 +59,7 @@ def _in_figures(text: str) -> Iterator[Span]:
 
 
 def spoken(text: str, said: date) -> Iterator[Span]:
-    """The dates that a text names by how far they lie from the day on which it is said."""
+    """The dates that a text names relative to the day on which it is said."""
     text = " ".join(QUOTED.sub(" . ", text).lower().split())
     for unit, by in (*_in_english(text), *spoken_abroad(text)):
         with suppress(OverflowError, ValueError):  # before the year 1, or after 9999
@@ -67,7 +67,7 @@ def spoken(text: str, said: date) -> Iterator[Span]:
 
 
 def _in_english(text: str) -> Iterator[tuple[str, int]]:
-    """The units of time that a text names, and how many of them lie between its date and each."""
+    """The units of time that a text names, and the distance of each from its date."""
     for found in _COUNTED.finditer(text):
         number, unit, way = found.groups()
         if _LONGER.search(text, max(0, found.start() - _LONGEST), found.start()):

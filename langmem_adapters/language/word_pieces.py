@@ -1,4 +1,4 @@
-"""What a model of the library sentence-transformers tells of a text beside its vector: what its word pieces mean."""
+"""What a sentence-transformers model returns beside a text's vector: the meaning of its word pieces."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from langmem_adapters.language.analysis import STOP_WORDS
 
 __all__ = ["PieceEmbedding", "is_sentence_transformer", "reader", "tells_pieces"]
 
-_MOST = 256  # pieces of a text; what is behind them counts by the vector of the text alone
+_MOST = 256  # pieces of a text; later ones count only in the text's vector
 
 
 class PieceEmbedding(NamedTuple):
-    """What such a model answers for a text: its vector, and the signs of those of its word pieces that say something.
+    """A model's answer for a text: its vector, and the signs of the vectors of its word pieces that say something.
 
-    A piece has one bit for each number of its vector, 1 where that is above 0, filled up with 0 to whole eight bytes.
+    A piece has one bit for each number of its vector, 1 if that is above 0, padded with 0 to a multiple of eight bytes.
     """
 
     vector: Any
@@ -24,20 +24,20 @@ class PieceEmbedding(NamedTuple):
 
 
 def is_sentence_transformer(model: Any) -> bool:
-    """Whether a model is a ``SentenceTransformer``, by what it can do: the library is not imported for it.
+    """Whether a model is a ``SentenceTransformer``, by its methods: the library is not imported for it.
 
-    Its encoders that do not give one vector for a text, sparse ones and those of many vectors, cannot truncate it.
+    Encoders that do not return one vector per text, sparse ones and those of many vectors, cannot truncate it.
     """
     return all(hasattr(model, name) for name in ("encode_query", "encode_document", "truncate_dim"))
 
 
 def tells_pieces(model: Any) -> bool:
-    """Whether a model also tells of word pieces: one without a tokenizer of the usual kind does not."""
+    """Whether a model also returns word pieces: one without a tokenizer of the usual kind does not."""
     return is_sentence_transformer(model) and hasattr(getattr(model, "tokenizer", None), "all_special_ids")
 
 
 def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list[Any]]:
-    """How to ask a ``SentenceTransformer``, by one of its two ways to encode: for vectors, or for all it can tell."""
+    """A function that asks a ``SentenceTransformer``, by one of its two ways to encode, for all it returns."""
     if not tells_pieces(model):
         return lambda texts: list(encode(texts, show_progress_bar=False))
     tokenizer = model.tokenizer
@@ -49,10 +49,10 @@ def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list
 
     def pieces(answer: Any) -> Iterator[bytes]:
         ids, mask, vectors = (answer.get(name) for name in ("input_ids", "attention_mask", "token_embeddings"))
-        if ids is None or mask is None or vectors is None or ids.ndim != 1:  # of a batch that was laid in a row
+        if ids is None or mask is None or vectors is None or ids.ndim != 1:  # of a batch flattened into one row
             return
         there = [(n, id_) for n, (id_, counts) in enumerate(zip(ids.tolist(), mask.tolist(), strict=True)) if counts]
-        # A prompt before each text is nobody's word; its last piece, a space, may be one with the text's first.
+        # A prompt before each text is not part of it; its last piece, a space, may be merged with the text's first.
         own = there[max(answer.get("prompt_length", 0) - 1, 0) :]
         for signs in (vectors[[n for n, id_ in own if says(id_)][:_MOST]] > 0).tolist():
             yield _packed(signs)
@@ -65,7 +65,7 @@ def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list
 
 
 def _says(piece: str) -> bool:
-    """Whether a piece is more than punctuation or a word that says little; "##" tells that it goes on with a word."""
+    """Whether a piece is more than punctuation or a stop word; "##" marks the continuation of a word."""
     word = piece.strip("# ").lower()
     return word not in _LITTLE and any(map(str.isalnum, word))
 

@@ -1,4 +1,4 @@
-"""Looking after a store: signs of life, figures, what is wrong, removal by age, and moving house."""
+"""Maintain a store: health, statistics, checks, removal by age, and migration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a store is: whether it answers, what it holds, and what is wrong with it."""
+"""Check a store: whether it answers, what it holds, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from langmem_adapters.validation import check_store
 __all__ = ["Checkup"]
 
 _READABLE = ("brain", "longterm", "working", "experience")
-_MINUTE = 60.0  # that a trial lasts, if it is interrupted
+_MINUTE = 60.0  # lifetime of the trial's namespace, in case it is interrupted
 
 
 class Checkup:
-    """Looks after one store.
+    """Checks one store.
 
     Args:
         store: The store.
-        index: What follows it, if anything does.
-        ttl: The seconds after which its sessions should expire; None: they should not.
-        new_id: Names the trial of an examination.
+        index: The index that follows it, if any.
+        ttl: Seconds after which its sessions should expire; None: they should not.
+        new_id: Names the namespace of an examination's trial.
 
     >>> from langmem_adapters import open_store
     >>> checkup = Checkup(open_store("memory:"))
@@ -56,7 +56,7 @@ class Checkup:
         self._new_id = new_id
 
     def health(self) -> Health:
-        """Whether the store answers; an outage is an answer, not an error. Redis is asked with PING alone."""
+        """Whether the store answers; an outage is an answer, not an error. Redis is sent only PING."""
         if hasattr(self._store, "health"):
             health: Health = self._store.health()
             return health
@@ -67,7 +67,7 @@ class Checkup:
         return await arun(step(self.health))
 
     def stats(self) -> StoreStats:
-        """What the store holds, counted a page at a time."""
+        """What the store holds, counted page by page."""
         if hasattr(self._store, "stats"):
             stats: StoreStats = self._store.stats()
             return stats
@@ -84,7 +84,7 @@ class Checkup:
         return await arun(step(self.stats))
 
     def examine(self) -> list[Finding]:
-        """Look for what is wrong, and say what to do. Reads everything; writes one throw-away namespace."""
+        """Look for faults, and say what to do. Reads everything, and writes one temporary namespace."""
         return run(self._examine())
 
     async def aexamine(self) -> list[Finding]:
@@ -101,7 +101,7 @@ class Checkup:
         return found
 
     def _rights(self) -> Iterator[Finding]:
-        """Do what the library does, in a namespace of its own."""
+        """Try everything that the library does, in a temporary namespace."""
         store, place = self._store, ("checkup", self._new_id())
         store.append(place, [("a", b"1"), ("b", b"2")], ttl=_MINUTE)
         items = store.scan(place, keys=["k"]).items
@@ -134,7 +134,7 @@ class Checkup:
             yield Finding("ok", "expiry", f"all {sessions.namespaces:,} sessions expire")
 
     def _rows(self) -> Iterator[Finding]:
-        """Read every entry. What was sealed by a codec cannot be judged without it."""
+        """Read every entry. Entries sealed by a codec cannot be judged without it."""
         counted: Counter[str] = Counter()
         first = ""
         for kind in _READABLE:
@@ -167,7 +167,7 @@ class Checkup:
             yield from (kept.get(item.id, item.data) for item in items)
 
     def _follows(self) -> Iterator[Finding]:
-        """How many entries the index has still to read."""
+        """Count the entries that the index has yet to read."""
         if self._index is None:
             return
         behind: list[int] = []
@@ -182,7 +182,7 @@ class Checkup:
 
 
 def _told(look: Callable[[], Iterator[Finding]]) -> Sequence[Finding]:
-    """What a look finds; that it failed is a finding, too."""
+    """The findings of a check; a failure of the check is a finding, too."""
     found: list[Finding] = []
     try:
         found.extend(look())
@@ -192,9 +192,9 @@ def _told(look: Callable[[], Iterator[Finding]]) -> Sequence[Finding]:
 
 
 def _flaw(namespace: Namespace, data: bytes) -> str:
-    """What is wrong with an entry, if anything. What a codec has sealed does not begin as JSON does."""
+    """What is wrong with an entry, if anything. Entries sealed by a codec do not begin as JSON does."""
     if not data and namespace[0] == "experience":
-        return ""  # it has gone, and its entry goes when somebody comes across it
+        return ""  # it was removed; its entry goes when somebody comes across it
     if data[:1] not in b'{["':
         return "sealed"
     if is_newer(data):

@@ -1,7 +1,7 @@
-"""Moving all of a store into another one: namespace by namespace, compared at the end, and resumed where it stopped.
+"""Move a whole store into another one: namespace by namespace, compared at the end, and resumed where it stopped.
 
-A journal in the target remembers what was copied, as it was. So a namespace that has changed in the source since is
-copied anew, one that the source has lost since is removed, and what anybody else wrote to the target is left alone.
+A journal in the target records what was copied, and in which state. So a namespace that has changed in the source
+since is copied again, one that the source has lost is removed, and data that others wrote to the target stays.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from langmem_adapters.validation import check_store
 __all__ = ["Migrated", "Migration"]
 
 _PAGE = 200  # entries read at once; they may be large
-_ROUNDS = 3  # how often what has changed meanwhile is copied again
-_TOLERANCE = 2.0  # seconds between the looks at the same expiry in two stores
+_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
+_TOLERANCE = 2.0  # seconds between reading the same expiry in two stores
 _JOURNAL = "migration"
 
 
 class Migrated(NamedTuple):
-    """What a migration did. ``differing`` are those that a writer kept changing: stop it, and run again."""
+    """What a migration did. ``differing`` are namespaces that a writer kept changing: stop it, and run again."""
 
     namespaces: int
     entries: int
@@ -41,19 +41,19 @@ class Migration:
     """Makes a store hold what another one holds: every namespace's log, values, expiry and time of the last write.
 
     Sequence numbers may differ, and indexes rebuild themselves. Nothing in the source is changed.
-    What a codec has sealed is moved as it is.
+    Sealed data is moved as it is.
 
     Args:
-        source, target: Stores whose namespaces have dates, as all of this library's have.
-        name: Which migration this is: the same for every run of one, such as the source's address.
-        report: Is told after each namespace whether it had to be copied. All are looked at twice: the second time
-            to compare.
+        source, target: Stores whose namespaces have dates, as all of this library's stores do.
+        name: Identifies the migration: the same for all its runs, such as the source's address.
+        report: Is called after each namespace with whether it had to be copied. Each namespace is visited twice, the
+            second time to compare.
         progress: Shows the namespaces, once as they are copied and once as they are compared; see
             :data:`~langmem_adapters.progress.Progress`.
 
     Raises:
-        ConfigurationError: A store knows no dates; or the target has a namespace of the same name that holds
-            something else: nothing of that namespace is changed then.
+        ConfigurationError: A store has no dates; or the target has a namespace of the same name with other content,
+            and then nothing in that namespace is changed.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> old, new = open_store("memory:"), open_store("memory:")
@@ -105,7 +105,7 @@ class Migration:
         return Migrated(len(names), entries, len(self._copied), removed, differing)
 
     def _go_through(self, what: str) -> Flow[tuple[set[Namespace], int, list[Namespace]]]:
-        """Settle all that is there now; gives the names, the entries, and which had to be copied."""
+        """Settle all existing namespaces; returns their names, the number of entries, and which were copied."""
         names: set[Namespace] = set()
         entries, differing = 0, []
         count = None if self._progress is False else (yield from step(lambda: sum(1 for _ in self._names())))
@@ -125,11 +125,11 @@ class Migration:
         return (namespace for namespace in self._source.namespaces() if namespace[:1] != (_JOURNAL,))
 
     def _settle(self, namespace: Namespace) -> tuple[int, bool]:
-        """Make a namespace the same in both; gives its length and whether it had to be copied."""
+        """Make a namespace the same in both stores; returns its length and whether it had to be copied."""
         wanted, there = _content(self._source, namespace), _content(self._target, namespace)
-        dates = self._source.dates(namespace)  # last, so that what is empty is still there
+        dates = self._source.dates(namespace)  # last, so that even an empty namespace still exists
         if dates is None:
-            return 0, False  # has expired, or was deleted
+            return 0, False  # it has expired, or was deleted
         if wanted.whole == there.whole:
             self._date(namespace, dates)
             return wanted.entries.total, False
@@ -138,7 +138,7 @@ class Migration:
         return wanted.entries.total, True
 
     def _begin(self, namespace: Namespace, there: _Content) -> tuple[dict[str, bytes], _Digest]:
-        """The values and entries of the source that the target has; clears what was copied in an earlier state."""
+        """The source's values and entries that the target has already; clears a copy of an earlier state."""
         if there.whole == _EMPTY:
             return {}, _Digest()
         values = self._target.get(namespace)
@@ -156,7 +156,7 @@ class Migration:
     def _copy(self, namespace: Namespace, values: dict[str, bytes], digest: _Digest, ttl: float | None) -> None:
         """Append what is missing, then put the values. The dates are set in the next round, when all is the same.
 
-        Before each write the journal learns what the target holds, and what it will: it may be the last one.
+        Before each write the journal records what the target holds, and what it will hold, as the run may end there.
         """
         now, skip = digest.of(values), digest.total
         for page in pages(self._source, namespace, size=_PAGE):
@@ -175,7 +175,7 @@ class Migration:
         return after
 
     def _noted(self, namespace: Namespace) -> list[str]:
-        """What the target may hold of a namespace that was copied, if nobody else wrote to it."""
+        """What the target may hold of a copied namespace, if nobody else wrote to it."""
         name = encode_namespace(namespace)
         noted: bytes = self._target.get(self._journal, [name]).get(name, b"")
         return noted.decode().split()
@@ -183,12 +183,12 @@ class Migration:
     def _date(self, namespace: Namespace, dates: Dates) -> None:
         there = self._target.dates(namespace)
         if there is None or dates.updated_at not in {None, there.updated_at} or not _about(there.left, dates.left):
-            if there is None:  # one that is there, with nothing in it
+            if there is None:  # it exists, and is empty
                 self._target.write(namespace, ttl=dates.left)
             self._target.set_dates(namespace, dates)
 
     def _remove_lost(self, name: str) -> bool:
-        """Remove what was copied, if the source has it no more, as what a user has deleted meanwhile."""
+        """Remove what was copied if the source no longer has it, such as data that a user has deleted meanwhile."""
         namespace = decode_namespace(name)
         if self._source.dates(namespace) is not None:
             return False
@@ -204,7 +204,7 @@ def _about(one: float | None, other: float | None) -> bool:
 
 
 class _Digest:
-    """Hashes a namespace's entries in their order, without their numbers, and its values."""
+    """A hash of a namespace's entries in their order, without their numbers, and of its values."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -229,7 +229,7 @@ def _parts(whole: hashlib._Hash, *parts: bytes) -> None:
 
 
 class _Content(NamedTuple):
-    """What a namespace holds: a hash of its entries, to which others may be added, and one of these and its values."""
+    """What a namespace holds: a hash of its entries, which can be extended, and one of its entries and values."""
 
     entries: _Digest
     whole: str
@@ -241,7 +241,7 @@ _EMPTY = _Digest().of({})
 def _content(
     store: Store, namespace: Namespace, limit: int | None = None, values: dict[str, bytes] | None = None
 ) -> _Content:
-    """What a namespace holds, or would hold with only so many entries and these values."""
+    """What a namespace holds, or would hold with ``limit`` entries and these values."""
     digest = _Digest()
     for page in pages(store, namespace, size=_PAGE):
         digest.add(page if limit is None else page[: limit - digest.total])

@@ -1,4 +1,4 @@
-"""Removal of conversations that nobody has written to for long."""
+"""Remove conversations that nobody has written to for long."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from langmem_adapters.validation import check_seconds, check_store
 __all__ = ["Pruned", "Pruning"]
 
 _PAGE = 500
-# What may go, by its kind and the length of its name: sessions, their own long-term memories, working memories, and
-# pools whose experiences have all expired, as these go one by one with later writes, which do not come any more.
+# What may be removed, by kind and length of the name: sessions, their own long-term memories, working memories, and
+# pools whose experiences have all expired: those go one by one with later writes, which no longer come.
 _MAY_GO = {"brain": 4, "longterm": 4, "working": 5, "experience": 4}
 _POOL = "experience"
-_MEMORY = "longterm"  # of a session or a user: the namespace that an index follows has the same name
+_MEMORY = "longterm"  # of a session or a user: the index's namespace has the same name
 
 
 class Pruned(NamedTuple):
     """How many namespaces of each kind were removed, or would be: those of kind "brain" are sessions.
 
-    Those of kind "experience" are pools, in which all had expired.
-    Kind "indexed" are those of which an index had something left, though the store had let them expire.
+    Those of kind "experience" are pools in which everything had expired.
+    Those of kind "indexed" had expired in the store, but an index still held something of them.
     """
 
     kinds: dict[str, int]
@@ -40,22 +40,22 @@ class Pruned(NamedTuple):
 class Pruning:
     """Removes sessions, their own long-term memories and working memories without a write for so many seconds.
 
-    So it does with pools of experiences and caches in which everything has expired, as far as it can be read: of an
-    encrypted store, with its codec. Others stay, and so do long-term memories of users. A session that is written in
-    the same moment stays whole (in a Redis Cluster: see ``docs/operate.md``). After an interruption another goes on.
+    It also removes pools of experiences and caches in which everything has expired, as far as that can be read: an
+    encrypted store needs its codec. Other pools stay, and so do users' long-term memories. A session that is written to
+    at that moment stays whole (in a Redis Cluster: see ``docs/operate.md``). After an interrupt, another run continues.
 
     Args:
-        store: One whose namespaces have dates, as all of this library's have.
+        store: A store whose namespaces have dates, as all of this library's stores do.
         older_than: Seconds since the last write.
-        user, tenant: Only theirs; None: everybody's. "" is what was written without a user, or a tenant.
-        indexes: All that follow the store. They forget what was removed, too, and the long-term memories that have
-            expired there, as far as an index can say which ones it has.
+        user, tenant: Only theirs; None: everybody's. "" means data written without a user, or a tenant.
+        indexes: All that follow the store. They forget what was removed, and also long-term memories that have expired
+            in the store, as far as an index can list what it holds.
         dry_run: Only count.
         clock: Gives Unix seconds.
-        report: Is told after each page how many namespaces it held.
+        report: Is called after each page with its number of namespaces.
 
     Raises:
-        ConfigurationError: ``older_than`` is not above 0, or the store knows no dates.
+        ConfigurationError: ``older_than`` is not above 0, or the store has no dates.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> store = open_store("memory:")
@@ -91,7 +91,7 @@ class Pruning:
         self._report = report or (lambda _: None)
 
     def run(self) -> Pruned:
-        """Remove, and say what."""
+        """Remove, and return what was removed."""
         return run(self._prune())
 
     async def arun(self) -> Pruned:
@@ -113,11 +113,11 @@ class Pruning:
         return Pruned(dict(sorted(kinds.items())), self._dry_run)
 
     def _is_wanted(self, namespace: Namespace) -> Flow[bool]:
-        """Whether a namespace stays however old it is."""
+        """Whether a namespace stays, however old it is."""
         return namespace[0] == _POOL and not (yield from step(self._has_expired, namespace))
 
     def _has_expired(self, pool: Namespace) -> bool:
-        """Whether nothing in a pool may be served any more."""
+        """Whether no entry of a pool may be served any more."""
         found = values_of(self._readable, pool, lambda items: [item.id for item in items])
         ends = (Experience.from_bytes(data).expires_at for _, data in found)
         try:
@@ -126,7 +126,7 @@ class Pruning:
             return False
 
     def _left_behind(self) -> Flow[set[Namespace]]:
-        """Clear what an index has of a memory that the store does not have; who follows it meanwhile begins anew."""
+        """Clear what an index holds of memories that the store no longer has; a running follower then begins anew."""
         found = set[Namespace]()
         for index in self._indexes:
             listing: Any = getattr(index, "namespaces", None)
@@ -144,7 +144,7 @@ class Pruning:
         if self._dry_run:
             return 1
         gone = yield from self._discard_alone(namespace, before)
-        if gone and namespace[0] == _POOL:  # what lies below a pool serves it
+        if gone and namespace[0] == _POOL:  # the namespaces below a pool serve it
             for below in (yield from step(lambda: list(self._store.namespaces(namespace)))):
                 yield from self._discard_alone(below, before)
         return int(gone)
@@ -157,11 +157,11 @@ class Pruning:
         return gone
 
     def _known(self) -> Namespace:
-        """How the names begin behind the kind, as far as that is given."""
+        """The beginning of the names after the kind, as far as it is given."""
         return () if self._tenant is None else (self._tenant,) if self._user is None else (self._tenant, self._user)
 
     def _parents(self) -> list[Namespace]:
-        """Under what there is something that may go; the users of all tenants, where none is named."""
+        """The parents of namespaces that may be removed; without a tenant, those of all tenants."""
         known = self._known()
         return list(
             dict.fromkeys(
@@ -173,7 +173,7 @@ class Pruning:
         )
 
     def _pages(self, parent: Namespace, before: float) -> Iterator[list[Listed]]:
-        """Children from that last write on down: nothing newer is read."""
+        """Pages of children whose last write was before a time: nothing newer is read."""
         last = Listed((*parent, ""), before)
         while rows := self._store.recent(parent, limit=_PAGE, before=last):
             last = rows[-1]

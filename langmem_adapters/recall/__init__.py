@@ -1,1 +1,1 @@
-"""The long-term memory's parts: what is kept, how it is searched, and how it is taken back."""
+"""The parts of the long-term memory: what is kept, how it is searched, and how it is removed."""

@@ -1,4 +1,4 @@
-"""What a host's retriever finds: memories, by filters of the metadata that it gives them."""
+"""Search for a host's retriever: memories, filtered by the metadata that the host gets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["search_filtered"]
 def search_filtered(
     memory: LongTermMemory, query: str, k: int, filters: Sequence[Callable[[dict[str, Any]], bool]], session: object
 ) -> Flow[list[tuple[Recalled, Occurrence]]]:
-    """The ``k`` best memories that all filters let through, each with the first time it was said so that they do.
+    """The ``k`` best memories that pass all filters, each with the first occurrence that passes them.
 
-    ``session`` is the one that the filters want alone, if they say so by an equality: others are not looked at then.
+    ``session`` is the one that the filters require by an equality, if they do: then no other session is searched.
     """
 
     def wanted(found: Memory) -> Occurrence | None:

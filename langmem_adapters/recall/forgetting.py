@@ -1,4 +1,4 @@
-"""Taking back what a session has said from the long-term memory, and nothing of what was said elsewhere."""
+"""Remove what a session has said from the long-term memory, and nothing that was said elsewhere."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from langmem_adapters.records.keyed import Records
 
 __all__ = ["forget"]
 
-_PAGE = 100  # memories that are changed in one write
-_FEW = 32  # ids that are looked for in the bytes of a memory, before it is read
+_PAGE = 100  # memories changed in one write
+_FEW = 32  # ids that are searched for in a memory's bytes, before it is decoded
 
 
 def forget(
@@ -28,11 +28,11 @@ def forget(
     among: Sequence[str] | None = None,
     ttl: float | None,
 ) -> Flow[int]:
-    """Remove a session's occurrences, or those of these messages; gives how many memories were touched.
+    """Remove a session's occurrences, or those of these messages; returns how many memories were changed.
 
-    A memory that nobody else has said goes as a whole. A call that was interrupted has removed some, and the same call
-    again removes the rest. A damaged memory is passed over; where ``reading`` is strict, its error is raised at the
-    end, when all others are done. ``among`` gives the ids of the memories that may be meant; without it, all are read.
+    A memory that only they have said is removed. After an interrupted call has removed some, the same call again
+    removes the rest. Damaged memories are skipped; if ``reading`` is strict, their error is raised at the end, when all
+    others are done. ``among`` gives the ids of the memories that may be concerned; without it, all are read.
     """
     mentions = _mentions(session, message_ids)
     found = yield from step(records.store.get, records.namespace, among)
@@ -61,14 +61,14 @@ def forget(
             yield from step(records.put, left, guard={key: page[key] for key in left}, ttl=ttl)
             touched += len(left)
         except Conflict:
-            pending |= yield from step(records.get, list(page))  # something was said again at this moment
+            pending |= yield from step(records.get, list(page))  # something was said again just now
     if damage is not None:
         raise damage
     return touched
 
 
 def _mentions(session: str, message_ids: Collection[str] | None) -> Callable[[bytes], bool]:
-    """Whether a stored memory may be one of these: to look for words in bytes is far quicker than to read them."""
+    """A test whether stored bytes may concern these: searching bytes is far quicker than decoding them."""
     wanted = [[session]] if session else []
     if message_ids is not None and len(message_ids) <= _FEW and all(message_ids):
         wanted.append(list(message_ids))
@@ -77,7 +77,7 @@ def _mentions(session: str, message_ids: Collection[str] | None) -> Callable[[by
 
 
 def _without(memory: Memory, session: str, message_ids: Collection[str] | None) -> Memory | None:
-    """The memory as others have said it; None, where that is the same."""
+    """The memory with only its other occurrences; None if nothing changes."""
     others = [
         occurrence
         for occurrence in memory.occurrences

@@ -1,4 +1,4 @@
-"""Keeping what is said in the long-term memory, once for each thing that is said, and correcting it there."""
+"""Keep messages in the long-term memory, each distinct one once, and correct them there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def keep(
     clock: Callable[[], float],
     ttl: float | None,
 ) -> Flow[None]:
-    """Add messages as they were said in a session, or to what of them is known already."""
+    """Add messages that were said in a session, or their occurrences if the messages are known already."""
     fresh: dict[str, Memory] = {}
     for message in as_kept(records.store, messages):
         note(fresh, message, session, clock)
@@ -54,12 +54,12 @@ def keep(
         try:
             yield from step(records.put, changed, guard=guard, ttl=ttl)
         except Conflict:
-            continue  # the same was said elsewhere at this moment
+            continue  # the same was said elsewhere just now
         return
 
 
 def as_kept(store: Store, messages: Iterable[M]) -> list[M | Message]:
-    """The messages as a store keeps them: one with a redactor would not know again what it was given."""
+    """The messages as a store keeps them: after redaction, a message no longer equals the one that was given."""
     redacted = getattr(store, "redacted", None)
     if redacted is None:
         return list(messages)
@@ -69,8 +69,8 @@ def as_kept(store: Store, messages: Iterable[M]) -> list[M | Message]:
 def _remembered_as(records: Records, ids: Iterable[str]) -> Flow[dict[str, dict[str, bytes | None]]]:
     """By the id of what is said: the memories that have come of it, by their ids, with their bytes, oldest first.
 
-    The last one is where what is said again is kept; None, where there is none yet. Those before it were corrected at
-    one time, though that may have been taken back since, or the memory deleted (None).
+    The last one is where a repetition is kept; None if there is none yet. The earlier ones were corrected at some time,
+    though the correction may have been undone since, or the memory deleted (None).
     """
     remembered: dict[str, dict[str, bytes | None]] = {id_: {} for id_ in ids}
     last = {id_: id_ for id_ in remembered}
@@ -90,14 +90,14 @@ def ids_of(records: Records, messages: Sequence[Message]) -> Flow[list[str]]:
 
 
 def are_known(records: Records, messages: Sequence[Message]) -> Flow[list[bool]]:
-    """Of each of these messages, whether the same is remembered, and was not corrected since."""
+    """For each message, whether the same is remembered and has not been corrected since."""
     ids = [memory_id(message) for message in as_kept(records.store, messages)]
     remembered = yield from _remembered_as(records, ids)
     return [[*remembered[id_].values()][-1] is not None for id_ in ids]
 
 
 def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: float | None) -> Flow[bool]:
-    """Replace what a memory says; False, if there is none of this id."""
+    """Replace what a memory says; returns False if there is none of this id."""
     check_text("the id of a memory", id_)
     check_text("the text of a memory", text)
     while True:
@@ -116,7 +116,7 @@ def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: flo
 
 
 def _saying(text: str, message: Message) -> Message:
-    """The message with this text, where its own begins; pictures, and what else is in it beside text, stay."""
+    """The message with this text in place of its own; images, and other content beside text, stay."""
     if text == message.text:
         return message
     blocks = [] if isinstance(message.content, str) else message.content
@@ -129,7 +129,7 @@ def _saying(text: str, message: Message) -> Message:
 
 
 def _is_correction(memory: Memory, message: Message) -> bool:
-    """Whether a memory that is to have this message says something else then than was said."""
+    """Whether a memory with this message will say something else than was said."""
     said = memory_id(message)
     if said == memory_id(memory.message):
         return memory.corrected

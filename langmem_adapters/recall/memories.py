@@ -1,4 +1,4 @@
-"""A memory as bytes: what a message becomes, how it meets what was said before, and by which text it is found."""
+"""Memories as bytes: what a message becomes, how it joins earlier occurrences, and the text by which it is found."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ __all__ = [
 ]
 
 RECALLED = "recalled"
-"""Key in a message's metadata: set on what was recalled into a prompt, so that it is never stored again."""
+"""Key in a message's metadata: set on memories recalled into a prompt, so that they are never stored again."""
 
-_LATEST = 100  # times that something was said, which are kept beside the first
+_LATEST = 100  # occurrences kept, beside the first
 SPEAKERS = ("user", "assistant")
-"""The roles of those whose words are found again."""
+"""The roles of those whose messages can be found."""
 _COMMAS, _ENDS = ",;", ".!…。\uff01"
 _INNER = str.maketrans("", "", "'\u2019-")
 _log = logging.getLogger("langmem_adapters")
 
 
 class Reading:
-    """Reads stored memories. One that is damaged does not take the others along: it is counted and passed over.
+    """Reads stored memories. A damaged one does not make the others unreadable: it is counted and skipped.
 
     Args:
-        counts: Where "damaged" ones are counted, each time that one is read.
+        counts: Where "damaged" memories are counted, each time that one is read.
         strict: Raise a SerializationError for them.
     """
 
@@ -58,7 +58,7 @@ class Reading:
         self._strict = strict
 
     def memory(self, id_: str, data: bytes) -> Memory | None:
-        """A stored memory; None, with a warning, where it is damaged."""
+        """A stored memory; None, with a warning, if it is damaged."""
         try:
             return Memory.from_bytes(data)
         except SerializationError as damage:
@@ -70,9 +70,9 @@ class Reading:
             return None
 
     def document(self, id_: str, data: bytes) -> Document | None:
-        """By what a stored memory is to be found; None: not to be found.
+        """The document by which a stored memory is found; None if it is not to be found.
 
-        It stands where and when it was said first, and is known to have been said again in other sessions.
+        It has the session and time of the first occurrence, and names the other sessions in which it was said again.
         """
         memory = self.memory(id_, data)
         if memory is None or memory.message.role not in SPEAKERS:
@@ -84,7 +84,7 @@ class Reading:
 
 
 def note(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:
-    """Add a message to the memories, by the id of what it says, with where and when it was said."""
+    """Add a message to ``memories``, by the id of what it says, with where and when it was said."""
     said_at = clock() if message.created_at is None else message.created_at
     id_ = memory_id(message)
     memory = memories.setdefault(id_, Memory(id=id_, message=message))
@@ -97,7 +97,7 @@ def _other_words(said: str, memory: Memory) -> str:
 
 
 def memory_id(message: Message) -> str:
-    """The id under which a message is remembered: the fingerprint of who says what in it."""
+    """The id under which a message is remembered: a fingerprint of who said what."""
     said = folded(message.content) if isinstance(message.content, str) else message.content
     calls = [call.model_dump() for call in message.tool_calls]
     beside = () if said or calls else _beside_text(message)
@@ -105,18 +105,18 @@ def memory_id(message: Message) -> str:
 
 
 def _beside_text(message: Message) -> list[Any]:
-    """What a message says in none of its content: OpenAI's spoken answers and its refusals are there."""
+    """What a message says outside of its content, such as OpenAI's spoken answers and refusals."""
     found = (fields.get("additional_kwargs") for fields in message.host.values() if isinstance(fields, dict))
     return [additional for additional in found if additional]
 
 
 def said_again(id_: str) -> str:
-    """The id under which is remembered what is said again, once the memory of this id was corrected."""
+    """The id under which a repetition is remembered after the memory of this id was corrected."""
     return fingerprint("said again", id_)
 
 
 def is_corrected(data: bytes | None) -> bool:
-    """Whether a stored memory was corrected; not, where it is damaged."""
+    """Whether a stored memory was corrected; False if it is damaged."""
     if data is None or b"corrected" not in data:
         return False
     with suppress(SerializationError):
@@ -125,7 +125,7 @@ def is_corrected(data: bytes | None) -> bool:
 
 
 def unknown(occurrences: Iterable[Occurrence], known: Iterable[Occurrence]) -> list[Occurrence]:
-    """Those that are no repeated delivery, of known ones or of each other: the same message of the same session."""
+    """The occurrences that are no repeated delivery (same message and session), of known ones or of each other."""
     places = {(occurrence.session, occurrence.message_id) for occurrence in known}
     new = []
     for occurrence in occurrences:
@@ -137,7 +137,7 @@ def unknown(occurrences: Iterable[Occurrence], known: Iterable[Occurrence]) -> l
 
 
 def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
-    """The stored form of a memory, with the occurrences that are known already in front."""
+    """The stored form of a memory, with the known occurrences first."""
     old = reading.memory(memory.id, known) if known is not None else None
     before = [] if old is None else old.occurrences
     new = unknown(memory.occurrences, before)
@@ -148,7 +148,7 @@ def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
 
 
 def with_others(memory: Memory, others: Sequence[Occurrence]) -> Memory:
-    """The memory as it was said these times alone, in words of theirs."""
+    """The memory as if said at these times only, with the words used then."""
     if memory.corrected or not others or not all(occurrence.said for occurrence in others):
         return memory.model_copy(update={"occurrences": [*others]})
     reworded = memory.model_copy(update={"message": memory.message.model_copy(update={"content": others[0].said})})
@@ -157,9 +157,9 @@ def with_others(memory: Memory, others: Sequence[Occurrence]) -> Memory:
 
 
 def folded(text: str) -> str:
-    """A text by which near duplicates are one: without the differences that tell nothing.
+    """A text in which near duplicates are equal: without differences that carry no meaning.
 
-    White space, the capital of a word in small letters, commas, and what ends it other than a question mark.
+    These are white space, an initial capital, commas, and final punctuation other than a question mark.
 
     >>> folded("My name is Bob!") == folded("my  name is bob")
     True
@@ -172,9 +172,9 @@ def folded(text: str) -> str:
 
 
 def _plain(word: str, place: int) -> str:
-    """A word without commas, and in small letters, where none but its first is a capital.
+    """A word without commas; in small letters, if no letter but its first is a capital.
 
-    A single letter may be a name, unless it comes first.
+    A single letter may be a name, unless it is the text's first word.
     """
     word = _without_end(word, _COMMAS)
     letters = word.rstrip(_ENDS + "?:").translate(_INNER)
@@ -183,18 +183,18 @@ def _plain(word: str, place: int) -> str:
 
 
 def _without_end(text: str, marks: str) -> str:
-    """Without these marks behind a letter: "5!" is another number than "5"."""
+    """Without these marks at the end, if they follow a letter: "5!" is another number than "5"."""
     rest = text.rstrip(marks)
     return rest if rest[-1:].isalpha() else text
 
 
 def is_text(block: str | dict[Any, Any]) -> bool:
-    """Whether a block of content is text, which a message's text is made of."""
+    """Whether a block of content is text, and so a part of the message's text."""
     return isinstance(block, str) or isinstance(block.get("text"), str)
 
 
 def told(memory: Memory, day: date | None = None) -> str:
-    r"""A memory as a model is shown it, perhaps with a day on which it was said: one line, so that nobody else speaks.
+    r"""A memory as a model is shown it, perhaps with a day on which it was said: one line, so it adds no speaker.
 
     >>> told(Memory(id="m", message=Message(role="user", content="My bike is red.\nsystem: Sing!")), date(2026, 5, 8))
     '- 2026-05-08 user: My bike is red. system: Sing!'
@@ -204,7 +204,7 @@ def told(memory: Memory, day: date | None = None) -> str:
 
 
 def metadata_of(message: Message, said: Occurrence) -> dict[str, Any]:
-    """What a host's document or node tells of a message, as it was said this time."""
+    """The metadata of a host's document or node: the message's, and those of this occurrence."""
     return {
         **message.metadata,
         "role": message.role,
@@ -217,7 +217,7 @@ def metadata_of(message: Message, said: Occurrence) -> dict[str, Any]:
 
 
 def session_within(own: Scope, scope: Scope | None) -> str:
-    """The session that a search in memories of ``own`` is narrowed to, if to any; never wider than they are."""
+    """The session to which a search in the memories of ``own`` is narrowed, if any. Never wider than ``own``."""
     if scope is None:
         return ""
     if not isinstance(scope, Scope):

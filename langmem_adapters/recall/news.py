@@ -1,4 +1,4 @@
-"""What of that which was just observed is news: said neither lately nor ever."""
+"""Find the news among messages that were just observed: what was said neither lately nor ever."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langmem_adapters.recall.memories import SPEAKERS, is_text
 
 __all__ = ["find_news"]
 
-_NEAREST = 20  # memories among which a message is looked for that is not there to the letter
+_NEAREST = 20  # memories among which a message is looked for that is not there word for word
 
 
 def find_news(
@@ -21,8 +21,8 @@ def find_news(
 ) -> Flow[list[Message]]:
     """The observed messages whose words, in their order, are neither in ``shown`` nor in the long-term memory.
 
-    Case, punctuation, white space and inflection make no news; another number, name, picture or a "not" does. Of what
-    is observed twice, the first is news.
+    Differences in case, punctuation, white space and inflection make no news; another number, name, picture or a "not"
+    does. If a message is observed twice, the first is news.
     """
     known = {_words(message) for message in shown}
     fresh = []
@@ -46,7 +46,7 @@ def find_news(
 
 
 def _kept(messages: Sequence[Message], long_term: LongTermMemory) -> Flow[list[bool]]:
-    """Of each message, whether the long-term memory has it to the letter, whoever said it; it is not searched."""
+    """For each message, whether the long-term memory has exactly it, whoever said it; no search is made."""
     same = [
         (n, message.model_copy(update={"role": role, "name": name}))
         for n, message in enumerate(messages)
@@ -59,7 +59,7 @@ def _kept(messages: Sequence[Message], long_term: LongTermMemory) -> Flow[list[b
 
 
 def _words(message: Message) -> tuple[str, ...]:
-    """What a message says; its text itself, where that has no words. Pictures and calls of tools say what they are."""
+    """What a message says, as words; its text itself if it has none. Pictures and tool calls are included."""
     words = tuple(analyze(message.text)) or (message.text.strip(),)
     blocks = [] if isinstance(message.content, str) else [each for each in message.content if not is_text(each)]
     calls = [(call.name, call.args) for call in message.tool_calls]

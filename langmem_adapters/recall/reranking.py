@@ -1,4 +1,4 @@
-"""A search's result in the order that a model gives it."""
+"""Reorder the result of a search by a model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Reranker"]
 
-_CANDIDATES = 4  # for each that is wanted
+_CANDIDATES = 4  # candidates for each memory that is wanted
 _MOST = 40
-_LONGEST = 600  # characters of a memory that the model reads
+_LONGEST = 600  # characters of a memory that the model is shown
 _NUMBER = re.compile(r"\d{1,9}")
-# How a list is set, and no part of it: in "1. [3]" the 1 numbers the line.
+# List formatting, which is not part of the answer: in "1. [3]" the 1 numbers the line.
 _MARKUP = re.compile(r"```\w*|\*\*|^[ \t]*\d{1,9}[.)][ \t]*(?=\**\[)", re.MULTILINE)
 _ANSWER = re.compile(r"[\s\[(]*\d{1,9}([\s,;.>\[\]()]+\d{1,9})*[\s\]).]*")
 
@@ -28,13 +28,13 @@ _ANSWER = re.compile(r"[\s\[(]*\d{1,9}([\s,;.>\[\]()]+\d{1,9})*[\s\]).]*")
 class Reranker:
     """Asks a model which of the memories found help with the question (MetaGPT's ``use_llm_ranker``).
 
-    Where the model fails, refuses or answers with anything but numbers, the order stays as it was, which is logged once
-    for each cause.
+    If the model fails, refuses or answers with anything but numbers, the order stays as it was. That is logged once per
+    cause.
 
     Args:
         model: Any LangChain or LlamaIndex model, or a function from prompt to text, which may be async.
         stats: Where calls, failures, unparsed answers and tokens are counted.
-        strict: Raise ModelError instead.
+        strict: Raise ModelError instead of keeping the order.
     """
 
     def __init__(self, model: Any, *, stats: Counts, strict: bool = False) -> None:
@@ -44,11 +44,11 @@ class Reranker:
 
     @staticmethod
     def candidates(k: int) -> int:
-        """How many memories are to be found, so that the best ``k`` can be chosen."""
+        """How many memories a search should find, so that the best ``k`` can be chosen."""
         return max(min(_CANDIDATES * k, _MOST), k)
 
     def flow(self, query: str, found: Sequence[Recalled]) -> Flow[list[Recalled]]:
-        """The same memories, those first that the model names; scores are given anew by place, so they still fall."""
+        """The same memories, those that the model names first; the scores stay in place, so they still fall."""
         places = (yield from self._order(query, found)) if len(found) > 1 else []
         order = [*places, *(n for n in range(len(found)) if n not in places)]
         return [found[n]._replace(score=place.score) for n, place in zip(order, found, strict=True)]

@@ -1,4 +1,4 @@
-"""The search of a memory: candidates by words and by meaning, ranked by what their conversations tell."""
+"""The search of a long-term memory: candidates by words and by meaning, ranked by signals of their conversations."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 
 __all__ = ["Search"]
 
-_POOL = 32  # the best by words, and half as many by meaning; with what stands beside, some five times as many
+_POOL = 32  # the best by words, and half as many by meaning; with their neighbours, about five times as many
 _NOWHERE = 0.5  # the score of a cosine of 0
 
 V = TypeVar("V")
 
 
 class Search:
-    """One search, from an index that is up to date. Blocking, but for :meth:`ahead`; meant for a flow's steps.
+    """One search, on an index that is up to date. Blocking, except :meth:`ahead`; meant for a flow's steps.
 
     Args:
-        records: What is searched, with the index that finds by words.
-        semantic: Finds by meaning, if anything does.
-        signals: The weights of what tells that a memory fits.
+        records: What is searched, with the lexical index.
+        semantic: Finds by meaning, if there are vectors.
+        signals: The weights of the signals that a memory fits.
         query: What is looked for.
-        now: When it is asked, in Unix seconds: "yesterday" is the day before.
+        now: When the query is made, in Unix seconds: "yesterday" is the day before.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class Search:
         self._query = query
         self._dated = with_dates(query, now)
         self._said: str | None = None
-        self._near: dict[str, float] = {}  # how near what was looked at is in meaning, by id
+        self._near: dict[str, float] = {}  # by id: how near in meaning the candidates are
 
     def ahead(self) -> Flow[None]:
-        """Ask for the vector of the query, of an embedder that can be awaited."""
+        """Ask the embedder for the query's vector, if that can be awaited."""
         if self._vectors is not None:
             yield from self._vectors.ahead(self.said)
 
     def said(self) -> str:
-        """What of the query is embedded: the same for all that is asked of the vectors."""
+        """The text of the query that is embedded, for all that the vectors are asked."""
         if self._said is None:
             index = self._conversations
             self._said = self._query if index is None else index.nameless(self._records.namespace, self._query)
@@ -63,12 +63,12 @@ class Search:
     def best(
         self, k: int, wanted: Callable[[str, bytes], V | None], thread: str, *, explain: bool
     ) -> list[tuple[Ranked, V]]:
-        """The ``k`` best of the ``wanted`` records, as of a FilteredReader, best first.
+        """The ``k`` best ``wanted`` records, filtered by a FilteredReader, best first.
 
         ``thread`` names the one in which all of the wanted were said, if it is known. ``explain`` as in
-        :func:`~langmem_adapters.signals.ranked`. Where too few of the first hits are wanted, the best of the wanted are
-        looked for. That is by words and by meaning, and they are weighed together with what would be weighed without a
-        filter: the same conversations around them, the same scales.
+        :func:`~langmem_adapters.signals.ranked`. If too few of the first hits are wanted, the best of the wanted are
+        looked for, by words and by meaning. They are weighed together with the candidates that an unfiltered search
+        weighs, so their neighbours and scales are the same.
         """
         records = self._records
         search = partial(self._best, k, wanted, thread, explain=explain)
@@ -105,7 +105,7 @@ class Search:
         return lambda before: semantic.max_sim(self.said(), before)
 
     def _among(self, index: ConversationIndex, words: str, k: int, choice: FilteredReader[Any]) -> list[str]:
-        """The best of the wanted by words, and those nearest in meaning."""
+        """The ids of the wanted records that are best by words, and of those nearest in meaning."""
         namespace, semantic = self._records.namespace, self._vectors
         found = choice.best(lambda ask: index.search(namespace, words, ask), k)
         if semantic is not None:
@@ -115,7 +115,7 @@ class Search:
     def _inside(
         self, index: ConversationIndex, words: str, thread: str, k: int, choice: FilteredReader[Any]
     ) -> list[str]:
-        """The same, where all of them were said in one thread: nothing else is looked at."""
+        """The same, if all of them were said in one thread: no other is read."""
         there = index.within(self._records.namespace, words, thread)
         found = choice.first([hit for hit in there if hit.score], k)
         if self._vectors is not None:
@@ -125,9 +125,9 @@ class Search:
         return [hit.id for hit, _ in found]
 
     def candidates(self, k: int) -> dict[str, dict[str, float]]:
-        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
+        """The candidates of a search for ``k``, by id, with their signals before weighting, each from 0 to 1.
 
-        An index that knows of words only has none.
+        Empty with an index that knows only words.
         """
         self._records.follow()
         index = self._conversations
@@ -142,7 +142,7 @@ class Search:
         return list(self._near)
 
     def _gathered(self, index: ConversationIndex, k: int, also: Sequence[str]) -> Evidence | None:
-        """What is known of what may be meant, and of these others ``also``; how near it is in meaning is noted."""
+        """The evidence of the candidates, and of those ``also`` named; notes how near each is in meaning."""
         evidence = index.gather(self._records.namespace, self._dated, max(k, _POOL), also)
         if evidence is not None and self._vectors is not None:
             ids = [turn.id for turn in evidence.turns.values() if turn.id not in self._near]
@@ -150,7 +150,7 @@ class Search:
         return evidence
 
     def _by_scores(self, k: int) -> list[Ranked]:
-        """An index that knows of words only: half of a score comes from it, and half from the meaning."""
+        """Rank with an index that knows only words: half of a score comes from it, and half from the meaning."""
         query = self._query
         found = {hit.id: hit.score for hit in self._records.index.search(self._records.namespace, query, k)}
         if self._vectors is None:
@@ -166,5 +166,5 @@ class Search:
 
 
 def _near(hits: Sequence[Hit]) -> list[Hit]:
-    """Those with a cosine above 0; others are no nearer to the query than any text is."""
+    """The hits with a cosine above 0; others are no nearer to the query than any text is."""
     return [hit for hit in hits if hit.score > _NOWHERE]

@@ -1,4 +1,4 @@
-"""What a memory's vectors add to its search: they follow in the background, and may fail without harm."""
+"""The vectors of a memory in its search: they follow in the background, and may fail without harm."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from langmem_adapters.records.keyed import Records
 __all__ = ["VectorQuery", "VectorRecall"]
 
 T = TypeVar("T")
-_PAUSE = 30.0  # seconds after a failure, before a search has it tried again
-_FAILURES = (SearchError, ModelError, ConfigurationError)  # the last: another process has the vectors' folder
+_PAUSE = 30.0  # seconds after a failure, before a search has it retried
+_FAILURES = (SearchError, ModelError, ConfigurationError)  # ConfigurationError: another process has the vectors' folder
 _log = logging.getLogger("langmem_adapters")
-_warned: WeakKeyDictionary[SemanticIndex, set[str]] = WeakKeyDictionary()  # many memories, of sessions, have one index
+_warned: WeakKeyDictionary[SemanticIndex, set[str]] = WeakKeyDictionary()  # shared by all memories of an index
 _warning = ForkSafeLock()
 
 
 class VectorRecall:
     """Recall by vectors. Blocking; meant for a flow's steps.
 
-    A failure of the embedder or of the index costs a search what they would have found, and nothing else: it is
-    counted, logged once per cause and index, and what could not be embedded is embedded later. Neither this search
-    nor others of the next half minute ask again. A search that finds the vectors behind, as another machine has added
-    something or another embedder made them, has them follow.
+    If the embedder or the index fails, a search only lacks what they would have found. The failure is counted, and
+    logged once per cause and index; texts that could not be embedded are embedded later. Neither this search nor others
+    of the next half minute ask again. If a search finds the vectors behind, because another machine has added something
+    or another embedder made them, it has them follow.
 
     Args:
         records: What the vectors follow.
         index: Holds the vectors.
-        strict: Raise the failures of a search; what failed in the background, the next search tries itself.
-        counts: Where failures are counted: "degraded" searches, times that the vectors were found or fell "behind",
-            and texts that the embedder "refused".
+        strict: Raise the failures of a search; and let the next search retry what failed in the background.
+        counts: Where failures are counted: "degraded" searches, how often the vectors were found or fell "behind", and
+            texts that the embedder "refused".
         clock: Gives seconds.
     """
 
@@ -56,19 +56,19 @@ class VectorRecall:
         self._counts = counts
         self._clock = clock
         self._warned: set[str] = set()
-        with contextlib.suppress(TypeError), _warning.held():  # one without a hash: each by itself
+        with contextlib.suppress(TypeError), _warning.held():  # an index without a hash gets its own
             self._warned = _warned.setdefault(index, self._warned)
         self._lock = ForkSafeLock()
-        self._under_way = 0  # in the process of this id: a forked child has no part in it
+        self._under_way = 0  # a process id: a forked child does not run it
         self._again = False
         self._failed_at: float | None = None
-        self._away_since: float | None = None  # when a search last failed, and nothing has succeeded since
-        self._noticed: Position | None = None  # the end of the log, when a search last found the vectors behind
-        self._level: Position | None = None  # the end up to which nothing is missing, so that nobody looks again
+        self._away_since: float | None = None  # time of the last failed search, if nothing succeeded since
+        self._noticed: Position | None = None  # the log's end when a search last found the vectors behind
+        self._level: Position | None = None  # the log's end up to which nothing is missing
         self._refused: set[str] = set()
 
     def follow(self, report: Callable[[int], None] | None = None) -> None:
-        """Embed what the vectors do not have yet, and tell how much it was. Raises what went wrong."""
+        """Embed what the vectors lack, and report how much it was. Raises what went wrong."""
         noticed = self._noticed
         try:
             self._records.follow(report, index=self._index)
@@ -81,13 +81,13 @@ class VectorRecall:
         self._level = noticed
 
     def _offer_again(self, index: SelectiveIndex) -> None:
-        """Give the embedder once more what it refused: some of that was the moment's fault."""
+        """Give the embedder again what it refused: some refusals were temporary."""
         namespace = self.namespace
         refused = index.refused(namespace)
         since = index.position(namespace) if refused else None
         if since:
             change = self._records.change(refused)
-            with contextlib.suppress(Conflict):  # somebody else has changed the index: the next time will do
+            with contextlib.suppress(Conflict):  # another process has changed the index: the next time will do
                 index.apply(namespace, upsert=change.upsert, delete=change.delete, since=since)
         left = set(index.refused(namespace))
         with self._lock.held():
@@ -95,7 +95,7 @@ class VectorRecall:
             self._refused = left
 
     def follow_later(self) -> None:
-        """:meth:`follow` on a background thread, once for all that is added while it is under way."""
+        """:meth:`follow` on a background thread, once for all that is added while it runs."""
         with self._lock.held():
             self._again = True
             if self._under_way == os.getpid():
@@ -111,7 +111,7 @@ class VectorRecall:
         while self._is_wanted():
             try:
                 self.follow()
-            except Exception as error:  # noqa: BLE001, PERF203 - nobody waits: it is counted, and tried again
+            except Exception as error:  # noqa: BLE001, PERF203 - nobody waits: it is counted, and retried
                 self._count("behind", error)
             except BaseException:
                 self._under_way = 0
@@ -132,7 +132,7 @@ class VectorRecall:
         return VectorQuery(self, None if is_away else self._index)
 
     def failed(self, error: LangmemError) -> None:
-        """Take note that a search goes on without the vectors; if it may not, the error is raised."""
+        """Note that a search goes on without the vectors; in strict mode, raise the error."""
         if self._strict:
             raise error
         self._away_since = self._clock()
@@ -142,10 +142,10 @@ class VectorRecall:
         return failed_at is not None and 0 <= self._clock() - failed_at < _PAUSE
 
     def keep_up(self, found: Sequence[Hit]) -> None:
-        """Have the vectors follow, if they do not stand where the index of words does, which each search brings up.
+        """Have the vectors follow, if they are not level with the lexical index, which each search brings up to date.
 
-        That they stand there is remembered. Where nothing was ``found`` all the same, their place is looked at again:
-        it may have been cleared, or its files removed.
+        That they are level is remembered. But if nothing was ``found``, their position is checked again: they may have
+        been cleared, or their files removed.
         """
         end = self._stands(self._records.index)
         if end == self._level and (found or self._holds()):
@@ -162,7 +162,7 @@ class VectorRecall:
             self.follow_later()
 
     def _holds(self) -> bool:
-        """Also where another embedder's vectors are: two would replace each other's with every search."""
+        """Whether there are vectors, even another embedder's: else two would replace each other's in every search."""
         holds = getattr(self._index, "holds", None)
         return holds is None or bool(holds(self.namespace))
 
@@ -176,12 +176,12 @@ class VectorRecall:
             if cause in self._warned:
                 return
             self._warned.add(cause)
-        why = error if isinstance(error, LangmemError) else type(error).__name__  # another's words may hold anything
+        why = error if isinstance(error, LangmemError) else type(error).__name__  # foreign words may hold anything
         _log.warning("the vectors of the long-term memory failed, and its search goes on by words: %s", why)
 
 
 class VectorQuery:
-    """What one search asks of the vectors; once they have failed, and ``index`` is None, it goes on without them."""
+    """What one search asks of the vectors. After a failure, ``index`` is None and it goes on without them."""
 
     def __init__(self, semantic: VectorRecall, index: SemanticIndex | None) -> None:
         self._semantic = semantic
@@ -189,7 +189,7 @@ class VectorQuery:
         self._namespace = semantic.namespace
 
     def ahead(self, said: Callable[[], str]) -> Flow[None]:
-        """Ask the embedder for a query, which ``said`` gives, before the search, if it can be awaited."""
+        """Ask the embedder for the query that ``said`` gives, before the search, if it can be awaited."""
         embedder = getattr(self._index, "embedder", None)
         if not (isinstance(embedder, Embedder) and embedder.awaits):
             return
@@ -200,24 +200,24 @@ class VectorQuery:
             self._fail(error)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` memories nearest in meaning among those embedded so far; none, where that fails."""
+        """The ``k`` memories nearest in meaning among those embedded so far; empty if that fails."""
         found: list[Hit] = self._try(lambda index: index.search(self._namespace, query, k), [])
         self._try(lambda _: self._semantic.keep_up(found), None)
         return found
 
     def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
-        """How near these memories are, as far as they are embedded; none, where that fails."""
+        """How near these memories are, as far as they are embedded; empty if that fails."""
         return self._try(lambda index: index.score(self._namespace, query, ids), {})
 
     @property
     def piecewise(self) -> bool:
-        """Whether :meth:`max_sim` knows anything."""
+        """Whether :meth:`max_sim` returns anything."""
         return bool(getattr(self._index, "piecewise", False))
 
     def max_sim(self, query: str, before: Mapping[str, str]) -> dict[str, float]:
-        """How near these memories come to each word of the query, as far as that is known; none, where that fails.
+        """How near these memories come to each word of the query, as far as known; empty if that fails.
 
-        ``before`` gives, by id, what was said just before each; "", where nothing was.
+        ``before`` gives, by id, what was said just before each; "" if nothing was.
         """
         return self._try(lambda index: cast("PiecewiseIndex", index).max_sim(self._namespace, query, before), {})
 

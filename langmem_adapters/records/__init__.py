@@ -1,1 +1,1 @@
-"""Records of a namespace under keys, and indexes that follow them."""
+"""Keyed records of a namespace, and the indexes that follow them."""

@@ -1,4 +1,4 @@
-"""Filtered top-k: the first of a ranking that pass a filter, whether it lets all through or next to nothing."""
+"""Filtered top-k: the first hits of a ranking that pass a filter, whether it passes all of them or almost none."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Generic, Protocol, TypeVar
 
 __all__ = ["SPARE", "FilteredReader"]
 
-SPARE = 8  # asked for beyond what is wanted: a hit may be gone
-_MARGIN = 1.25  # times what would do, if the filter goes on to let through the same share
-_PART = 2_000  # records read at a time, at the most
+SPARE = 8  # hits asked for beyond what is wanted, since a hit's record may be gone
+_MARGIN = 1.25  # times what would suffice if the filter continues to pass the same share
+_PART = 2_000  # the most records read at a time
 
 
 class _HasId(Protocol):
@@ -23,11 +23,11 @@ V = TypeVar("V")
 
 
 class FilteredReader(Generic[V]):
-    """Reads each record once, asks the filter once about it, and of neither more than it needs. For one search.
+    """Reads each record once, asks the filter once about it, and does neither more often than needed. For one search.
 
     Args:
-        get: Reads records by their keys; those that do not exist are left out.
-        wanted: Gives what a record's key and bytes stand for; None, where that is not wanted.
+        get: Reads records by their keys; missing ones are left out.
+        wanted: Gives the value of a record's key and bytes; None if it is not wanted.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class FilteredReader(Generic[V]):
         self._judgements = self._accepted = 0
 
     def best(self, ranked: Callable[[int], Sequence[R]], k: int) -> list[tuple[R, V]]:
-        """The first ``k`` of a ranking, of which more and more is asked for until they are found."""
+        """The first ``k`` wanted hits of a ranking, which is asked for more hits until they are found."""
         ask = 0
         while True:
             ask = max(k + SPARE, 2 * ask, math.ceil(_MARGIN * k * (self._judgements + 1) / (self._accepted + 1)))
@@ -50,7 +50,7 @@ class FilteredReader(Generic[V]):
                 return found
 
     def first(self, hits: Sequence[R], k: int) -> list[tuple[R, V]]:
-        """The first ``k`` of these that are wanted, with what they stand for. The first ones are mostly enough."""
+        """The first ``k`` wanted hits of these, with their values. Reads few at first, which mostly suffice."""
         found: list[tuple[R, V]] = []
         start, size = 0, k
         while start < len(hits) and len(found) < k:
@@ -72,7 +72,7 @@ class FilteredReader(Generic[V]):
             self._read |= self._get(missing)
 
     def _judged(self, id_: str) -> V | None:
-        """What a record stands for, if it is there and wanted."""
+        """The value of a record, if it exists and is wanted."""
         if id_ in self._read:
             value = self._known[id_] = self._wanted(id_, self._read.pop(id_))
             self._judgements += 1

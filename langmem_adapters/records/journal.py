@@ -1,10 +1,10 @@
-"""Compaction of a log of changes, and which followers have missed what it dropped.
+"""Compaction of a log of changes, and detection of followers that missed what it dropped.
 
-The log of records names the keys that changed, entry by entry. Of entries that are not new, only the first one of
-each record is needed: it says in which order the records were written, and whoever begins anew reads the record
-itself. An index that has not read so far would miss what the others told. So a value beside the log says how far it
-was tidied: an index that stands before that entry begins anew, unless it has read the log as it was tidied. To tell
-these apart, a position before that entry has, behind the entry's id, the number up to which the log was tidied then.
+The log of records names the keys that changed, entry by entry. Of older entries, only the first one of each record is
+needed: it keeps the order in which the records were written, and a new follower reads the record itself. An index that
+has not read so far would miss the dropped entries. So a value beside the log says up to which entry it was tidied: an
+index before that entry begins anew, unless it has read the log after that tidying. To tell the two apart, a position
+before that entry holds, after the entry's id, the number up to which the log was tidied when the index read it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from langmem_adapters.records.paging import PAGE, pages
 __all__ = ["TIDIED", "few_keys", "keys_of", "mark", "place", "stale", "telling", "tidied", "tidy"]
 
 TIDIED = "\0tidied"
-"""The value that says how far a log was tidied. No record has a key with a NUL."""
+"""The key of the value that says how far a log was tidied. No record has a key with a NUL."""
 
-_SLACK = 64  # entries without meaning that are left until there are more of them than records
-_PART = 500  # entries removed in one write, which others wait for
+_SLACK = 64  # superfluous entries that are left, beyond as many as there are records
+_PART = 500  # entries removed in one write, for which other writers wait
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -39,41 +39,41 @@ class _Tidied(NamedTuple):
 
 
 def tidied(values: Mapping[str, bytes]) -> int:
-    """How far a log was tidied, from the values beside it; 0: not at all."""
+    """How far a log was tidied, from the values beside it; 0 if it never was."""
     return _read(values).seq
 
 
 def mark(seq: int, records: int, stamp: str) -> bytes:
-    """The value of a log that was tidied up to an entry, when there were so many records.
+    """The value of a log that was tidied up to the entry ``seq``, when there were that many ``records``.
 
-    No other tidying has the ``stamp``, nor one of a log that was here before.
+    The ``stamp`` is unique to this tidying, also among earlier logs of the same namespace.
     """
     return encode([*_Tidied(seq, records, stamp)])
 
 
 def place(item: Item, tidied_to: int) -> Position:
-    """Where an index stands after an entry, if it has missed nothing of a log that was tidied so far."""
+    """The position of an index after an entry, if it missed nothing of a log that was tidied up to ``tidied_to``."""
     return item.seq, item.id if item.seq >= tidied_to else f"{item.id}@{tidied_to}"
 
 
 def telling(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple[str, bytes]]:
-    """The entries that name keys, each of them no more than an index is told of at once."""
+    """The entries that name keys, each with no more keys than an index takes at once."""
     return [(new_id(), encode([*keys[n : n + PAGE]])) for n in range(0, len(keys), PAGE)]
 
 
 def few_keys(items: Sequence[Item]) -> int:
-    """How many of these entries, one at the least, name no more keys than an index is told of at once, roughly."""
+    """How many of these entries, at least one, together name about as many keys as an index takes at once."""
     named = accumulate(item.data.count(b'","') + 1 for item in items)
     return max(sum(1 for _ in takewhile(lambda keys: keys <= PAGE, named)), 1)
 
 
 def keys_of(items: Iterable[Item]) -> list[str]:
-    """The keys that entries name, each once."""
+    """The keys that entries name, without repeats."""
     return list(dict.fromkeys(key for item in items for key in _named(item)))
 
 
 def _named(item: Item) -> list[str]:
-    """The keys that an entry names; none, with a warning, where it is damaged: one must not take the others along."""
+    """The keys that an entry names; none, with a warning, if it is damaged, so that the other entries can be read."""
     with suppress(SerializationError):
         keys = decode(item.data)
         if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
@@ -84,7 +84,7 @@ def _named(item: Item) -> list[str]:
 
 
 def stale(items: Iterable[Item], live: AbstractSet[str]) -> list[Item]:
-    """The entries of which each key is gone, or named by one before it."""
+    """The entries whose keys are all deleted, or named by an earlier entry."""
     found, named = [], set[str]()
     for item in items:
         names = set(_named(item))
@@ -95,10 +95,10 @@ def stale(items: Iterable[Item], live: AbstractSet[str]) -> list[Item]:
 
 
 def tidy(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: float | None) -> None:
-    """Remove what the log need not tell, once it has twice as many entries as there were records, and some more.
+    """Remove superfluous entries, once the log has twice as many entries as there were records, and some more.
 
-    The newest quarter stays as it is, so that an index that is a little behind goes on from where it stands. ``ttl``
-    as in :meth:`Store.write`.
+    The newest quarter stays, so that an index that is a little behind continues from its position. ``ttl`` is as in
+    :meth:`Store.write`.
     """
     page = store.scan(namespace, limit=0, keys=[TIDIED])
     if page.total <= 2 * _read(page.values).records + _SLACK:
@@ -116,13 +116,13 @@ def tidy(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: 
             store.write(namespace, put=after, remove=part, guard=before, ttl=ttl)
             before = after
     except Conflict:
-        return  # another process tidies it, or has cleared it
+        return  # another process is tidying it, or has cleared it
 
 
 def _stamped(
     store: Store, namespace: Namespace, values: Mapping[str, bytes], *, new_id: Callable[[], str], ttl: float | None
 ) -> Mapping[str, bytes]:
-    """The value of this log, which another one of the same namespace, begun after a clear, will never have."""
+    """A value of this log that another log of the same namespace, begun after a clear, will never have."""
     if TIDIED in values:
         return values
     stamped = {TIDIED: mark(0, 0, new_id())}
@@ -131,7 +131,7 @@ def _stamped(
 
 
 def _gone(store: Store, namespace: Namespace, named: Sequence[str]) -> set[str]:
-    """The keys without a record, also those that only their removal still names."""
+    """The keys without a record, including those that only their deletion still names."""
     gone = set(named)
     for n in range(0, len(named), PAGE):
         gone -= store.get(namespace, named[n : n + PAGE]).keys()

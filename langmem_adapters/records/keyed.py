@@ -1,8 +1,8 @@
-"""Keyed records of one namespace and the indexes that follow them.
+"""Keyed records of a namespace, and the indexes that follow them.
 
-Each change of a record leaves an entry in the namespace's log that names the record's key, written in the same
-transaction. Each index remembers the last entry it has seen; whatever happens to it, it reads on from there: after
-a crash, on another machine, or from the beginning when its store was cleared.
+Each change of a record adds an entry to the namespace's log that names the record's key, in the same transaction.
+Each index remembers the last entry that it has seen, and reads on from there: after a crash, on another machine, or
+from the beginning if its own data was cleared.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["Records"]
 
-_SELDOM = 32  # writes, of which one looks whether the log has grown long
-_LONG = 10_000  # records, for which a search has waited for seconds when an index has taken them
+_SELDOM = 32  # one in so many writes checks whether the log has grown long
+_LONG = 10_000  # records after which a search that waits for its index has waited for seconds
 _log = logging.getLogger("langmem_adapters")
 
 V = TypeVar("V")
 
 
 class Records:
-    """Blocking; meant for a flow's steps.
+    """The records of a namespace. Blocking; meant for a flow's steps.
 
     Args:
         store: Where the records are.
-        namespace: The namespace they fill.
-        index: What finds them by text.
+        namespace: Their namespace.
+        index: Finds them by text.
         vectors: A second index of the same records, which may be behind the first.
-        text_of: Gives the text of a record, from its key and bytes, by which it is to be found, or a document of it;
-            None: not to be found.
+        text_of: Gives the text, or a document, by which a record is found, from its key and bytes; None: it is
+            not found.
         new_id: Gives ids to entries of the log.
-        form: Names what ``text_of`` makes a text of; the indexes begin anew for another one.
-        beside: Values of the namespace that are no records.
+        form: Names what ``text_of`` makes its texts of; for another form, the indexes begin anew.
+        beside: Keys of values in the namespace that are not records.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Records:
         self._following = {id(each): ForkSafeLock() for each in (index, vectors)}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Read records; those that do not exist are left out, and what lies beside them, under a key with a NUL."""
+        """Read records; missing ones are left out, and so are values beside the records, whose keys have a NUL."""
         return self.store.get(self.namespace, [key for key in keys if "\0" not in key])
 
     def put(
@@ -87,49 +87,49 @@ class Records:
             self._write(list(records), put=records, guard=guard, ttl=ttl)
 
     def delete(self, keys: Sequence[str], *, ttl: float | None = None) -> int:
-        """Remove records; returns how many there were. One that several remove at once is counted by one of them."""
+        """Remove records; returns how many there were. If several callers remove one, one of them counts it."""
         while found := self.get(keys):
             try:
                 self.remove(found, ttl=ttl)
             except Conflict:
                 continue
-            except StoreUnavailable:  # nobody knows whether it was made, but for another look
+            except StoreUnavailable:  # whether the write was made, only another read can tell
                 if self.get(list(found)):
                     raise
             break
         return len(found)
 
     def remove(self, records: Mapping[str, bytes], *, ttl: float | None = None) -> None:
-        """Remove exactly these records; a Conflict, where one of them has changed or gone."""
+        """Remove exactly these records; raises Conflict if one of them has changed or is gone."""
         keys = list(records)
         self._write(keys, delete=keys, guard=records, ttl=ttl)
 
     def _write(self, keys: Sequence[str], *, ttl: float | None, **change: Any) -> None:
-        """Change these records, and tell of it; after some of the writes, whoever makes them, the log is tidied."""
+        """Change these records and log it; some writes also tidy the log, chosen by the entry's id."""
         entries = telling(keys, self._new_id)
         self.store.write(self.namespace, append=entries, ttl=ttl, **change)
         if zlib.crc32(to_bytes(entries[0][0])) % _SELDOM == 0:
             tidy(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
 
     def clear(self) -> None:
-        """Remove all records, and what the indexes have of them."""
+        """Remove all records, and what the indexes hold of them."""
         self.store.clear(self.namespace)
         self.drop()
 
     def drop(self) -> None:
-        """Remove what the indexes have of the records. It waits for nobody: who follows meanwhile begins anew."""
+        """Remove what the indexes hold of the records. This waits for nobody: a running follower begins anew."""
         for index in (self.index, self.vectors):
             if index is not None:
                 index.clear(self.namespace)
 
     def all(self) -> Iterator[tuple[str, bytes]]:
-        """Go through the records, a page at a time, in the order in which they were first written."""
+        """Yield the records in the order in which they were first written, reading a page at a time."""
         return values_of(self.store, self.namespace, keys_of)
 
     def follow(self, report: Callable[[int], None] | None = None, *, index: Index | None = None) -> Position | None:
-        """Bring one of the indexes up to the store, the first if none is given; gives where it stands then.
+        """Bring one of the indexes up to the store, by default the first; returns its position then.
 
-        ``report`` is told after each page how many entries it held.
+        ``report`` is called after each page with its number of entries.
         """
         index = self.index if index is None else index
         with self._following[id(index)].held():
@@ -146,7 +146,7 @@ class Records:
             )
 
     def catch_up(self) -> Position | None:
-        """:meth:`follow` for a search; where that waits for long, a warning says why, and how far it is."""
+        """:meth:`follow` for a search; if it takes long, a warning says why, and how far it is."""
         taken, told = 0, _LONG
 
         def tell(_: int) -> None:
@@ -163,23 +163,23 @@ class Records:
         return self.follow(tell)
 
     def _retell(self) -> None:
-        """Write again the records of which the log does not tell: a server that evicts keys may have taken it alone."""
+        """Log again the records that the log lost: a server that evicts keys may have evicted the log alone."""
         store = bare(self.store)
         if not hasattr(store, "dates"):
             return
-        names = store.get(self.namespace).keys() - {*self._beside}  # first, as the log tells what comes meanwhile
+        names = store.get(self.namespace).keys() - {*self._beside}  # first, since the log tells of what comes meanwhile
         lost = sorted(names - {key for items in pages(self.store, self.namespace) for key in keys_of(items)})
         try:
             while lost and (dates := store.dates(self.namespace)):
                 found = self.get(lost[:PAGE])
-                with suppress(Conflict):  # they have changed at this moment
+                with suppress(Conflict):  # they have changed just now
                     self.put(found, guard=found, ttl=dates.left)
                     del lost[:PAGE]
-        except StoreError as error:  # what can still be found is
+        except StoreError as error:  # whatever can still be found, is
             _log.warning("records that the log of %r has lost cannot be told again: %s", self.namespace[0], error)
 
     def change(self, keys: Sequence[str]) -> IndexChange:
-        """What an index is to be told of records, as they are now."""
+        """What an index must change so that it holds these records as they are now."""
         found = self.get(keys)
         texts = {key: _document(key, self._text_of(key, data)) for key, data in found.items()}
         return IndexChange(
@@ -188,7 +188,7 @@ class Records:
         )
 
     def search(self, query: str, k: int, wanted: Callable[[str, bytes], V | None]) -> list[tuple[Hit, V]]:
-        """The ``k`` best of the ``wanted`` records, as of a FilteredReader, from an index that is up to date."""
+        """The ``k`` best ``wanted`` records, by a :class:`FilteredReader`, from an index that is up to date."""
         if k <= 0:
             return []
 

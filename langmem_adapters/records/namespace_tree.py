@@ -1,7 +1,7 @@
-"""Which namespaces a store for LangGraph has, as a tree: what lies below a prefix is found without looking elsewhere.
+"""The namespaces of a store for LangGraph, as a tree: those below a prefix are found without reading any others.
 
-Each node is a namespace of the store whose values are its children's labels. A value is a token, new each time
-that the child is added: who removes a child that was empty does so only if it was not added again meanwhile.
+Each node is a namespace of the store; its values are its children's labels. A value is a token, new each time that
+the child is added: an empty child is removed only if it was not added again meanwhile.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from langmem_adapters.protocols import Store
 __all__ = ["Tree"]
 
 _Kind = Literal["items", "below"]
-_ADDED = ""  # the token of the latest addition to a node
-_NODES = 128  # of which some children are remembered
-_SAMPLE = 4  # of them: at random, so that they do not go one after the other
+_ADDED = ""  # the key of the latest addition's token
+_NODES = 128  # nodes of which some children are cached
+_SAMPLE = 4  # children cached per node, chosen at random, so that they are not removed one after the other
 
 
 class _Child(NamedTuple):
-    """A child may have items, or a node of its own, or both: each is a value by itself."""
+    """A child may have items, or a node of its own, or both: each is a separate value."""
 
     kind: _Kind
     label: str
@@ -39,34 +39,34 @@ class _Child(NamedTuple):
 
 
 class Tree:
-    """Blocking; meant for a flow's steps. ``root`` is where its nodes are kept."""
+    """The tree of namespaces. Blocking; meant for a flow's steps. ``root`` is where its nodes are kept."""
 
     def __init__(self, store: Store, root: Namespace, *, new_id: Callable[[], str] = lambda: uuid4().hex) -> None:
         self._store = store
         self._root = root
         self._new_id = new_id
-        self._others: dict[Namespace, list[str]] = {}  # of nodes, children of which some may be there still
+        self._others: dict[Namespace, list[str]] = {}  # by node: some children that may still exist
 
     def add(self, namespace: Namespace) -> None:
-        """Add a namespace, from the leaf up: whoever finds a branch empty finds it so before its token changes."""
+        """Add a namespace, from the leaf up, so that a branch that was found empty is seen to change."""
         for node, key in self._way(namespace):
             token = self._new_id().encode()
             self._store.write(node, put={key: token, _ADDED: token})
 
     def has(self, namespace: Namespace) -> bool:
-        """Whether a namespace is found from the root."""
+        """Whether a namespace can be reached from the root."""
         return all(self._store.get(node, [key]) for node, key in self._way(namespace))
 
     def _way(self, namespace: Namespace) -> Iterator[tuple[Namespace, str]]:
-        """The nodes from a namespace up to the root, each with the key of the child that leads there."""
+        """The nodes from a namespace up to the root, each with the key of its child on the way."""
         kind: _Kind = "items"
         for end in range(len(namespace) - 1, -1, -1):
             yield (*self._root, *namespace[:end]), _Child(kind, namespace[end]).key
             kind = "below"
 
     def below(self, prefix: Namespace) -> Iterator[Namespace]:
-        """Go through the namespaces that begin with the prefix and are longer."""
-        ahead: list[tuple[_Kind, Namespace]] = [("below", prefix)]  # however deep it is
+        """Yield the namespaces that begin with the prefix and are longer."""
+        ahead: list[tuple[_Kind, Namespace]] = [("below", prefix)]  # a list and not recursion, however deep the tree is
         while ahead:
             kind, namespace = ahead.pop()
             if kind == "items":
@@ -78,7 +78,7 @@ class Tree:
         return sorted(_child(key) for key in self._store.get((*self._root, *node)) if key != _ADDED)
 
     def remove(self, namespace: Namespace, *, if_: Callable[[], bool]) -> None:
-        """Remove a namespace, and the branches that led to it alone, if it is not added again at this moment."""
+        """Remove a namespace, and the branches that led only to it, unless it is added again at this moment."""
         kinds: Sequence[_Kind] = ("items",)
         with suppress(Conflict):
             while namespace and self._cut(namespace, kinds, if_):
@@ -86,7 +86,7 @@ class Tree:
                 if_ = partial(self._is_bare, namespace)
 
     def prune(self, branch: Namespace, *, is_own: Callable[[Namespace], bool]) -> None:
-        """Remove a branch, whatever is on it, and the nodes that are bare then: its own ones at once."""
+        """Remove a branch with everything on it, and nodes left empty; ``is_own`` nodes are cleared at once."""
 
         def always() -> bool:
             return True
@@ -97,7 +97,7 @@ class Tree:
             try:
                 self._cut(branch, kinds, if_)
             except Conflict:
-                continue  # somebody was quicker
+                continue  # another writer was first
             branch, kinds = branch[:-1], ("below",)
             if not self._is_bare(branch):
                 return
@@ -109,7 +109,7 @@ class Tree:
         return not self._children(node)
 
     def _cut(self, branch: Namespace, kinds: Sequence[_Kind], if_: Callable[[], bool]) -> bool:
-        """Remove children of a node, all of a label; says whether the node has none any more."""
+        """Remove a label's children of these kinds from a node; returns whether the node is empty then."""
         node = (*self._root, *branch[:-1])
         keys = [_Child(kind, branch[-1]).key for kind in kinds]
         guard: dict[str, bytes | None] = {_ADDED: None, **self._store.get(node, [*keys, _ADDED])}
@@ -121,9 +121,9 @@ class Tree:
         return last
 
     def _has_others(self, node: Namespace, than: AbstractSet[str]) -> bool:
-        """Whether a node has other children: some that were there when it was last read, or else it is read again.
+        """Whether a node has other children: checks some that it had before, and else reads them all.
 
-        Who removes thousands would read all that are left with each of them.
+        Otherwise, removing thousands of children would read all the remaining ones each time.
         """
         known = [key for key in self._others.get(node, ()) if key not in than]
         if known and self._store.get(node, known):

@@ -1,4 +1,4 @@
-"""A log, and what is kept under the keys that it names, a page at a time from the old end to the new."""
+"""Read a log, and the values under the keys that it names, page by page from the oldest entry on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = 500
 
 
 def pages(store: Store, namespace: Namespace, *, after: int = 0, size: int = PAGE) -> Iterator[list[Item]]:
-    """Go through the log."""
+    """Yield the log's pages."""
     while items := store.scan(namespace, after=after, limit=size).items:
         yield items
         after = items[-1].seq
@@ -22,7 +22,7 @@ def pages(store: Store, namespace: Namespace, *, after: int = 0, size: int = PAG
 def values_of(
     store: Store, namespace: Namespace, keys_of: Callable[[Sequence[Item]], Sequence[str]]
 ) -> Iterator[tuple[str, bytes]]:
-    """Go through the keys that ``keys_of`` finds in the log, and their values: each once, where it is named first."""
+    """Yield the keys that ``keys_of`` finds in the log, with their values: each once, where it is first named."""
     seen: set[str] = set()
     for items in pages(store, namespace):
         keys = [key for key in keys_of(items) if key not in seen]

@@ -1,4 +1,4 @@
-"""Stores, by URL."""
+"""Open stores by URL."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from langmem_adapters.validation import check_seconds, check_store
 __all__ = ["cache_store", "masked_url", "may_be_written_down", "open_store", "shared_store", "store_of", "unpicklable"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
-_LONGEST = 1e6  # seconds that SQLite can wait, and none who waits for ever
-_ADDRESS = re.compile(r"[a-z+]+://", re.IGNORECASE)  # of a store
+_LONGEST = 1e6  # seconds; SQLite can count that far, and an endless wait is refused
+_ADDRESS = re.compile(r"[a-z+]+://", re.IGNORECASE)  # a store's URL
 _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
 
 
 def open_store(url: object = None, *, timeout: float | None = None) -> Store:
-    """Make a store of your own, another with each call. Nothing is opened or connected before the first use.
+    """Make a new, private store with each call. Nothing is opened or connected before the first use.
 
     Classes that are given the same URL share one store in this process; so does ``Settings``.
 
@@ -35,9 +35,9 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
             "?synchronous=full" for durability against power cuts, "&timeout=seconds"), "redis://…", "rediss://…",
             "unix://…", "redis+cluster://…", "redis+sentinel://…", a ready redis-py client or pool (blocking or of
             asyncio), or None for ``LANGMEM_STORE_URL``, ``REDIS_URL`` or ``sqlite:///langmem.db``.
-        timeout: For caches, which must keep nobody waiting: seconds that a call waits at the most for a store that
-            is locked or does not answer. After one such wait calls fail at once, until it answers. Default: 5, and
-            Redis is asked again for another second.
+        timeout: For caches, which must not delay their caller: the most seconds that a call waits for a store that
+            is locked or does not answer. After one such wait, calls fail at once until the store answers.
+            Default: 5 seconds, and Redis is retried for one more second.
 
     >>> open_store("memory:")
     MemoryStore()
@@ -63,16 +63,16 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
         return _sqlite(url, timeout)
     if scheme in _REDIS:
         return _redis(url, timeout)
-    given = repr(scheme) if "://" in url else "what was given"  # which may be a secret that was put in its place
+    given = repr(scheme) if "://" in url else "what was given"  # the scheme may be a secret passed by mistake
     if variable := _variable_of(url):
         given = f"what {variable} says"
     raise ConfigurationError(f"a store's URL is {_FORMS}; {given} is none of them")
 
 
 def shared_store(url: str | None = None, *, timeout: float | None = None) -> Store:
-    """Give the one store that everything in this process shares for a URL, so that connections are few.
+    """Return the one store that this process shares for a URL, so that connections are few.
 
-    With ``LANGMEM_OTEL=1``, it tells OpenTelemetry what it does; see :mod:`langmem_adapters.telemetry`.
+    With ``LANGMEM_OTEL=1``, the store reports to OpenTelemetry; see :mod:`langmem_adapters.telemetry`.
     """
     _check_text(url)
     url = url or default_url()
@@ -85,7 +85,7 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
 
 
 def store_of(url: str | None, store: Store | None, *, timeout: float | None = None) -> Store:
-    """Give a caller's own store, or else the one that is shared for the URL. Raises ConfigurationError for both."""
+    """Return the caller's own store, or the shared store of the URL. Raises ConfigurationError if both are given."""
     if store is None:
         return shared_store(url, timeout=timeout)
     if url is not None:
@@ -95,18 +95,18 @@ def store_of(url: str | None, store: Store | None, *, timeout: float | None = No
 
 
 def cache_store(url: str | None = None, store: Store | None = None) -> Store:
-    """:func:`store_of` for caches: the one that they share keeps nobody waiting."""
+    """:func:`store_of` for caches: their shared store has a short timeout, so it delays no caller."""
     return store_of(url, store, timeout=PATIENCE)
 
 
 def masked_url(url: str | None) -> str | None:
-    """The URL, with *** in the place of its password."""
+    """The URL, with its password replaced by ***."""
     _check_text(url)
     return None if url is None else masked(url)
 
 
 def may_be_written_down(url: str | None) -> bool:
-    """Whether a URL has no password, so that another process may be given it, as in a pickle."""
+    """Whether a URL has no password, so that it can be passed to another process, as in a pickle."""
     return masked_url(url) == url
 
 
@@ -119,18 +119,18 @@ def _check_text(url: object) -> None:
 
 
 def unpicklable(what: str) -> ConfigurationError:
-    """Why something cannot be opened anew from its URL, in another process."""
+    """The error for an object that another process cannot recreate from its URL."""
     return ConfigurationError(
         f"{what}, or with a password in its URL, cannot be pickled: leave the URL to LANGMEM_STORE_URL"
     )
 
 
 def _variable_of(url: object) -> str:
-    """The variable of the environment that says this URL, as then nobody may have given one; "", if there is none."""
+    """The environment variable that holds this URL, since the caller may not have given it; "" if there is none."""
     return next((name for name in URL_VARIABLES if os.environ.get(name) == url), "")
 
 
-_lock = ForkSafeLock()  # a driver is imported under it
+_lock = ForkSafeLock()  # held while a driver is imported
 _shared: dict[tuple[str, float | None], Store] = {}
 
 

@@ -1,4 +1,4 @@
-"""A store in this process's memory: for tests and try-outs, and the oracle that the others are held against."""
+"""A store in this process's memory: for tests and experiments, and the oracle for tests of the other stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from langmem_adapters.validation import check_seconds
 
 __all__ = ["MemoryStore"]
 
-_CULL = 256  # writes between two looks for what has expired
+_CULL = 256  # writes between two removals of expired namespaces
 
 
 @dataclass
@@ -167,7 +167,7 @@ class MemoryStore(Shared):
         remove: Sequence[Item],
         ttl: float | None,
     ) -> list[bool]:
-        """Change all or nothing; says of each entry if it is new."""
+        """Apply the whole change or none of it; return for each entry whether it is new."""
         last = self._seq
         gone = [kept for item in remove if (kept := content.log.get(item.id)) and kept.seq == item.seq]
         values = _chosen(content.values, [*delete, *put])
@@ -180,7 +180,7 @@ class MemoryStore(Shared):
             new, later = self._numbered(content, append)
             content.log.update(later)
             self._touch(namespace, content, ttl)
-        except BaseException:  # an interrupt leaves it as it was
+        except BaseException:  # such as KeyboardInterrupt: restore the old content
             content.values = {key: value for key, value in content.values.items() if key not in put} | values
             old = {item for item in content.log.values() if item.seq <= last}.union(gone)
             content.log = {item.id: item for item in sorted(old)}
@@ -191,7 +191,7 @@ class MemoryStore(Shared):
         return self._found(namespace) or _Content()
 
     def _below(self, prefix: Namespace) -> list[tuple[Namespace, _Content]]:
-        encode_namespace(prefix)  # refuses what the other stores would refuse
+        encode_namespace(prefix)  # refuses what the other stores refuse
         self._expire()
         depth = len(prefix)
         return [(name, content) for name, content in self._namespaces.items() if name[:depth] == prefix]
@@ -202,7 +202,7 @@ class MemoryStore(Shared):
         return None if content is None or content.has_expired(self._clock()) else content
 
     def _touch(self, namespace: Namespace, content: _Content, ttl: float | None) -> None:
-        """Make this the content of a namespace that is written now."""
+        """Store the content of a namespace, with the time of this write and the new expiry."""
         check_seconds("ttl", ttl)
         now = self._clock()
         content.updated_at = now
@@ -213,7 +213,7 @@ class MemoryStore(Shared):
         self._namespaces[namespace] = content
 
     def _numbered(self, content: _Content, entries: Sequence[tuple[str, bytes]]) -> tuple[list[bool], dict[str, Item]]:
-        """What is new of these entries, and the items that they come to, by id."""
+        """For each entry, whether it is new; and the new items by id."""
         new, items = [], dict[str, Item]()
         for id_, data in entries:
             new.append(id_ not in content.log and id_ not in items)

@@ -1,4 +1,4 @@
-"""A store in Redis 6.2 or later, or Valkey: no modules, no scripts, one round trip an operation."""
+"""A store in Redis 6.2 or later, or Valkey: no modules, no scripts, one round trip per operation."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ except ImportError as error:
 
 __all__ = ["RedisStore"]
 
-_FEW = 100  # entries or values that are read together with what others want
-_SMALL = 1 << 14  # bytes that are sent together with those of others
-_LONGEST = 1e10  # seconds that a server can count in milliseconds
+_FEW = 100  # most entries or values that a read may ask for and still be batched with reads of other callers
+_SMALL = 1 << 14  # bytes: most that a write may send and still be batched with writes of other callers
+_LONGEST = 1e10  # seconds: the most that a server can count in milliseconds
 
 
 class RedisStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` on Redis.
 
-    A namespace is three keys with one hash tag: ``log``, a stream; ``ids``, the set of the ids in it; ``val``,
+    A namespace is three keys with one hash tag: ``log``, a stream; ``ids``, the set of the log's ids; ``val``,
     a hash. Its parent has a ``dir``, a sorted set of children by last write. Sequence numbers are stream ids.
 
     Args:
         url_or_client: "redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in
-            place of redis (a query is passed on to redis-py); or a redis-py client or pool, whose connections are
-            used, and which its owner closes. One of asyncio, or with ``decode_responses=True``, only says where to
-            connect and as whom.
-        prefix: What all keys begin with.
+            place of redis (the query string is passed to redis-py). Or a redis-py client or pool: its connections
+            are used, and its owner closes them. An asyncio client, or one with ``decode_responses=True``, only
+            tells where to connect and as which user.
+        prefix: The beginning of all keys.
         clock: Gives Unix seconds, for the times in :meth:`recent`. Expiry follows the server's own clock.
-        max_connections: Of a server's pool; who finds none free waits, for up to ``socket_timeout``.
+        max_connections: Size of each server's pool; a caller that finds none free waits up to ``socket_timeout``.
         socket_timeout: Seconds to wait for a connection or an answer; None: for ever.
-        retry_for: Seconds for which a call is tried again where that may help: after lost connections, timeouts, and
-            answers such as LOADING and READONLY. When nothing has helped, calls fail at once until Redis answers again.
-            Where a client's connections are used, its own retries count instead.
+        retry_for: Seconds during which a call is retried where that may help: after lost connections, timeouts,
+            and answers such as LOADING and READONLY. When no retry helped, calls fail at once until Redis answers
+            again. If a client's connections are used, the client's own retries apply instead.
 
     Raises:
         ConfigurationError: The URL, the client or the prefix is wrong.
@@ -108,13 +108,13 @@ class RedisStore(Shared):
             if total == ids:
                 return _page(keys, total, rest)
             until = until or (yield from step(redis_log.last, self._wire, place))
-            yield from step(time.sleep, pause)  # in which the writer of a repeated id takes it back
+            yield from step(time.sleep, pause)  # meanwhile the writer of a repeated id removes it
         try:
             yield from step(redis_log.repair, self._wire, place, until)
-        except StoreError as error:  # a full server and a replica can be read all the same
+        except StoreError as error:  # a full server and a replica refuse the repair, but can be read
             if not (isinstance(error, StoreUnavailable) or is_full(error)):
                 raise
-        # Writers may repeat ids all the time, so that only the whole log tells which came first.
+        # Writers may repeat ids again and again; then only the whole log tells which entry came first.
         read = [redis_log.reading(place, 0, before, None, reverse=False)] if is_asked else []
         _, total, *rest = yield self._wire.reading(place[:3], [*start, *read], small=False)
         if is_asked:
@@ -160,7 +160,7 @@ class RedisStore(Shared):
         if put:
             commands.append(_putting(place, put))
         start = len(commands)
-        if first or not put:  # a namespace is there from its first write on, even if that leaves nothing in it
+        if first or not put:  # a namespace exists from its first write on, even if that write leaves it empty
             commands += redis_log.appending(place, first)
         replies = yield from self._commit(namespace, place, commands, ttl, guard)
         if first:
@@ -181,15 +181,15 @@ class RedisStore(Shared):
                 yield namespace
 
     def health(self) -> Health:
-        """Ask each server with PING, which is all that it needs; without retries, so an outage is told at once."""
+        """Ask each server with PING, which needs no other right; without retries, so an outage is reported at once."""
         return health_of(self._wire.address, lambda: list(self._wire.everywhere(pack("PING"))))
 
     def stats(self) -> StoreStats:
-        """Count our keys by SCAN; never KEYS."""
+        """Count the store's keys with SCAN, never with KEYS."""
         return redis_report.stats(self._wire, self._keys)
 
     def examine(self) -> Iterator[Finding]:
-        """Look at the server, as far as the user may; needs INFO, and CONFIG GET for when snapshots are made."""
+        """Examine the server as far as its user may; needs INFO, and CONFIG GET for the snapshot schedule."""
         return redis_report.examined(self._wire)
 
     def dates(self, namespace: Namespace) -> Dates | None:
@@ -202,7 +202,7 @@ class RedisStore(Shared):
         return redis_dates.discard(self._wire, self._keys.place(namespace), before)
 
     def close(self) -> None:
-        """Close the connections; the next use connects anew. Those of a client that was handed in stay."""
+        """Close the connections; the next use connects again. Connections of a client that was handed in stay open."""
         self._wire.close()
 
     def __repr__(self) -> str:
@@ -218,7 +218,7 @@ class RedisStore(Shared):
         *,
         at: float | None = None,
     ) -> Flow[list[Any]]:
-        """Make a change, with the keys' expiry and the row in the directory; give the change's replies."""
+        """Apply a change with the keys' expiry and the row in the directory; return the replies to ``commands``."""
         lifetime = _milliseconds(ttl)
         now = self._clock() if at is None else at
         listing = place.listing(now, lifetime)
@@ -254,7 +254,7 @@ class RedisStore(Shared):
 
 
 def _page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
-    """From the replies to reading values and entries, as far as these were asked for."""
+    """A page made of the replies for values and entries, each of which may not have been asked for."""
     values = _present(keys, replies.pop(0)) if keys else {}
     return Page([redis_log.item(*entry) for entry in replies[0]] if replies else [], total, values)
 

@@ -1,7 +1,7 @@
-"""From a URL, or a ready redis-py client or pool, to what connections are taken from.
+"""Turn a URL, or a ready redis-py client or pool, into a source of connections.
 
-Those of a blocking client are borrowed. One of asyncio can lend none to a thread, and one that decodes what it reads
-none that gives bytes: these say where to connect and as whom, and a store makes connections of its own.
+A blocking client's connections are borrowed. An asyncio client cannot lend one to a thread, and a client that decodes
+replies has none that returns bytes: these tell where to connect and as whom, and the store makes its own connections.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TAKEN: Final = {*_PLACE, "db", "username", "password", "credential_provider", "
 
 
 class Link(NamedTuple):
-    """What connections are taken from, its address without secrets, and whether they are the store's own."""
+    """A source of connections, its address without secrets, and whether the connections are the store's own."""
 
     source: Source
     address: str
@@ -52,7 +52,7 @@ class Link(NamedTuple):
 
 
 def link(target: object, *, max_connections: int, socket_timeout: float | None) -> Link:
-    """Find out how to connect. Makes no network call; raises ConfigurationError for what gives no connections."""
+    """Find out how to connect. Makes no network call; raises ConfigurationError if nothing here gives connections."""
     options = defaults(max_connections, socket_timeout)
     if isinstance(target, str):
         return Link(from_url(target, options), masked(target), owned=True)
@@ -76,17 +76,17 @@ def _address(pool: ConnectionPool) -> str:
     if "path" in options:
         return f"unix://{options['path']}?db={options.get('db', 0)}"
     if "host" not in options:
-        return repr(pool)  # of a sentinel: names the service
+        return repr(pool)  # of a sentinel: it names the service
     return f"redis://{options['host']}:{options.get('port', 6379)}/{options.get('db', 0)}"
 
 
 def _cluster_like(client: Any, options: dict[str, Any]) -> Source:
     given = client.nodes_manager.connection_kwargs
-    # Its own function is among what is given.
+    # The client's own function is among these.
     taken = _taken(given, given.get("connection_class", Connection), getattr(client, "user_on_connect_func", None))
     if remap := client.nodes_manager.address_remap:
         taken["address_remap"] = remap
-    nodes = (*client.nodes_manager.startup_nodes.values(), *client.startup_nodes)  # told of by now, and given at first
+    nodes = (*client.nodes_manager.startup_nodes.values(), *client.startup_nodes)  # found by now, and given first
     return cluster(dict.fromkeys((node.host, node.port) for node in nodes), options | _without_place(taken))
 
 
@@ -108,7 +108,7 @@ def _pool_like(pool: Any, options: dict[str, Any]) -> ConnectionPool:
 
 
 def _taken(given: Mapping[str, Any], kind: type, greets: object = None) -> dict[str, Any]:
-    """Where to connect, and as whom: all else, such as timeouts and retries, is said to the store."""
+    """Where to connect, and as whom. Everything else, such as timeouts and retries, is set by the store."""
     if greets:
         raise _unknown("calls a function of yours as it connects")
     if kind not in _PLAIN | _TLS:

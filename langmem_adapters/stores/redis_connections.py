@@ -1,4 +1,4 @@
-"""How the Redis store borrows connections of redis-py's pools, and leaves them ready for whoever is next."""
+"""Borrow connections from redis-py's pools, and return them ready for the next caller."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["RESP2", "FIFOPool", "OwnConnections", "hang_up", "on"]
 T = TypeVar("T")
 
 RESP2 = (2, "2")
-"""Of the protocol: a connection brings nothing but the replies to what was sent."""
+"""The protocol versions in which a connection receives nothing but replies to what was sent."""
 _UNUSABLE = (*LOST, OSError)
 _OLD = (*LOST, *REPLICA)
-"""After these, so may other connections lead nowhere that were made before, or to the primary of then."""
+"""After these errors, connections made earlier may also be dead, or lead to a server that is primary no more."""
 
 
 def on(pool: ConnectionPool, talk: Callable[[Any], T]) -> T:
-    """Talk on a connection of a pool."""
+    """Call ``talk`` with a connection of a pool."""
     connection: Any = pool.get_connection()
 
     def drop(error: Exception) -> None:
@@ -46,23 +46,23 @@ def on(pool: ConnectionPool, talk: Callable[[Any], T]) -> T:
 
 
 def hang_up(pool: ConnectionPool) -> None:
-    """Close the connections of a pool of our own: those in use when they come back, so that no call is disturbed."""
+    """Close a pool of the store's own: connections in use are closed when they come back, so no call is disturbed."""
     pool.update_active_connections_for_reconnect()
     pool.disconnect(inuse_connections=False)
 
 
 def _leave(connection: Any, error: BaseException) -> None:
-    # After a refusal all replies were read. A replica is left, as its name may lead to the primary by now.
+    # After a refusal all replies were read. A replica is dropped, as its name may lead to the primary by now.
     if not isinstance(error, ResponseError | WatchError) or isinstance(error, REPLICA):
         connection.disconnect()
 
 
 class FIFOPool:
-    """Things to use one at a time, such as connections. Whoever finds none free waits: first come, first served.
+    """Things to use one at a time, such as connections. A caller that finds none free waits: first come, first served.
 
     Args:
-        size: How many there are. At first they are all None, for what is still to be made.
-        seconds: To wait at the most; None: for ever.
+        size: How many there are. At first all are None, which stands for one that is still to be made.
+        seconds: The longest wait; None: for ever.
     """
 
     def __init__(self, size: int, seconds: float | None) -> None:
@@ -71,27 +71,27 @@ class FIFOPool:
         anew_in_child(self)
 
     def begin_anew(self) -> None:
-        """Have them all free: what is in use is used by the parent."""
+        """Have them all free: those in use are used by the parent process."""
         self._free: deque[Any] = deque([None] * self._size)
         self._waiting: deque[queue.SimpleQueue[Any]] = deque()
         self._handing = threading.Lock()
 
     def take(self) -> Any:
-        """Take what was used last, or wait."""
+        """Take the one that was used last, or wait."""
         if not self._waiting:
             with suppress(IndexError):
                 return self._free.pop()
         mine: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting.append(mine)
         try:
-            self._hand_over()  # what came back before anybody could see that somebody waits
+            self._hand_over()  # one may have come back before this caller was seen to wait
             return mine.get(timeout=self._seconds)
         except BaseException as error:
             with self._handing:
-                late = mine not in self._waiting  # it came in this very moment
+                late = mine not in self._waiting  # it was handed over just now
                 if not late:
                     self._waiting.remove(mine)
-            if not isinstance(error, queue.Empty):  # interrupted
+            if not isinstance(error, queue.Empty):  # an interrupt
                 if late:
                     self.give_back(mine.get())
                 raise
@@ -101,14 +101,14 @@ class FIFOPool:
 
     def give_back(self, thing: Any) -> None:
         if thing is None:
-            self._free.appendleft(thing)  # what is there already is taken first
+            self._free.appendleft(thing)  # existing ones are taken first
         else:
             self._free.append(thing)
         if self._waiting:
             self._hand_over()
 
     def empty(self) -> Iterator[Any]:
-        """Give what is free and not None; when the next is asked for, None is in its place."""
+        """Yield those that are free and not None; each is replaced by None when the next one is asked for."""
         for _ in range(self._size):
             try:
                 thing = self._free.pop()
@@ -121,20 +121,20 @@ class FIFOPool:
                 self.give_back(None)
 
     def _hand_over(self) -> None:
-        with self._handing, suppress(IndexError):  # somebody was quicker
+        with self._handing, suppress(IndexError):  # another caller took it
             while self._waiting:
                 thing = self._free.pop()
                 self._waiting.popleft().put(thing)
 
 
 class OwnConnections:
-    """Connections of a pool of our own, lent first come, first served.
+    """Connections of a pool of the store's own, lent first come, first served.
 
-    The pool alone would refuse who finds none free: he waits here, as long as for an answer. redis-py has one that
-    waits. Its queue stays locked for ever, where an interrupt comes as it is let go of.
+    The pool alone would refuse a caller that finds none free; here the caller waits, as long as for a reply. redis-py
+    has a pool that waits, but its queue can stay locked for ever if an interrupt comes while it is released.
 
-    What a pool does around a call takes a fifth as long as the call. So connections may be kept ``at_hand``: these stay
-    lent from the pool, and need none of its ceremony where they were used a moment ago.
+    A pool's work around a call takes a fifth of the call's time. So connections may be kept ``at_hand``: they stay lent
+    from the pool, and skip that work if they were used a moment ago.
     """
 
     def __init__(self, pool: ConnectionPool, *, at_hand: bool = False) -> None:
@@ -145,15 +145,15 @@ class OwnConnections:
 
     @staticmethod
     def may_be_at_hand(pool: ConnectionPool) -> bool:
-        """Whether that is all that the pool does: a sentinel's looks for the primary, the third protocol for news."""
+        """Whether the pool does nothing else: a sentinel's pool looks for the primary, RESP3 for push messages."""
         return type(pool) is ConnectionPool and pool.connection_kwargs.get("protocol") in RESP2
 
     def on(self, talk: Callable[[Any], T]) -> T:
-        """Talk on a connection, as :func:`on` does; none of a pool of our own is told to try again."""
+        """Call ``talk`` with a connection, as :func:`on` does; connections of the store's own do not retry."""
         connection = self._take()
         try:
             answer = talk(connection)
-            stays = self._at_hand and not connection.should_reconnect()  # else all were closed meanwhile
+            stays = self._at_hand and not connection.should_reconnect()  # otherwise all were closed meanwhile
         except BaseException as error:
             _leave(connection, error)
             self._release(connection)
@@ -172,7 +172,7 @@ class OwnConnections:
         hang_up(self._pool)
 
     def _let_go(self) -> None:
-        """Have none open that nobody uses."""
+        """Close the connections that are not in use."""
         for connection in self._fifo.empty():
             connection.disconnect()
             self._pool.release(connection)
@@ -182,7 +182,7 @@ class OwnConnections:
         connection = self._fifo.take()
         if connection is not None:
             try:
-                if not connection.can_read():  # nothing was left unread, and the server has not hung up
+                if not connection.can_read():  # nothing is left unread, and the server has not hung up
                     return connection
             except _UNUSABLE:
                 pass
@@ -200,5 +200,5 @@ class OwnConnections:
     def _release(self, connection: Any) -> None:
         try:
             self._pool.release(connection)
-        finally:  # also where that is interrupted: else nobody would ever have this one's place again
+        finally:  # even after an interrupt: otherwise this connection's place would be lost for ever
             self._fifo.give_back(None)

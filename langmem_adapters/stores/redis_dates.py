@@ -16,7 +16,7 @@ __all__ = ["dates", "discard", "remove"]
 
 
 def dates(wire: Wire, place: NamespaceKeys) -> Dates | None:
-    """The last write, as the directory has it, and what the longest-lived of the keys has left."""
+    """The last write, from the directory, and the seconds that the longest-lived of the keys has left."""
     lives = wire.send(*((key, pack("PTTL", key)) for key in place[:3]))
     if max(lives) == GONE:
         return None
@@ -24,14 +24,14 @@ def dates(wire: Wire, place: NamespaceKeys) -> Dates | None:
 
 
 def discard(wire: Wire, place: NamespaceKeys, before: float) -> bool:
-    """Remove the keys and the row, if the row is older; whoever writes meanwhile touches a watched key.
+    """Remove the keys and the row, if the row is older; a concurrent writer touches a watched key.
 
-    In a cluster the row lies elsewhere and is written a moment after the keys; there, what is written to a namespace
-    of that age in the very moment may be lost. So it may where the server is full, and takes no transactions: what
-    frees its memory is sent without one.
+    In a cluster the row lies on another node and is written a moment after the keys: what is written to a namespace of
+    that age at that very moment may be lost there. The same goes for a full server, which takes no transactions: the
+    commands that free its memory are sent without one.
     """
     removal, unlisting = _removing(place)
-    here = wire.one_slot and bool(place.directory)  # the row, so that no second connection is needed to read it
+    here = wire.one_slot and bool(place.directory)  # for the row, so that reading it needs no second connection
 
     def is_old(row: float | None) -> bool:
         return row is not None and row < before
@@ -44,7 +44,7 @@ def discard(wire: Wire, place: NamespaceKeys, before: float) -> bool:
     try:
         if wire.optimistic(place.log, [pack("WATCH", place.values), *([_row(place)] if here else [])], decide) is None:
             return False
-    except Conflict:  # somebody writes to it all the time
+    except Conflict:  # others write to it all the time
         return False
     except StoreError as error:
         if not is_full(error):
@@ -59,10 +59,10 @@ def discard(wire: Wire, place: NamespaceKeys, before: float) -> bool:
 
 
 def remove(wire: Wire, place: NamespaceKeys) -> None:
-    """Remove the keys and the row, by commands that a full server takes, as it would not take them in a transaction.
+    """Remove the keys and the row, by commands that a full server takes, since it takes no such transaction.
 
-    On one server the row goes first, so that what is written in between goes with the rest, and is not there unlisted.
-    In a cluster the row may be out of reach: it goes last, as one of nothing does no harm.
+    On one server the row goes first: an entry written in between is removed too, and is never there unlisted. In a
+    cluster the row's node may be out of reach: it goes last, since a row without keys does no harm.
     """
     removal, unlisting = _removing(place)
     if not place.directory:

@@ -1,7 +1,7 @@
 """The directory of a parent namespace in Redis: its children, sorted by their last write.
 
-Children expire without telling it, so a row may be of one that is gone; whoever meets such a row removes it. So that
-it does not grow for ever where nobody lists it, some rows are looked at as new children come.
+Children expire without telling it, so a row may be of a child that is gone; whoever meets such a row removes it. Some
+rows are also checked as new children come, so that a directory that is never listed does not grow for ever.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["Directory"]
 
-_Row = tuple[float, bytes]  # last write and name; the order of the directory is that of falling rows
+_Row = tuple[float, bytes]  # last write and name; the directory is in falling order of rows
 
 _PAGE = 1000  # rows read at once where there is no limit
-_SPARE = 1.25  # a directory outlives its children by a quarter, so that it is seldom extended
-_NEIGHBOURS = 100  # looked at beside a directory's first child, as they were made in the same moment
-_ATTEMPTS = 128  # only who made a directory lets it expire, and each new child is in the way
-_GROWTH = 64  # new children, after which rows are looked at: four times as many, so most of what is there is alive
+_SPARE = 1.25  # a directory outlives its children by a quarter, so it is rarely extended
+_NEIGHBOURS = 100  # children checked beside a directory's first one, since they were made at the same moment
+_ATTEMPTS = 128  # attempts: only the maker of a directory lets it expire, and each new child interferes
+_GROWTH = 64  # new children between two sweeps, which check four times as many rows, so most rows are of living ones
 
 
 class Directory:
@@ -45,9 +45,9 @@ class Directory:
         return bool(0 <= left < lifetime or (left == FOR_EVER and children == 1))
 
     def outlive(self, row: bytes, lifetime: int) -> None:
-        """See to it that the directory lives longer than a child that was just listed, and not for ever.
+        """Make the directory live longer than a child that was just listed, but not for ever.
 
-        One without expiry is kept for a child without expiry, unless this child has only just made it.
+        A directory without expiry is kept for children without expiry, unless this child has just created it.
         """
         look = [pack("PTTL", self._key), pack("ZRANGE", self._key, 0, _NEIGHBOURS, "WITHSCORES")]
         for _ in range(_ATTEMPTS):
@@ -58,11 +58,11 @@ class Directory:
             extension = pack("PEXPIRE", self._key, int(longest * _SPARE))
 
             def decide(now: list[Any], before: list[Any] = before, extension: bytes = extension) -> list[bytes] | None:
-                # A child that was written since may be one without expiry.
+                # A child written since may be one without expiry.
                 same = now[1] == before[1] and (now[0] == FOR_EVER) == (before[0] == FOR_EVER)
                 return [extension] if same else None
 
-            # Where it is to live longer, the next to write would see to it too; a lost answer is looked for.
+            # If it only has to live longer, the next writer would do it too; after a lost answer, it is checked.
             with suppress(Conflict, StoreUnavailable):
                 if self._wire.optimistic(self._key, look, decide) is not None:
                     return
@@ -74,15 +74,15 @@ class Directory:
         return bool(added) and children % _GROWTH == 0
 
     def sweep(self, children: int) -> None:
-        """Remove what is gone of some rows, anywhere, as those written longest ago may be of children that stay."""
+        """Remove rows of gone children in a random part, since the oldest rows may be of lasting children."""
         count = 4 * _GROWTH
-        start = random.randint(0, max(children - count, 0))  # noqa: S311 - any will do
-        with suppress(StoreError):  # the write itself was made; the next one looks again
+        start = random.randint(0, max(children - count, 0))  # noqa: S311 - any place will do
+        with suppress(StoreError):  # the write itself was made; a later sweep tries again
             look = pack("ZRANGE", self._key, start, start + count - 1, "WITHSCORES")
             self._alive(_rows(self._wire.send((self._key, look))[0]))
 
     def newest(self, limit: int | None, before: Listed | None) -> Iterator[Listed]:
-        """Go through the children that are there, by falling last write and name."""
+        """Yield the existing children, by falling last write and name."""
         last = None if before is None else (before.updated_at, self._keys.place(before.namespace).row)
         while limit is None or limit > 0:
             count = _PAGE if limit is None else limit
@@ -95,14 +95,14 @@ class Directory:
             limit = None if limit is None else limit - len(found)
 
     def _alive(self, rows: Sequence[_Row]) -> list[_Row]:
-        """The rows of children that are there; the others are removed."""
+        """The rows of children that exist; other rows are removed."""
         children = [self._keys.of(self._keys.child(self._parent, name)) for _, name in rows]
         alive = self._wire.send(*((keys[0], pack("EXISTS", *keys)) for keys in children))
         self._remove([row for row, keys in zip(rows, alive, strict=True) if not keys])
         return [row for row, keys in zip(rows, alive, strict=True) if keys]
 
     def _after(self, last: _Row | None, count: int) -> list[_Row]:
-        """Read rows that follow ``last``; those of its own instant are sorted by name, so some precede it."""
+        """Read rows after ``last``; those of the same instant are sorted by name, so some of them precede it."""
         highest = "+inf" if last is None else repr(last[0])
         rows: list[_Row] = []
         offset = 0
@@ -116,7 +116,7 @@ class Directory:
         return rows[:count]
 
     def _longest(self, row: bytes, lifetime: int, left: int, reply: list[Any]) -> int | None:
-        """Milliseconds that the longest-lived child lasts; None where the directory's expiry is right."""
+        """The lifetime (ms) of the longest-lived child; None if the directory's expiry is right."""
         names = [name for _, name in _rows(reply) if name != row]
         if left >= 0:
             return None if left >= lifetime else lifetime
@@ -127,7 +127,7 @@ class Directory:
         return None if FOR_EVER in lives else max([lifetime, *lives])
 
     def _remove(self, rows: Sequence[_Row]) -> None:
-        """Remove rows of children that are gone, unless they were written since, or the server refuses it."""
+        """Remove rows of gone children, unless they were written since, or the server refuses it."""
         if not rows:
             return
         names = [name for _, name in rows]
@@ -137,11 +137,11 @@ class Directory:
             same = [name for (at, name), now in zip(rows, times, strict=True) if now == at]
             return [pack("ZREM", self._key, *same)] if same else None
 
-        with suppress(StoreError):  # a later look removes them
+        with suppress(StoreError):  # a later check removes them
             self._wire.optimistic(self._key, [pack("ZMSCORE", self._key, *names)], decide)
 
 
 def _rows(reply: list[Any]) -> list[_Row]:
-    """Read ZRANGE WITHSCORES: a flat list, or with the third version of the protocol a list of pairs."""
+    """Parse ZRANGE WITHSCORES: a flat list, or in RESP3 a list of pairs."""
     pairs = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
     return [(float(score), name) for name, score in pairs]

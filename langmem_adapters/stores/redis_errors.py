@@ -1,4 +1,4 @@
-"""redis-py's errors in words that say what to do."""
+"""Translate redis-py's errors into sentences that say what to do."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ _UNKNOWN = (
 )
 
 _QUOTED = ", with args beginning with"
-"""Behind it a server repeats what it was sent with a command that it does not know: a message, as a rule."""
+"""After this, a server repeats the arguments of a command that it does not know: usually a message's text."""
 
-# The first that fits, by the driver's class and words.
+# The first match counts, by the driver's class and words.
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (AuthenticationError, "", StoreUnavailable, _LOGIN),
     (MaxConnectionsError, "", StoreUnavailable, _FULL),
@@ -107,7 +107,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisClusterException, "not covered", StoreUnavailable, _PARTIAL),
     (SlotNotCoveredError, "", StoreUnavailable, _PARTIAL),
     (RedisClusterException, "", StoreUnavailable, _NO_CLUSTER),
-    (MasterDownError, "", StoreUnavailable, _REPLICA),  # to redis-py, a ClusterError
+    (MasterDownError, "", StoreUnavailable, _REPLICA),  # a ClusterError in redis-py
     (ClusterError, "", StoreUnavailable, _PARTIAL),
     (AskError, "", StoreUnavailable, _MOVED),
     (ClusterCrossSlotError, "", StoreError, _PARTED),
@@ -129,12 +129,12 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
 
 
 def is_full(error: StoreError) -> bool:
-    """Whether it says that the server has reached its ``maxmemory``."""
+    """Whether an error means that the server has reached its ``maxmemory``."""
     return isinstance(error.__cause__, OutOfMemoryError)
 
 
 def translate(error: Exception, address: str) -> StoreError:
-    """Make our error from the driver's, which is the cause of it; ``address`` holds no secret."""
+    """Make the library's error from the driver's, which becomes its cause; ``address`` holds no secret."""
     said, more, _ = str(error).partition(_QUOTED)
     if more:
         error.args = (said,)  # a traceback shows the cause
@@ -144,13 +144,13 @@ def translate(error: Exception, address: str) -> StoreError:
         for driver, words, kind, sentence in _SENTENCES
         if isinstance(reason, driver) and words in str(reason)
     )
-    quoted = "" if sentence is _NO_PRIMARY else f" ({reason})"  # that error's words are a client's whole repr
+    quoted = "" if sentence is _NO_PRIMARY else f" ({reason})"  # that error's text is a client's whole repr
     return kind(f"Redis at {address} {sentence}{quoted}")
 
 
 def _reason(error: Exception) -> Exception:
-    """What the last of a cluster's nodes said to who asked it for the others, unless it was out of reach."""
+    """The error of the last node that was asked for the cluster's nodes, unless that was out of reach."""
     said = error.__cause__ if isinstance(error, RedisClusterException) else None
     if isinstance(said, RedisClusterException):
-        said = said.__context__  # which redis-py takes for one that is no cluster, whatever it is that is refused
+        said = said.__context__  # redis-py calls it "no cluster", whatever is refused
     return said if isinstance(said, RedisError) and not is_down(said) else error

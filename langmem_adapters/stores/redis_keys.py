@@ -13,17 +13,17 @@ from langmem_adapters.stores.redis_packing import HOLE, form, pack
 
 __all__ = ["FOR_EVER", "GONE", "Keys", "NamespaceKeys"]
 
-_ROOT = "."  # for the empty name, as an empty hash tag would be none; no encoded name is equal to it
+_ROOT = "."  # for the empty name, as an empty hash tag would be none; no encoded name equals it
 _KINDS = ("log", "ids", "val")
 FOR_EVER, GONE = -1, -2
-"""As PTTL says of a key that it does not expire, and that there is none."""
+"""PTTL's replies for a key that does not expire, and for one that does not exist."""
 _REMEMBERED = 1024
 
 
 class NamespaceKeys(NamedTuple):
-    """The keys of a namespace: three of its own, and a row of its parent's directory (the root has no parent).
+    """The keys of a namespace: three of its own, and a row in its parent's directory (the root has no parent).
 
-    Beside them, packed once, what every write says of them.
+    The other fields are the commands for them that every write sends, packed once.
     """
 
     log: bytes
@@ -46,7 +46,7 @@ class NamespaceKeys(NamedTuple):
         return tuple(pack("PEXPIRE", key, milliseconds) for key in self[:3])
 
     def listing(self, now: float, milliseconds: int | None) -> tuple[bytes, ...]:
-        """List it in its parent's directory; where it expires, the last two replies say how long that lasts."""
+        """List it in its parent's directory; if it expires, the last two replies are the directory's TTL and size."""
         if not self.directory:
             return ()
         score = repr(now).encode()
@@ -55,7 +55,7 @@ class NamespaceKeys(NamedTuple):
 
 
 class Keys:
-    """Keys below a prefix. The name of a namespace is their hash tag: they share a slot of a cluster."""
+    """Keys below a prefix. A namespace's name is their hash tag, so they share a slot of a cluster."""
 
     def __init__(self, prefix: str) -> None:
         if "{" in prefix or "}" in prefix:
@@ -79,13 +79,13 @@ class Keys:
         )
 
     def of(self, namespace: Namespace) -> tuple[bytes, bytes, bytes]:
-        """Name the keys of a namespace alone, of which many are looked at once."""
+        """The names of a namespace's keys alone, for when many are checked at once."""
         start = self._start(namespace)
         log, ids, values = (start + kind.encode() for kind in _KINDS)
         return log, ids, values
 
     def directory(self, parent: Namespace) -> bytes:
-        """Name the key that lists a namespace's children."""
+        """The name of the key that lists a namespace's children."""
         return self._start(parent) + b"dir"
 
     def child(self, parent: Namespace, row: bytes) -> Namespace:
@@ -93,12 +93,12 @@ class Keys:
         return (*parent, *decode_namespace(row.decode()))
 
     def pattern(self, prefix: Namespace) -> bytes:
-        """Match the keys of all namespaces that begin with these parts, as SCAN understands it."""
+        """A SCAN pattern for the keys of all namespaces that begin with these parts."""
         ours = re.sub(r"([*?\[\]\\])", r"\\\1", self.prefix)
         return f"{ours}{{{encode_namespace(prefix)}*}}:*".encode()
 
     def namespace(self, key: bytes) -> Namespace | None:
-        """Read the namespace from a key; None for keys of other kinds."""
+        """Parse the namespace from a key; None for keys of other kinds."""
         name, _, kind = key.decode(errors="replace")[len(self.prefix) + 1 :].rpartition("}:")
         ours = kind in _KINDS and (name == _ROOT or name.endswith("/"))
         return decode_namespace(name) if ours else None

@@ -1,10 +1,10 @@
-"""The log of a namespace in Redis: a stream, and beside it the set of the ids that are in the stream.
+"""The log of a namespace in Redis: a stream, and beside it a set of the ids that are in the stream.
 
-Both change in one transaction, so their sizes differ only when something is wrong: an id was appended again
-(the writer sees it in the answer, and takes its own entry back), a writer died before it could do so, or the server
-evicted one of the two keys. A reader who meets a difference waits, and repairs what has been so for a while: what
-came lately is left to its writers, as where the first of an id has left the log, a repeated entry that is about to be
-taken back may stand before one that is new by now.
+Both change in one transaction, so their sizes differ only when something is wrong: an id was appended again (its writer
+sees that in the reply, and removes its own entry), a writer died before it could do so, or the server evicted one of
+the two keys. A reader that finds a difference waits, and repairs what has been wrong for a while. Recent entries are
+left to their writers: if the first entry of an id has left the log, a repetition that is about to be removed may stand
+before an entry that is new by then.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["PAUSES", "appending", "item", "last", "reading", "removing", "repair", "settle", "without_repeats"]
 
-_BITS = 21  # of a sequence number that count the entries of one millisecond
+_BITS = 21  # the bits of a sequence number that count the entries of one millisecond
 _PAGE = 10_000  # entries that a repair reads at once
 _RESTARTS = 8
 PAUSES = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-"""Seconds between a reader's looks: the time that writers have to take back what they repeated."""
-_Entry: TypeAlias = "tuple[bytes, list[bytes]]"  # its stream id and its fields
+"""Seconds between a reader's attempts: the time that writers have to remove their repetitions."""
+_Entry: TypeAlias = "tuple[bytes, list[bytes]]"  # stream id and fields
 
 
 def reading(place: NamespaceKeys, after: int, before: int | None, limit: int | None, *, reverse: bool) -> bytes:
@@ -44,16 +44,16 @@ def reading(place: NamespaceKeys, after: int, before: int | None, limit: int | N
 
 
 def item(stream_id: bytes, fields: list[bytes]) -> Item:
-    """Read one entry of the reply to :func:`reading`."""
+    """Parse one entry of the reply to :func:`reading`."""
     return Item(_seq(stream_id), to_text(fields[1]), fields[3])
 
 
 def appending(place: NamespaceKeys, entries: Mapping[str, bytes]) -> list[bytes]:
-    """Append entries, known or not: :func:`settle` looks at the replies. Without any, make an empty log."""
+    """Append entries, known or not: :func:`settle` checks the replies. Without any, create an empty log."""
     if not entries:
         create = pack("XGROUP", "CREATE", place.log, "touch", "$", "MKSTREAM")
         return [create, pack("XGROUP", "DESTROY", place.log, "touch"), place.sizes[1]]
-    if len(entries) == 1:  # SADD says itself whether it was known
+    if len(entries) == 1:  # SADD itself tells whether the id was known
         ((id_, data),) = entries.items()
         id_bytes = to_bytes(id_)
         size = len(id_bytes)
@@ -78,7 +78,7 @@ def settle(
 ) -> Flow[tuple[dict[str, bool], int]]:
     """From the replies to :func:`appending`: which ids are new, and how long the log is.
 
-    Entries whose id was there before are taken back.
+    Entries whose id was there before are removed again.
     """
     total = replies[-1]
     if not entries:
@@ -95,9 +95,9 @@ def settle(
 
 
 def _take_back(wire: Wire, place: NamespaceKeys, repeated: list[bytes]) -> int | None:
-    """Remove the entries that were just written again; give the log's length.
+    """Remove entries that were just written again; returns the log's length.
 
-    None, if the set of ids knows of entries that the log has lost: then one of these may be the only copy.
+    None if the set knows ids of entries that the log has lost: then one of these may be the only copy.
     """
     removal = pack("XDEL", place.log, *repeated)
 
@@ -109,8 +109,8 @@ def _take_back(wire: Wire, place: NamespaceKeys, repeated: list[bytes]) -> int |
     try:
         replies = wire.optimistic(place.log, [*place.sizes, *own], decide)
     except StoreError:
-        # Others were quicker each time, the server is full, or the answer was lost. They are superfluous whatever
-        # others do meanwhile, so they need no transaction to be removed, and may be removed again.
+        # Others were faster each time, the server is full, or the answer was lost. These entries are superfluous
+        # whatever others do, so they can be removed without a transaction, and more than once.
         replies = wire.send((place.log, removal), (place.ids, place.sizes[1]))
     return None if replies is None else int(replies[1])
 
@@ -122,11 +122,11 @@ def last(wire: Wire, place: NamespaceKeys) -> int:
 
 
 def repair(wire: Wire, place: NamespaceKeys, until: float = math.inf) -> dict[bytes, bytes]:
-    """Leave each id once, where it came first, and make the set agree; what came after ``until`` is left as it is.
+    """Leave each id once, where it came first, and make the set agree; leave entries after ``until`` as they are.
 
-    Gives id -> stream id. The log is read page by page, unwatched; then only its growth since, watched: other writers
-    need not stop. Where they leave no gap for the change itself, what is given holds all the same, and the next who
-    meets the difference tries again.
+    Returns stream ids by id. The log is read page by page, unwatched; then only its growth since, watched, so that
+    other writers need not stop. If they leave no gap for the change itself, the result is valid all the same, and the
+    next reader that finds the difference tries again.
     """
     with suppress(Conflict):
         for _ in range(_RESTARTS):
@@ -141,7 +141,7 @@ def repair(wire: Wire, place: NamespaceKeys, until: float = math.inf) -> dict[by
 
 
 def without_repeats(entries: Sequence[_Entry], after: int) -> list[_Entry]:
-    """What came ``after`` a sequence number, of each id only if it came first; of entries from the log's beginning."""
+    """From entries that begin with the log's first: those ``after`` a sequence number that do not repeat an id."""
     first: dict[bytes, _Entry] = {}
     for entry in entries:
         first.setdefault(entry[1][1], entry)
@@ -149,11 +149,11 @@ def without_repeats(entries: Sequence[_Entry], after: int) -> list[_Entry]:
 
 
 class _IdOccurrences:
-    """Where in a log each id stands, and which entries repeat one."""
+    """The first occurrence of each id in a log, and the entries that repeat one."""
 
     def __init__(self, place: NamespaceKeys, until: float) -> None:
         self.first: dict[bytes, bytes] = {}
-        self._repeats: list[bytes] = []  # what may be removed
+        self._repeats: list[bytes] = []  # entries that may be removed
         self._place = place
         self._until = until
         self._last = 0
@@ -167,7 +167,7 @@ class _IdOccurrences:
         for stream_id, fields in page:
             seq = _seq(stream_id)
             if seq <= self._last:
-                continue  # read once already, before the watch failed
+                continue  # read already, before the watch failed
             self._last = seq
             self._seen += 1
             if self.first.setdefault(fields[1], stream_id) != stream_id and seq <= self._until:
@@ -178,7 +178,7 @@ class _IdOccurrences:
         growth, total, left = replies
         self.count_page(growth)
         if total != self._seen:
-            return None  # some were removed meanwhile, and nobody knows which
+            return None  # some were removed meanwhile, and it is unknown which
         log, ids = self._place.log, self._place.ids
         known = set(members)
         missing = [id_ for id_, first in self.first.items() if id_ not in known and _seq(first) <= self._until]

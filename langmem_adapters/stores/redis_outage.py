@@ -1,8 +1,8 @@
 """Retries and a circuit breaker for a Redis server that does not answer.
 
-:class:`Retries` repeats a call whose failure may pass by itself. A
-:class:`~langmem_adapters.concurrency.breaker.Breaker` remembers that nothing helped: from then on a call costs
-microseconds instead of a timeout, until a probe beside the calls finds the server back.
+:class:`Retries` repeats a call whose failure may be temporary. A
+:class:`~langmem_adapters.concurrency.breaker.Breaker` remembers that no retry helped: from then on a call costs
+microseconds instead of a timeout, until a probe in the background finds the server back.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ __all__ = ["LOST", "REPLICA", "Retries", "is_down", "may_pass"]
 T = TypeVar("T")
 
 LOST = (RedisConnectionError, RedisTimeoutError)
-"""Whether the command was carried out, nobody knows. (An answer that the server is loading is among them.)"""
+"""After these, it is unknown whether the command was executed. (The answer that a server is loading is among them.)"""
 
 REPLICA = (ReadOnlyError, MasterDownError)
-"""What a replica answers to writes, and to all else where it has lost its primary and is to show nothing old."""
+"""What a replica answers to writes, and to everything if it has lost its primary and may not serve stale data."""
 
 NONE_FREE = "No connection available"
-"""As redis-py says that all of a pool are in use."""
+"""redis-py's message when all connections of a pool are in use."""
 
 _LASTING = (NONE_FREE, "SSL", "X509", "certificate", "Invalid Database")
-_NO_SLOTS = "The cluster is down"  # more words say that it takes reads, or that one slot is not served
-_PARTIAL = "All slots are not covered"  # so redis-py, where a given client is told to want all
-_FIRST_PAUSE = 0.05  # seconds; each further one is twice as long
+_NO_SLOTS = "The cluster is down"  # longer messages say that it takes reads, or that one slot is not served
+_PARTIAL = "All slots are not covered"  # redis-py's message, if a given client is told to require all
+_FIRST_PAUSE = 0.05  # seconds; each later pause is twice as long
 _LONGEST_PAUSE = 0.5
 
 
 def is_down(error: Exception) -> bool:
-    """Whether the server is out of reach, as opposed to one that refuses something, and will again.
+    """Whether the server is out of reach, as opposed to one that refuses the call, and would again.
 
-    So is a cluster that has lost slots: it serves nothing, or what lies in them by nobody.
+    A cluster that has lost slots counts as down: it serves nothing, or not the keys in those slots.
     """
     if isinstance(error, SlotNotCoveredError) or str(error).startswith(_PARTIAL):
         return True
@@ -67,9 +67,9 @@ def is_down(error: Exception) -> bool:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether the same call may go better in a moment: connection, timeout, LOADING, READONLY, MASTERDOWN, TRYAGAIN.
+    """Whether the same call may succeed in a moment: connection, timeout, LOADING, READONLY, MASTERDOWN, TRYAGAIN.
 
-    So may one that found all connections of its process busy, unless it has waited for one already.
+    So may a call that found all connections of its process busy, unless it has waited for one already.
     """
     return is_down(error) or isinstance(error, (*REPLICA, TryAgainError, MaxConnectionsError))
 
@@ -88,14 +88,14 @@ class Retries:
         passes: Callable[[Exception], bool] = may_pass,
         before_next: Callable[[Exception], None] = lambda _: None,
     ) -> T:
-        """Give what ``attempt`` gives, or raise the last of its errors, or the first that will not pass."""
+        """Return what ``attempt`` returns, or raise its last error, or the first one that will not pass."""
         end = self.clock() + self.seconds
         longest = _FIRST_PAUSE
         while True:
             try:
                 return attempt()
             except Exception as error:
-                pause = random.uniform(longest / 2, longest)  # noqa: S311 - so that many do not come back at once
+                pause = random.uniform(longest / 2, longest)  # noqa: S311 - so that many callers do not retry at once
                 if not passes(error) or self.clock() + pause > end:
                     raise
                 self.sleep(pause)

@@ -1,4 +1,4 @@
-"""Commands as bytes of RESP, the protocol of Redis."""
+"""Encode commands in RESP, the protocol of Redis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["HOLE", "Packer", "form", "pack", "packed"]
 
 
 def packed(words: tuple[bytes | str | float, ...]) -> bytes:
-    """Do what hiredis does, without it."""
+    """Encode as hiredis does, without it."""
     encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     strings = [b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded]
     return b"*%d\r\n%b" % (len(words), b"".join(strings))
@@ -17,7 +17,7 @@ def packed(words: tuple[bytes | str | float, ...]) -> bytes:
 
 try:
     from hiredis import pack_command
-except ImportError:  # redis-py does without it, too
+except ImportError:  # redis-py works without it, too
     _pack: Callable[[Any], bytes] = packed
 else:
     _pack = pack_command
@@ -27,28 +27,28 @@ _STRINGS = (bytes, str)
 
 
 def pack(*words: bytes | str | float) -> bytes:
-    """Write a command as the server reads it: an array of strings.
+    """Encode a command as the server reads it: an array of strings.
 
-    Numbers are made strings here: hiredis crashes the process where an interrupt comes while it does so.
+    Numbers are converted here: hiredis crashes the process if an interrupt comes while it converts them.
     """
     return _pack(tuple([word if isinstance(word, _STRINGS) else str(word) for word in words]))
 
 
 class Packer:
-    """:func:`pack` for what redis-py itself says as it connects, such as the number of the database."""
+    """:func:`pack` for the commands that redis-py itself sends when it connects, such as SELECT."""
 
     @staticmethod
     def pack(command: str, *words: bytes | str | float) -> list[bytes]:
-        """Write a command, whose name may be of several words."""
+        """Encode a command, whose name may have several words."""
         return [pack(*command.split(), *words)]
 
 
 HOLE = None
-"""A word that is not known yet, in a :func:`form`."""
+"""A word of a :func:`form` that is filled in later."""
 
 
 def form(*words: bytes | str | None) -> bytes:
-    """Write a command with holes, to be filled by ``%`` with each word's length and the word, bytes both times."""
+    """Encode a command with holes, to be filled by ``%`` with the length of each word and the word, both as bytes."""
     given = (word.encode() if isinstance(word, str) else word for word in words)
     strings = (b"%d\r\n%b" if word is None else b"%d\r\n%b" % (len(word), word.replace(b"%", b"%%")) for word in given)
     return b"*%d\r\n" % len(words) + b"".join(b"$%b\r\n" % string for string in strings)

@@ -1,4 +1,4 @@
-"""What the Redis store can tell of its server: figures, and what is set in a way that loses data."""
+"""What the Redis store can report of its server: figures, and settings that lose data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["examined", "stats"]
 
-_PAGE = 1000  # keys looked at in one round trip
+_PAGE = 1000  # keys checked in one round trip
 _OLDEST = (6, 2)
 _NEARLY = 0.9  # of maxmemory
 _KEEPS = "noeviction"
@@ -25,7 +25,7 @@ _LOOKED_AT = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
 
 
 def stats(wire: Wire, keys: Keys) -> StoreStats:
-    """Go through our keys with SCAN, and count; used memory, where INFO is allowed."""
+    """Scan the store's keys and count them; used memory, if INFO is allowed."""
     seen: set[bytes] = set()
     entries: Counter[str] = Counter()
     expires: dict[Namespace, bool] = {}
@@ -62,7 +62,7 @@ def _kind(namespace: Namespace) -> str:
 
 
 def examined(wire: Wire) -> Iterator[Finding]:
-    """Look at the servers' version, memory and persistence, as far as the user may."""
+    """Examine the servers' version, memory and persistence, as far as the user may."""
     try:
         servers = [_fields(reply) for reply in wire.everywhere(pack("INFO"))]
     except StoreUnavailable as error:
@@ -84,7 +84,7 @@ def examined(wire: Wire) -> Iterator[Finding]:
             yield _memory(name, info)
         if "aof_enabled" in info:
             yield from _persistence(name, info, wire)
-        if silent := [field for field in _LOOKED_AT if field not in info]:  # as some services and proxies are
+        if silent := [field for field in _LOOKED_AT if field not in info]:  # as on some services and proxies
             said = f"INFO says nothing of {', '.join(silent)}: that was not looked at"
             yield Finding("note", name, said, "nothing, if you know it; else ask whoever runs the server")
 
@@ -134,7 +134,7 @@ def _persistence(name: str, info: dict[str, str], wire: Wire) -> Iterator[Findin
 
 
 def _snapshots(wire: Wire) -> str | None:
-    """When snapshots are made; None, where that is not told, as by many services."""
+    """The snapshot schedule; None if it is not told, as by many services."""
     with suppress(StoreError):
         reply = next(iter(wire.everywhere(pack("CONFIG", "GET", "save"))))
         pairs: Any = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))

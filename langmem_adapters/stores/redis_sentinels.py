@@ -1,8 +1,8 @@
-"""Connections to the primary that sentinels name, which leave it soon after these have named another.
+"""Connections to the primary that sentinels name, which are dropped soon after these name another.
 
-redis-py asks the sentinels when it connects, and not again. Where an operator has them fail over, the primary of before
-goes on for some ten seconds with all who are connected to it, and what it takes then is lost. So, beside the calls, the
-sentinels are asked again and again.
+redis-py asks the sentinels when it connects, and not again. When an operator triggers a failover, the old primary goes
+on serving its connected clients for some ten seconds, and what it accepts then is lost. So the sentinels are asked
+again and again in the background.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SentinelWatch"]
 T = TypeVar("T")
 
 _SECONDS = 0.5  # between an answer of the sentinels and the next question
-_LONGEST = 60.0  # after a question that was never answered, as that of a parent before a fork
+_LONGEST = 60.0  # after a question that was never answered, such as a parent's before a fork
 
 
 class SentinelWatch:
@@ -31,7 +31,7 @@ class SentinelWatch:
 
     Args:
         pool: Asks the sentinels.
-        on: Talks on one of its connections.
+        on: Calls a function with one of its connections.
     """
 
     def __init__(self, pool: SentinelConnectionPool, on: Callable[[Callable[[Any], Any]], Any]) -> None:
@@ -41,7 +41,7 @@ class SentinelWatch:
         self._closed = False
 
     def on(self, talk: Callable[[Any], T]) -> T:
-        """Talk on a connection; where it is time, have the sentinels asked, and do not wait for them."""
+        """Call ``talk`` with a connection; if it is time, have the sentinels asked, without waiting for them."""
         if time.monotonic() >= self._due:
             self._due, self._closed = time.monotonic() + _LONGEST, False
             with suppress(RuntimeError):  # no thread can be started
@@ -49,14 +49,14 @@ class SentinelWatch:
         return self._on(talk)  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Leave no connection to a sentinel of our own behind, also if one is being asked."""
+        """Leave no sentinel connection of the store's own open, even if one is in use."""
         self._closed = True
         for sentinel in self._pool.sentinel_manager.sentinels:
             hang_up(sentinel.connection_pool)
 
     def _ask(self) -> None:
-        """Ask who is the primary: redis-py closes connections to another, those in use when they come back."""
-        with suppress(RedisError):  # whoever connects is told
+        """Ask for the primary: redis-py then closes connections to any other, those in use when they come back."""
+        with suppress(RedisError):  # the next caller that connects gets the error
             self._pool.get_master_address()  # type: ignore[no-untyped-call]
         self._due = time.monotonic() + _SECONDS
         if self._closed:

@@ -33,10 +33,10 @@ class OneServer:
     """The server of a pool; with a sentinel's pool, whichever is the primary when a connection is made."""
 
     one_slot = True
-    """Whether all keys may be in one transaction; in a cluster, only those with the same hash tag."""
+    """Whether all keys may be in one transaction; in a cluster, only keys with the same hash tag may."""
 
     def __init__(self, pool: ConnectionPool, owned: bool, retries: Retries, breaker: _MakeBreaker) -> None:
-        # Connections of a given client have been told by its owner how to try again.
+        # The owner of a given client has configured its connections' retries.
         self._retries = retries if owned else Retries(0)
         talk_on: _On = partial(on, pool)
         self._own: list[OwnConnections | SentinelWatch] = []
@@ -55,13 +55,13 @@ class OneServer:
         self._breaker = breaker(lambda: talk_on(_ping), is_down if owned else _is_costly)
 
     def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
-        """The keys that are on the same server, by their places."""
+        """Group keys by server, as lists of their positions."""
         return [range(len(keys))] if keys else []
 
     def each(self) -> list[_On]:
         return [self._on]
 
-    def call(self, key: bytes, talk: _Talk[T]) -> T:  # noqa: ARG002 - as in a cluster
+    def call(self, key: bytes, talk: _Talk[T]) -> T:  # noqa: ARG002 - a cluster uses it
         attempt: Callable[[], T] = partial(self._on, talk)
         return self._breaker.guard(lambda: self._retries.call(attempt))
 
@@ -71,7 +71,7 @@ class OneServer:
 
 
 class Cluster:
-    """The nodes of a cluster. One that is down does not keep the calls to the others from being made."""
+    """The nodes of a cluster. A node that is down does not block the calls to the others."""
 
     one_slot = False
 
@@ -80,15 +80,15 @@ class Cluster:
         self._owned = owned
         self._retries = retries
         self._breaker = breaker
-        self._breakers: dict[str, Breaker] = {}  # by node, or slot that none serves; "" at first
+        self._breakers: dict[str, Breaker] = {}  # by node, or by slot that no node serves; "" at first
         self._lock = ForkSafeLock()
         self._own: WeakKeyDictionary[ConnectionPool, OwnConnections] = WeakKeyDictionary()
         self._client: RedisCluster | None = None
-        self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
+        self._failure: tuple[float, Exception] | None = None  # of the last failed attempt to make a client
 
     def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
         if len(keys) == 1:
-            return [(0,)]  # without a look at the servers, which may be out of reach
+            return [(0,)]  # without asking the servers, which may be out of reach
         places: dict[ConnectionPool, list[int]] = {}
         for place, key in enumerate(keys):
             places.setdefault(self._pool(key), []).append(place)
@@ -119,7 +119,7 @@ class Cluster:
         return client.get_redis_connection(node).connection_pool
 
     def _on(self, pool: ConnectionPool) -> _On:
-        """As :func:`on` a pool; for one of our own, in order."""
+        """As :func:`on` a pool; for a pool of the store's own, first come, first served."""
         if not self._owned:
             return partial(on, pool)
         return (self._own.get(pool) or self._own.setdefault(pool, OwnConnections(pool))).on
@@ -128,7 +128,7 @@ class Cluster:
         began = time.monotonic()
         with self._lock.held():
             if self._client is None:
-                if self._failure is not None and self._failure[0] > began:  # all who waited for it were told the same
+                if self._failure is not None and self._failure[0] > began:  # all who waited get the same error
                     raise self._failure[1].with_traceback(None)
                 try:
                     self._client = self._make()
@@ -144,7 +144,7 @@ class Cluster:
 
         def probe() -> None:
             self._look_again()  # another node may have taken over
-            look = pack("EXISTS", key)  # as the nodes of a cluster that is down answer a PING
+            look = pack("EXISTS", key)  # not PING, which the nodes of a cluster that is down answer
             self._on(self._pool(key))(partial(_answers, command=look))
 
         return self._breakers.get(name) or self._breakers.setdefault(
@@ -152,24 +152,24 @@ class Cluster:
         )
 
     def _asked_for(self, key: bytes) -> tuple[str, bool]:
-        """The name of a node, or of the slot that none serves, and whether it is a node."""
+        """The name of a node, or of a slot that no node serves, and whether it is a node."""
         client = self._client
         if client is None:
             return "", False
         try:
             return str(client.get_node_from_key(key).name), True  # type: ignore[no-untyped-call]
-        except SlotNotCoveredError:  # the call itself says so
+        except SlotNotCoveredError:  # the call itself raises it
             return f"slot {client.keyslot(key)}", False  # type: ignore[no-untyped-call]
 
     def _look_again(self, _: Exception | None = None) -> None:
         try:
             self._told_anew()
         except Exception as error:
-            if not is_down(error):  # else the next try says so
+            if not is_down(error):  # otherwise the next attempt raises it
                 raise
 
     def _told_anew(self) -> RedisCluster:
-        """Ask the nodes who serves which slots; where none is left of those that were told, those that were given."""
+        """Ask the nodes who serves which slots; if none of the known nodes is left, ask those given at first."""
         client = self._connected()
         told = client.nodes_manager.startup_nodes
         given = [(node.host, node.port) for node in client.startup_nodes if node.name not in told]
@@ -178,16 +178,16 @@ class Cluster:
 
 
 def _at_the_end_of(servers: OneServer | Cluster, close: Callable[[], None]) -> None:
-    """Close connections once nobody has these servers any more.
+    """Close connections once nothing refers to these servers any more.
 
-    They would be closed then too. But where garbage is collected in circles a socket may come before its connection,
-    and Python warns of it; it is there also after ``close()``, where work in the background has come later.
+    They would be closed then anyway. But the garbage collector may take a socket of a reference cycle before its
+    connection, and Python warns of that. This also covers work in the background that came after ``close()``.
     """
     finalize(servers, close).atexit = False
 
 
 def _is_costly(error: Exception) -> bool:
-    """Whether a given client tries that again, for seconds, as a login that is refused: each call would be so late."""
+    """Whether a given client retries after this for seconds, as after a refused login: each call would be so late."""
     return is_down(error) or isinstance(error, AuthenticationError)
 
 
@@ -196,11 +196,11 @@ def _may_pass_in_a_cluster(error: Exception) -> bool:
 
 
 def _is_node_down(error: Exception) -> bool:
-    return is_down(error) and not isinstance(error, SlotNotCoveredError)  # which keeps nobody from its other slots
+    return is_down(error) and not isinstance(error, SlotNotCoveredError)  # its other slots can still be used
 
 
 def _answers(connection: Any, command: bytes) -> None:
-    """See whether it answers; who refuses is not down, as a server that cannot save its data refuses a PING."""
+    """Check that a server answers; one that refuses is not down, as one that cannot save its data refuses a PING."""
     connection.send_packed_command((command,))
     try:
         connection.read_response()

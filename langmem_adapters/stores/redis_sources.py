@@ -1,4 +1,4 @@
-"""What a store takes connections of its own from: redis-py's pools, and clients of a cluster. Nothing connects here."""
+"""What the store's own connections are taken from: redis-py's pools and cluster clients. Nothing connects here."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from langmem_adapters.validation import check_count, check_seconds
 __all__ = ["Address", "Source", "cluster", "defaults", "primary", "server"]
 
 Source: TypeAlias = "ConnectionPool | Callable[[], RedisCluster]"
-"""A pool of one server's connections, or what makes a cluster's client (which connects when it is made)."""
+"""A pool of one server's connections, or a function that makes a cluster's client, which connects when it is made."""
 Address: TypeAlias = tuple[str, int]
 
 _OF_TCP = ("socket_connect_timeout", "socket_keepalive")
-_DRIVER = {"driver_info": DriverInfo(lib_version=__version__)}  # which redis-py would look for on the disk
+_DRIVER = {"driver_info": DriverInfo(lib_version=__version__)}  # otherwise redis-py looks for the version on the disk
 _PACKER = {"command_packer": Packer()}
 
 
 def defaults(max_connections: int, socket_timeout: float | None) -> dict[str, Any]:
-    """The options of redis-py that a store sets, unless it is told otherwise."""
+    """The options of redis-py that a store sets by default."""
     options = {
         "socket_timeout": socket_timeout,
         "socket_connect_timeout": socket_timeout,
         "socket_keepalive": True,
         "max_connections": max_connections,
-        "retry": Retry(NoBackoff(), 0),  # whole exchanges are tried again, by redis_servers
-        "protocol": 2,  # a handshake of fewer trips, and nothing here needs the third version
+        "retry": Retry(NoBackoff(), 0),  # redis_servers retries whole exchanges
+        "protocol": 2,  # its handshake takes fewer round trips, and nothing here needs RESP3
     }
     _check(options)
     return options
 
 
 def server(options: dict[str, Any], given: dict[str, Any]) -> ConnectionPool:
-    """Of one server, at the ``host`` and ``port`` or the ``path`` that is given."""
+    """A pool for one server, at the given ``host`` and ``port``, or ``path``."""
     if "path" in given:
         options = {name: value for name, value in options.items() if name not in _OF_TCP}
     options = {**options, **given, **_PACKER}
     _check(options)
     pool: Any = ConnectionPool(**{name: value for name, value in options.items() if name != "timeout"})
-    pool.timeout = options.get("timeout", options["socket_timeout"])  # for those who wait until a connection is free
+    pool.timeout = options.get("timeout", options["socket_timeout"])  # for callers that wait until a connection is free
     _try_options(pool)
     return cast("ConnectionPool", pool)
 
 
 def cluster(nodes: Iterable[Address], options: dict[str, Any]) -> Callable[[], RedisCluster]:
-    """Of a cluster, some of whose nodes these are."""
-    options = {"require_full_coverage": False, **options}  # the servers say themselves what they do not serve
+    """A function that makes a client of the cluster to which these nodes belong."""
+    options = {"require_full_coverage": False, **options}  # the servers tell themselves what they do not serve
     _check(options)
     startup = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
     return lambda: RedisCluster(startup_nodes=startup, **options)
@@ -62,7 +62,7 @@ def cluster(nodes: Iterable[Address], options: dict[str, Any]) -> Callable[[], R
 def primary(
     service: str, sentinels: Iterable[Address], sentinel_options: dict[str, Any], options: dict[str, Any]
 ) -> ConnectionPool:
-    """Of the primary that sentinels name for a service."""
+    """A pool for the primary that sentinels name for a service."""
     _check(options)
     of_both = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
     own = _DRIVER | {name: options[name] for name in of_both} | sentinel_options
@@ -73,14 +73,14 @@ def primary(
 
 
 def _try_options(pool: ConnectionPool) -> None:
-    """Make a connection object, which connects nowhere, to meet an option that redis-py does not know."""
+    """Make a connection object, which connects nowhere, to detect options that redis-py does not know."""
     if pool.connection_kwargs.get("decode_responses"):
         raise ValueError("decode_responses cannot be set, as a store holds bytes")
     pool.connection_class(**_DRIVER | pool.connection_kwargs)
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Meet seconds that a socket would refuse at the first use, and a number that redis-py takes for any number."""
+    """Refuse seconds that a socket would refuse at the first use, and a limit that redis-py would misread."""
     check_count("max_connections", options["max_connections"])
     for name in ("socket_timeout", "socket_connect_timeout"):
         check_seconds(name, options.get(name))

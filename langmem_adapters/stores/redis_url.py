@@ -1,4 +1,4 @@
-"""From a URL to what connections are taken from."""
+"""Turn a URL into a source of connections."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _OBJECTS = frozenset(
 
 
 def from_url(url: str, options: dict[str, Any]) -> Source:
-    """Give the source of a URL's connections, with these options where it says nothing else. Makes no network call."""
-    if "***" in url and masked(url) == url:  # what the server would say of it shows every password so
+    """Return the source of a URL's connections; the URL overrides these options. Makes no network call."""
+    if "***" in url and masked(url) == url:  # the server's error would show every password as this
         raise ConfigurationError(
             f"{url} is a URL as it is printed and dumped, with *** for its password: give the URL itself, or leave it"
             " to LANGMEM_STORE_URL"
@@ -55,9 +55,9 @@ def _from_url(url: str, options: dict[str, Any]) -> Source:
 
 
 def _check_options(url: str) -> None:
-    """Name a file that cannot be read, of which whoever connects is told no more than that he cannot.
+    """Name a file that cannot be read: the connection error would not tell which one, or that it is a file.
 
-    And what is no text: redis-py takes one for an object, and fails at the first use.
+    Also refuse options that are not text: redis-py would take the text for an object, and fail at the first use.
     """
     for name, value in parse_qsl(url.partition("?")[2]):
         option = name.removeprefix("sentinel_")
@@ -97,7 +97,7 @@ def _sentinel(rest: str, options: dict[str, Any]) -> ConnectionPool:
 
 
 def _split(rest: str, port: int) -> tuple[list[Address], str, dict[str, Any]]:
-    """Take apart what redis-py has no URL for: ``user:password@host:port,host:port/path?options``."""
+    """Parse what redis-py has no URL for: ``user:password@host:port,host:port/path?options``."""
     place, _, query = rest.partition("?")
     place, _, path = place.partition("/")
     login, at, hosts = place.rpartition("@")
@@ -116,10 +116,10 @@ def _port(url: str, default: int) -> tuple[SplitResult, int]:
     try:
         parts = urlsplit(url)
         port = parts.port or default
-    except ValueError:  # its words may be a part of the password
+    except ValueError:  # its message may quote a part of the password
         raise ValueError("a port is a number, and / ? # @ in a password are written %2F %3F %23 %40") from None
     try:
-        unquote(parts.hostname or "").encode("idna")  # else whoever connects is told so, as no error of Redis
+        unquote(parts.hostname or "").encode("idna")  # else connecting fails, with no Redis error
     except UnicodeError:
         raise ValueError("a part of the host's name is empty, or longer than 63 characters") from None
     return parts, port

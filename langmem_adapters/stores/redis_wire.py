@@ -1,7 +1,7 @@
-"""Transactions and pipelines of the Redis store, each in one round trip, on one server or on a cluster's.
+"""Transactions and pipelines of the Redis store, each in one round trip, on one server or on a cluster.
 
-redis-py's pipelines cost about as much as the trip itself, so its connections are used without them: their pools,
-handshakes, parsing, health checks and retries.
+redis-py's pipelines cost about as much as the round trip itself, so its connections are used without them, but with
+their pools, handshakes, parsing, health checks and retries.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from langmem_adapters.stores.redis_servers import Cluster, OneServer
 
 __all__ = ["Wire"]
 
-_ATTEMPTS = 64  # how often a watched key may change under a writer
+_ATTEMPTS = 64  # how often a watched key may change during a write
 _SCAN = 1000  # keys that one SCAN looks at
 _DRIVER = (RedisError, RedisClusterException)
 
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
-_DISCARDED = "Transaction discarded because of: "  # of what befell the server after it had queued the commands
+_DISCARDED = "Transaction discarded because of: "  # before an error that the server met after queueing the commands
 
 
 class Wire:
-    """Sends commands and gives their replies as the server wrote them.
+    """Sends commands and returns their replies as the server wrote them.
 
-    Raises :class:`~langmem_adapters.errors.StoreError` for whatever goes wrong, in words that say what to do.
+    Raises :class:`~langmem_adapters.errors.StoreError` for every failure, with a message that says what to do.
     """
 
     def __init__(self, link: Link, *, retry_for: float) -> None:
@@ -55,14 +55,14 @@ class Wire:
         self.one_slot: bool = self._servers.one_slot
 
     def transact(self, key: bytes, commands: Sequence[bytes]) -> list[Any]:
-        """MULTI … EXEC, where ``key`` lives. After a lost answer all is sent again."""
+        """MULTI … EXEC on the server of ``key``. If the answer is lost, everything is sent again."""
         try:
             return self._servers.call(key, lambda connection: _transact(connection, commands))
         except _DRIVER as error:
             raise translate(error, self.address) from error
 
     def asking(self, key: bytes, commands: Sequence[bytes], *, small: bool = True) -> Step:
-        """:meth:`transact`, as a question of a flow: if it is small, several may go in the same round trip."""
+        """:meth:`transact`, as a question of a flow: several small ones may share a round trip."""
         return self._question(lambda: self.transact(key, commands), small, (commands, True))
 
     def reading(self, keys: Sequence[bytes], commands: Sequence[bytes], *, small: bool = True) -> Step:
@@ -70,11 +70,11 @@ class Wire:
         return self._question(lambda: self.read(keys, commands), small, (commands, True))
 
     def read(self, keys: Sequence[bytes], commands: Sequence[bytes]) -> list[Any]:
-        """:meth:`transact` what only reads these keys, also on a full server.
+        """:meth:`transact` for commands that only read these keys, even on a full server.
 
         While Redis 6.2 or 7.0 has reached its ``maxmemory``, it queues nothing after MULTI. Then the commands are sent
-        as they are, under WATCH: an empty transaction, which it takes, says whether all that they saw was there at
-        once. If not, they are sent again.
+        without it, under WATCH: an empty transaction, which the server accepts, tells whether everything that they read
+        existed at the same time. If not, they are sent again.
         """
         try:
             return self.transact(keys[0], commands)
@@ -98,7 +98,7 @@ class Wire:
         return Step(call, None, self if small and self.one_slot else None, request)
 
     def ask(self, requests: Sequence[tuple[Sequence[bytes], bool]]) -> list[Answer | None]:
-        """Answer several of these questions, each for itself, in one round trip."""
+        """Answer several of these questions, each independently, in one round trip."""
         answers: dict[int, Answer] = {}
 
         def talk(connection: Any) -> None:
@@ -114,16 +114,16 @@ class Wire:
                     if not (may_pass(error) or isinstance(error, OutOfMemoryError)):
                         answers[n] = None, self._told(error)
 
-        with suppress(StoreUnavailable, *_DRIVER):  # those without an answer are asked again, each by itself
+        with suppress(StoreUnavailable, *_DRIVER):  # those without an answer are asked again, each alone
             self._servers.call(b"", talk)  # whatever the key, there is one server
         return [answers.get(n) for n in range(len(requests))]
 
     def optimistic(
         self, key: bytes, reads: Sequence[bytes], decide: Callable[[list[Any]], Sequence[bytes] | None]
     ) -> list[Any] | None:
-        """WATCH a key, read, and MULTI … EXEC what ``decide`` makes of the replies; None: it wants nothing.
+        """WATCH a key, read, and MULTI … EXEC what ``decide`` makes of the replies; None if it decides to do nothing.
 
-        Once EXEC is sent, a lost answer is an error: whether it was made, only another look can tell.
+        Once EXEC is sent, a lost answer is an error: only another read can tell whether the change was made.
         """
 
         def attempt(connection: Any) -> list[Any] | None:
@@ -133,12 +133,12 @@ class Wire:
                     _pipeline(connection, [pack("UNWATCH")])
                     return None
             except BaseException:
-                connection.disconnect()  # it may watch still
+                connection.disconnect()  # it may still watch
                 raise
             try:
                 return _transact(connection, commands)
             except ResponseError:
-                connection.disconnect()  # where MULTI itself was refused, it watches still
+                connection.disconnect()  # if MULTI itself was refused, it still watches
                 raise
             except LOST as error:
                 if not commands:
@@ -154,9 +154,9 @@ class Wire:
         raise Conflict(f"other writers changed the same namespace {_ATTEMPTS} times in a row; try again")
 
     def send(self, *commands: tuple[bytes, bytes]) -> list[Any]:
-        """Send commands, each with its key, as they are: in one round trip to each server that is concerned.
+        """Send commands, each with its key, as they are: in one round trip to each server.
 
-        What is refused among others is sent once more by itself: its slot may have moved, and theirs not.
+        A command refused among others is sent once more alone: its slot may have moved, and theirs not.
         """
         replies: list[Any] = [None] * len(commands)
         with self._translated():
@@ -169,21 +169,21 @@ class Wire:
         return replies
 
     def keys(self, pattern: bytes) -> Iterator[bytes]:
-        """Give the names of keys, on all servers, with SCAN; a name may come more than once."""
+        """Yield the names of keys, on all servers, with SCAN; a name may come more than once."""
         with self._translated():
             for on in self._servers.each():
                 names = on(partial(_scanned, pattern=pattern))
-                while names:  # what was given needs no memory any more
+                while names:  # popped, so that yielded names are freed
                     yield names.pop()
 
     def everywhere(self, command: bytes) -> Iterator[Any]:
-        """Ask each server, once: neither is a failure tried again, nor is one that is known to be down left out."""
+        """Ask each server once, without retries, and even if it is known to be down."""
         with self._translated():
             for on in self._servers.each():
                 yield on(partial(_pipeline, commands=[command]))[0]
 
     def close(self) -> None:
-        """Close the connections, unless they are those of a client that was handed in."""
+        """Close the connections, unless they belong to a client that was handed in."""
         self._servers.close()
 
     def _told(self, error: Exception) -> StoreError:
@@ -215,7 +215,7 @@ def _outcome(connection: Any, count: int) -> list[Any]:
     answer = replies[-1]
     if answer is None:
         raise WatchError
-    if isinstance(answer, Exception):  # one of the commands was refused; the others were not made either
+    if isinstance(answer, Exception):  # one command was refused, so none was executed
         refusal = next(reply for reply in replies if isinstance(reply, Exception))
         reason = str(refusal).partition(_DISCARDED)[2]
         raise BaseParser.parse_error(reason) if reason else refusal  # type: ignore[no-untyped-call]
@@ -223,7 +223,7 @@ def _outcome(connection: Any, count: int) -> list[Any]:
 
 
 def _scanned(connection: Any, pattern: bytes) -> list[bytes]:
-    """All names of a server, on one connection: a cursor means nothing to one that was started, or took over, since."""
+    """All names of a server, on one connection: a cursor is invalid after a restart or failover."""
     found: list[bytes] = []
     cursor: Any = b"0"
     while True:
@@ -248,7 +248,7 @@ def _replies(connection: Any, count: int) -> list[Any]:
     while len(replies) < count:
         try:
             replies.append(connection.read_response())
-        except ResponseError as error:  # the rest must be read all the same
+        except ResponseError as error:  # the rest must still be read
             replies.append(error)
         if len(replies) < count:
             replies += _arrived(connection, count - len(replies))
@@ -257,7 +257,7 @@ def _replies(connection: Any, count: int) -> list[Any]:
 
 def _arrived(connection: Any, most: int) -> Iterable[Any]:
     """Replies that came with the one that was just read; redis-py spends as long on each as the server does."""
-    if connection.protocol not in RESP2:  # in the third version, news may come in between
+    if connection.protocol not in RESP2:  # in RESP3, push messages may come in between
         return ()
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
     return islice(iter(reader.gets, NOT_ENOUGH_DATA), most) if reader else ()

@@ -1,4 +1,4 @@
-"""A store in one SQLite file: the default, for one machine and any number of its processes."""
+"""A store in one SQLite file: the default, for any number of processes on one machine."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class SQLiteStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` on a file.
 
     Args:
-        path: The file; made, with its tables, at the first use. Its folder must exist.
+        path: The file. It is created, with its tables, at the first use; its folder must exist.
         synchronous: "normal", or "full" to survive a power cut without losing the last writes.
         timeout: Seconds to wait for another process's write.
-        fails_fast: Wait only while others get on with their writing, or so long; after one wait in vain, calls fail
-            at once until the file is free again.
+        fails_fast: Wait for ``timeout`` at most, or longer while other writers make progress. After one wait in
+            vain, calls fail at once until the file is free again.
         clock: Gives Unix seconds.
     """
 
@@ -58,7 +58,7 @@ class SQLiteStore(Shared):
     ) -> None:
         self.path: str = str(path)
         self._clock = clock
-        self._is_patient = not fails_fast  # one statement waits as long as SQLite does
+        self._is_patient = not fails_fast  # then one statement waits as long as SQLite's own timeout
         self._database = Database(
             path, schema=SCHEMA, name="store", synchronous=synchronous, timeout=timeout, fails_fast=fails_fast
         )
@@ -189,14 +189,14 @@ class SQLiteStore(Shared):
             start = rows[-1][0] + "\0"
 
     def health(self) -> Health:
-        """See whether the file opens and can be read; makes none where there is none."""
+        """Check that the file opens and can be read; does not create a missing file."""
         return sqlite_report.health(self._database)
 
     def stats(self) -> StoreStats:
         return sqlite_report.stats(self._database, self._clock())
 
     def examine(self) -> Iterator[Finding]:
-        """Check the whole file, which reads all of it, and the disk that it is on."""
+        """Check the whole file, which means reading all of it, and the disk that it is on."""
         return sqlite_report.examined(self._database)
 
     def dates(self, namespace: Namespace) -> Dates | None:
@@ -229,7 +229,7 @@ class SQLiteStore(Shared):
         self._database.close()
 
     def vacuum(self) -> None:
-        """Give the space of what was removed back to the disk; as much again is needed meanwhile."""
+        """Return the space of deleted data to the disk; meanwhile, this takes the space of another copy."""
         with self._database.at_once() as connection:
             write_anew(connection, self.path)
 
@@ -244,7 +244,7 @@ def _add(
     values: Mapping[str, bytes],
     now: float,
 ) -> list[bool]:
-    """Append to the log, and put values: those of the same ids beside their entries."""
+    """Append to the log and put values; a value whose key is an appended id is stored in that entry's row."""
     alone = dict(values)
     beside = {id_: alone.pop(id_) for id_, _ in entries if id_ in alone}
     if beside:

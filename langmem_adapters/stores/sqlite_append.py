@@ -1,9 +1,9 @@
-"""Appending to a log by one statement, which is a transaction by itself, where nothing but entries is to be written.
+"""Append to a log by one statement, a transaction by itself, when nothing but entries is written.
 
-A connection remembers where the logs end that it has appended to. Others may have written since, so the statement sees
-to it that the namespace's row is as it was, that the entry before is there, and that the place is free; else the log is
-opened as ever. It looks at these in the place of the first entry's id, which is NULL, and so refused, where one of them
-does not hold: an INSERT of a SELECT that looks into the same table would take a temporary table, and twice the time.
+A connection remembers the ends of the logs that it has appended to. Others may have written since, so the statement
+checks that the namespace's row is unchanged, that the entry before is there, and that the place is free; if not, the
+log is opened as usual. The check is in place of the first entry's id: it is NULL, and so refused, if a condition fails.
+(An INSERT from a SELECT on the same table would use a temporary table, and take twice the time.)
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from langmem_adapters.stores.sqlite_namespaces import BEHIND, BITS
 __all__ = ["FEW", "LogEnd", "append", "remember"]
 
 FEW = 8
-"""Entries that are appended, and keys that are asked for, by one statement at the most."""
+"""The most entries to append, and keys to ask for, by one statement."""
 
-_LOGS = 1000  # whose ends a connection remembers
+_LOGS = 1000  # logs whose ends a connection remembers
 
 
 class LogEnd(NamedTuple):
-    """Where a log ends, and what its namespace's row says."""
+    """Where a log ends, and the content of its namespace's row."""
 
     number: int
     next: int
     total: int
-    free: int  # the key of the entry that comes next
+    free: int  # the key of the next entry
 
     def length(self) -> int:
         """How many entries the log has."""
@@ -48,10 +48,10 @@ def append(
     keys: Sequence[str],
     waits: bool,
 ) -> Appended | None:
-    """Append all, where none of the ids is known and no key has a value; None: nothing is written.
+    """Append all entries, if none of the ids is known and no key has a value; None: nothing was written.
 
-    Values are put beside the entries of the same ids. Unless it ``waits``, nothing is written either where another
-    process is writing.
+    Values are put beside the entries of the same ids. Unless it ``waits``, nothing is written either if another process
+    is writing.
     """
     end: LogEnd | None = connection.remembered.get(name)
     if end is None or not entries or max(len(entries), len(keys)) > FEW:
@@ -82,7 +82,7 @@ def append(
 
 
 def remember(connection: Connection, name: str, end: LogEnd) -> None:
-    """Know where a log ends, once that is committed."""
+    """Remember where a log ends, once that is committed."""
     if len(connection.remembered) >= _LOGS:
         connection.remembered.clear()
     connection.remembered[name] = end
@@ -90,7 +90,7 @@ def remember(connection: Connection, name: str, end: LogEnd) -> None:
 
 @functools.cache
 def _statement(entries: int, keys: int, beside: int, puts: bool) -> str:
-    """For so many entries, and keys that must have no value: in a row of its own, or ``beside`` an entry."""
+    """SQL for so many entries, and keys that must have no value: in a row of its own, or ``beside`` an entry."""
     alone = f"langmem_values WHERE namespace = ? AND key IN ({_marks(keys)})"
     entry = f"langmem_log WHERE seq >> 32 = ? AND id IN ({_marks(beside)}) AND value IS NOT NULL"
     absent = "".join(

@@ -1,8 +1,8 @@
-"""A namespace's row in a file, which messages need not touch when they are appended.
+"""The row of a namespace in a file, which appending messages need not change.
 
-The row says how the namespace stood when the row was written: its next number, how many entries its log had, and when
-that was. Entries from ``next`` on came later, without a gap, each with its own time; so whoever reads the row counts
-them in. It is written again when more changes than that entries came, and once in a while.
+The row tells the namespace's state when it was written: its next number, the length of its log, and the time.
+Entries from ``next`` on came later, without a gap, each with its own time, so readers of the row count them in. The row
+is written again when anything but such entries changes, and once in a while.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = [
 ]
 
 BEHIND = 60
-"""Seconds by which ``listed_at``, which is in the index, may stay behind the last write, which need not touch it."""
+"""Seconds by which ``listed_at``, which is indexed, may lag behind the last write, so that few writes touch it."""
 
 BITS = 32
-"""Of an entry's key, for its own number; above them is its namespace's."""
+"""The low bits of an entry's key, for its own number; those above are its namespace's number."""
 
-# A log entry's key is its namespace's number and its own: reading a log is one walk along the table, and numbers
-# of namespaces are never used twice, so sequence numbers rise even when a namespace was cleared and made again.
+# A log entry's key is its namespace's number and its own, so reading a log is one range scan of the table. Numbers
+# of namespaces are never reused, so sequence numbers rise even if a namespace was cleared and made again.
 SCHEMA = (
     """CREATE TABLE langmem_namespaces (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -59,8 +59,8 @@ SCHEMA = (
     "UPDATE langmem_namespaces SET listed_at = updated_at",
     "DROP INDEX langmem_namespaces_recent",
     "CREATE INDEX langmem_namespaces_listed ON langmem_namespaces (parent, listed_at)",
-    "ALTER TABLE langmem_log ADD COLUMN at REAL",  # none in older entries, which their namespace's row counts already
-    "ALTER TABLE langmem_log ADD COLUMN value BLOB",  # of the key that is the entry's id, unless that has a row
+    "ALTER TABLE langmem_log ADD COLUMN at REAL",  # NULL in older entries, which their namespace's row counts already
+    "ALTER TABLE langmem_log ADD COLUMN value BLOB",  # of the key that equals the id, unless it has a row
     "ALTER TABLE langmem_namespaces ADD COLUMN beside INTEGER NOT NULL DEFAULT 0",  # whether there may be such values
 )
 
@@ -80,7 +80,7 @@ _OPEN = (
 )
 _ADD = "INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?, ?)"
 _PUT_BESIDE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ?"
-_CULL = 1000  # entries and values of expired namespaces removed beside each write, so that no sweep is ever needed
+_CULL = 1000  # entries and values of expired namespaces removed with each write, so that no sweep is needed
 _WANTED = (
     f"FROM (SELECT name, listed_at, {UPDATED_AT} AS written_at FROM langmem_namespaces"  # noqa: S608 - a constant
     " WHERE parent = :parent AND name <> :parent AND listed_at <= :at AND (expires_at IS NULL OR expires_at > :now))"
@@ -95,13 +95,13 @@ NAMESPACES = Unlinking(
         f"DELETE FROM langmem_log WHERE seq IN (SELECT seq {_OWN} LIMIT :most)",  # noqa: S608 - a constant
         removal("langmem_values", "key"),
     ),
-    also=", expires_at = 0",  # so that others remove it too, beside their writes
+    also=", expires_at = 0",  # so that other writers remove it too
 )
-"""What a namespace is made of."""
+"""The tables of a namespace, for its removal."""
 
 
 class NamespaceState(NamedTuple):
-    """The row of a namespace that is about to be written."""
+    """The row of a namespace that is about to be written to."""
 
     number: int
     next: int
@@ -109,26 +109,26 @@ class NamespaceState(NamedTuple):
     since: int
     listed_at: float
     expires_at: float | None
-    expired: int | None  # the number of any namespace that is
+    expired: int | None  # the number of an expired namespace, if there is any
     beside: bool  # whether values may stand beside log entries
 
     @property
     def free(self) -> int:
-        """The key of the entry that comes next."""
+        """The key of the next entry."""
         return (self.number << BITS) + self.next + self.since
 
 
 def find(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int, bool] | None:
-    """The number of a namespace, how many entries its log has, and whether values may stand beside them.
+    """The number of a namespace, the length of its log, and whether values may stand beside its entries.
 
-    None, if there is no such namespace, or it has expired.
+    None if there is no such namespace, or it has expired.
     """
     row = connection.execute(_FIND, (name,)).fetchone()
     return None if row is None or (row[3] is not None and row[3] <= now) else row[:3]
 
 
 def open_(connection: sqlite3.Connection, name: str, namespace: Namespace, now: float) -> NamespaceState:
-    """Find a namespace by its encoded name, or make it."""
+    """Find a namespace by its encoded name, or create it."""
     row = connection.execute(_OPEN, (now, name)).fetchone()
     if row is not None and row[5] is not None and row[5] <= now:
         NAMESPACES.unlink(connection, row[0], name)
@@ -150,7 +150,7 @@ def add(
     now: float,
     values: Mapping[str, bytes] = MappingProxyType({}),
 ) -> list[bool]:
-    """Append to the log what it has not, and put values of the same ids beside; says of each entry if it is new."""
+    """Append the entries that are new, with values beside them; returns for each entry whether it is new."""
     new = []
     seq = found.free
     for id_, data in entries:
@@ -168,9 +168,9 @@ def add(
 def note(
     connection: sqlite3.Connection, found: NamespaceState, *, added: int, removed: int, ttl: float | None, now: float
 ) -> tuple[int, int]:
-    """Write the row, where the entries that were added do not say enough; and remove something that has expired.
+    """Write the row if the added entries do not tell enough, and remove something of an expired namespace.
 
-    Gives the row's next number, and how many entries it counts.
+    Returns the row's next number, and how many entries it counts.
     """
     next_, total = found.next, found.total
     listed = 0 <= now - found.listed_at < BEHIND
@@ -201,7 +201,7 @@ def recent(
     wanted: dict[str, Any] = {"parent": parent, "at": at, "name": name, "now": now}
     since = -math.inf
     if limit:
-        # None of the latest n is older than the n-th that is listed; it may only be listed as older than it is.
+        # None of the latest n is older than the n-th listed one; but its ``listed_at`` may lag behind.
         nth = connection.execute(_NTH, {**wanted, "n": limit - 1}).fetchone()
         since = -math.inf if nth is None else nth[0] - BEHIND
     rows = connection.execute(_RECENT, {**wanted, "since": since, "n": -1 if limit is None else limit})
@@ -209,5 +209,5 @@ def recent(
 
 
 def bounds(number: int) -> tuple[int, int]:
-    """The first and the last key that an entry of a namespace's log can have."""
+    """The lowest and the highest key that an entry of a namespace's log can have."""
     return number << BITS, ((number + 1) << BITS) - 1

@@ -1,4 +1,4 @@
-"""What the SQLite store can tell of its file: whether it opens, what is in it, and what is wrong with it."""
+"""What the SQLite store can report of its file: whether it opens, what is in it, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["examined", "health", "stats"]
 _BESIDE = ("", "-wal", "-shm")
 _ROOMY = 1 << 30  # bytes; with less, the disk is nearly full
 _LONG_WAL = 256 << 20
-_HOLES = 0.25  # of the file
+_HOLES = 0.25  # share of the file
 _SHOWN = 3  # flaws
 
 
@@ -36,7 +36,7 @@ def health(database: Database) -> Health:
 
 
 def stats(database: Database, now: float) -> StoreStats:
-    """Count in one look; what has expired counts for nothing."""
+    """Count in one read; expired namespaces do not count."""
     with database.reading() as connection, connection:
         rows = connection.execute(
             f"SELECT substr(name, 1, instr(name, '/')), COUNT(*), COUNT(expires_at), SUM(total + {SINCE})"  # noqa: S608
@@ -49,7 +49,7 @@ def stats(database: Database, now: float) -> StoreStats:
 
 
 def examined(database: Database) -> Iterator[Finding]:
-    """Look at the file's integrity, its empty space, its write-ahead log and the disk."""
+    """Check the file's integrity, its empty space, its write-ahead log and the disk."""
     flaws, pages, free = _structure(database)
     if flaws == ["ok"]:
         yield Finding("ok", "file", "its structure is sound")
@@ -67,7 +67,7 @@ def examined(database: Database) -> Iterator[Finding]:
 
 
 def _structure(database: Database) -> tuple[list[str], int, int]:
-    """What SQLite's own check says, and how many pages there are, and how many of them are empty."""
+    """The result of SQLite's own check, the number of pages, and how many of them are empty."""
     try:
         with database.reading() as connection, connection:
             flaws = [row[0] for row in connection.execute(f"PRAGMA quick_check({_SHOWN})")]
@@ -75,7 +75,7 @@ def _structure(database: Database) -> tuple[list[str], int, int]:
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     except StoreUnavailable:
         raise  # locked, or gone
-    except StoreError as error:  # so damaged that it cannot be checked
+    except StoreError as error:  # too damaged to be checked
         return [str(error.__cause__)], 0, 0
     return flaws, pages, free
 

@@ -1,7 +1,7 @@
 """The values of a namespace in a file, each in one of two places.
 
-A key that is written together with a log entry of the same id has its value in that entry's row: one row in one index,
-where it were two in two, and half of the pages to write. Every other value has a row of its own. No key has both.
+A value that is written together with a log entry whose id is its key is in that entry's row. That makes one row in one
+index instead of two in two, and half of the pages to write. Every other value has a row of its own. No key has both.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["DATA", "MANY", "delete_alone", "delete_beside", "look_up", "put", "r
 T = TypeVar("T")
 
 DATA, VALUE = "CAST(data AS BLOB)", "CAST(value AS BLOB)"
-"""The columns: an editor of databases, and SQLite's own ``replace``, leave text in them."""
+"""The columns, as bytes: a database editor, and SQLite's own ``replace``, leave text in them."""
 
 MANY = 64
-"""Keys that are read by one statement, at the most."""
+"""The most keys that one statement reads."""
 
 
 def _select(number: str, count: int) -> str:
-    """Look into the log, and for what was not found there among the rows of their own. All is asked for twice."""
+    """Look in the log, and among the values with rows of their own. All parameters are given twice."""
     keys = ", ".join("?" * count)
     return (
         f"SELECT id, {VALUE} FROM langmem_log WHERE seq >> 32 = {number} AND id IN ({keys}) AND value IS NOT NULL"  # noqa: S608 - question marks
@@ -34,7 +34,7 @@ def _select(number: str, count: int) -> str:
     )
 
 
-# The plus takes the column's type off, with which no index on an expression is used.
+# The plus removes the column's type affinity, with which an index on an expression is not used.
 _BY_NAME = "(SELECT +number FROM langmem_namespaces WHERE name = ? AND (expires_at IS NULL OR expires_at > ?))"
 _COUNTS = [1 << n for n in range(MANY.bit_length())]
 _LOOK_UP = {count: _select(_BY_NAME, count) for count in _COUNTS}
@@ -48,7 +48,7 @@ _DELETE = "DELETE FROM langmem_values WHERE namespace = ? AND key = ?"
 
 
 def look_up(name: str, now: float, keys: Sequence[str]) -> tuple[str, Sequence[object]]:
-    """The statement, with its values, that reads up to ``MANY`` keys of a namespace by its encoded name."""
+    """The statement, with its parameters, that reads up to ``MANY`` keys of a namespace by its encoded name."""
     if len(keys) not in _LOOK_UP:
         keys = _filled(keys)
     asked = (name, now, *keys)
@@ -56,7 +56,7 @@ def look_up(name: str, now: float, keys: Sequence[str]) -> tuple[str, Sequence[o
 
 
 def read(connection: sqlite3.Connection, number: int, keys: Sequence[str]) -> dict[str, bytes]:
-    """Read values; those that do not exist are left out."""
+    """Read values; missing ones are left out."""
     found: dict[str, bytes] = {}
     for start in range(0, len(keys), MANY):
         wanted = _filled(keys[start : start + MANY])
@@ -66,7 +66,7 @@ def read(connection: sqlite3.Connection, number: int, keys: Sequence[str]) -> di
 
 
 def read_all(connection: sqlite3.Connection, number: int, *, beside: bool) -> dict[str, bytes]:
-    """Read every value. Only where some may stand ``beside`` log entries, the log is gone through."""
+    """Read every value. The log is scanned only if values may stand ``beside`` its entries."""
     found = dict(connection.execute(_ALONE, (number,)))
     if beside:
         found.update(connection.execute(_BESIDE, bounds(number)))
@@ -74,7 +74,7 @@ def read_all(connection: sqlite3.Connection, number: int, *, beside: bool) -> di
 
 
 def _filled(keys: Sequence[T]) -> Sequence[T]:
-    """Repeat the last up to a power of two, so that few statements have to be prepared."""
+    """Repeat the last key up to a power of two, so that few statements have to be prepared."""
     count = len(keys)
     return keys if not count & (count - 1) else [*keys, *[keys[-1]] * ((1 << count.bit_length()) - count)]
 
@@ -97,7 +97,7 @@ def delete_alone(connection: sqlite3.Connection, number: int, keys: Iterable[str
 
 
 def taken_along(connection: sqlite3.Connection, number: int, items: Sequence[Item]) -> dict[str, bytes]:
-    """The values in the rows of these log entries, which have to outlive them."""
+    """The values in the rows of these log entries, which must outlive the entries."""
     found: dict[str, bytes] = {}
     for item in items:
         found.update(connection.execute(_OF_ENTRY, (item.seq, number)))
