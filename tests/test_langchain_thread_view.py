@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -56,8 +56,14 @@ def test_what_comes_before_the_session_changes_nothing(session: tuple[list[BaseM
     assert joined(history, *Thread(messages).since(history, start)) == joined(history, whole, start)
 
 
+def _behind_a_summary() -> tuple[list[BaseMessage], list[Message], int]:
+    thread = [_message(n, kind, "yes") for n, kind in enumerate(["user", "tool", "summary", "user", "user", "user"])]
+    return thread, [legible(thread[2]), Message(id="x0", role="assistant", content="yes"), legible(thread[3])], 4
+
+
 @settings(max_examples=500)
 @given(_sessions())
+@example(_behind_a_summary())
 def test_nor_where_the_thread_has_ids_of_its_own(session: tuple[list[BaseMessage], list[Message], int]) -> None:
     messages, history, start = session
     thread = Thread([message.model_copy(update={"id": f"own {message.id}"}) for message in messages])

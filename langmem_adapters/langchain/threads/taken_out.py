@@ -48,11 +48,15 @@ def known_of(
 def _first(history: Sequence[Message], messages: Sequence[Message], both: Mapping[int, int]) -> dict[str, str]:
     """The first question that both have, if the thread has it under another id: it is not searched for again then."""
     begins = next((message for message in messages if is_said(message)), None)
-    if not both or history[0].role != "user" or begins is None or begins.role != "user":
+    if not both or not _asks(history[0]) or begins is None or not _asks(begins):
         return {}
     if not {message.id for message in messages}.isdisjoint(message.id for message in history):
         return {}
     return {history[0].id: messages[min(both.values())].id}
+
+
+def _asks(message: Message) -> bool:
+    return message.role == "user" and is_said(message)
 
 
 def stood_for(
