@@ -81,7 +81,7 @@ class Merge:
         """Keep the summary, where the session has none, and no message of which it does not tell."""
         while SUMMARY not in (values := (yield from step(self._store.get, self._namespace, [SUMMARY, DEPARTED]))):
             if (yield from self._look(summary))[1]:  # others may have said something by now
-                _log.warning("an imported summary is left out: the session has messages of which it does not tell")
+                _log.warning("an imported summary is left out: the session has messages that it does not cover")
                 return
             guard = {SUMMARY: None, DEPARTED: values.get(DEPARTED)}  # where it ends must not have left meanwhile
             yield from self._session.try_write(put={SUMMARY: summary}, guard=guard)
