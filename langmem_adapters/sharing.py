@@ -44,7 +44,7 @@ class Shared:  # no Lasting: of two middlewares, mypy would find that rather tha
         name = type(self).__name__
         raise ConfigurationError(
             f"{name} has connections of this process, and cannot be pickled:"
-            " keep its URL and names, and make it anew where it is used"
+            " keep its URL and names, and make a new one where it is used"
         )
 
 

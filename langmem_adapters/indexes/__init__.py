@@ -93,7 +93,9 @@ def _file(url: str) -> str | Path:
     if url.startswith("sqlite:"):
         return file_of(url)[0]
     if "://" not in url:
-        raise ConfigurationError('an index goes with the URL of a store: "memory:", "sqlite:///file.db" or "redis://…"')
+        raise ConfigurationError(
+            'an index is opened with the URL of a store: "memory:", "sqlite:///file.db" or "redis://…"'
+        )
     # Another file would keep the words that are deleted in this one, where somebody gives a new password, or a timeout.
     return f"langmem-{fingerprint(database_of(url))[:12]}-index.db"
 
