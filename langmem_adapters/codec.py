@@ -108,7 +108,7 @@ def refuse_undamaged(data: bytes, what: str) -> None:
     """Raise SerializationError if the data :func:`is_for_others`."""
     if is_sealed(data):
         raise SerializationError(
-            f"{what} is encrypted, and there is no codec: use Settings(codec=…); commands have none"
+            f"{what} is encrypted, and there is no codec: use Settings(codec=…); the command line has none"
         )
     if is_newer(data):
         raise SerializationError(f"{what} was written by a newer version of langmem_adapters; upgrade to read it")

@@ -17,7 +17,7 @@ from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
 
-_ASYNC = "this model is a coroutine function: use the a-prefixed twin of this method"
+_ASYNC = "this model is a coroutine function: call the async twin of this method, whose name begins with a"
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 _APOLOGY = re.compile(
     r"\W*((i'?m|i am|we'?re|we are)\s+(very\s+|so\s+)?(sorry|afraid|unable|not able)\b|sorry\b"

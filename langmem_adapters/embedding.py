@@ -45,7 +45,7 @@ _MODEL = (
 _UNNAMED = "unknown"  # LlamaIndex's model_name of embedders with the name in another attribute, such as watsonx's
 _UNSAID = "text-embedding-ada-002"  # the model of Azure embedders that were given only a deployment
 _OF_THIS_PROCESS = frozenset(("_documents", "_queries", "_lock", "_known_texts", "_known_queries", "stats"))
-_ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
+_ASYNC = "this embedder is a coroutine function: call the async twin of this method, whose name begins with a"
 
 
 class Embedder(Lasting):
@@ -230,7 +230,7 @@ class Embedder(Lasting):
             dimension = self.dimension or len(vectors[0])
             strange = next((len(vector) for vector in vectors if len(vector) != dimension), None)
             if strange:
-                return f"a vector of {strange} numbers where it has {dimension}"
+                return f"a vector of {strange} numbers instead of {dimension}"
             self.dimension = dimension
         return ""
 

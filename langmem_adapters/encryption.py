@@ -110,15 +110,19 @@ class AESGCMCodec(Lasting):
         named, start = 2 + len(name), _header(data)
         checked = named < start
         if checked and data[named:start] != self._checks[name]:
-            raise SerializationError(f"a stored value cannot be decrypted: {name!r} is another key than it was")
+            raise SerializationError(
+                f"a stored value cannot be decrypted: the key {name!r} is not the one that encrypted it"
+            )
         header, nonce, sealed = data[:start], data[start : start + _NONCE], data[start + _NONCE :]
         try:
             return bytes(self._ciphers[name].decrypt(nonce, sealed, header + place))
         except _refusal() as error:
             if checked:
-                raise Damaged("a stored value cannot be decrypted: it was changed, or is of another place") from error
+                raise Damaged(
+                    "a stored value cannot be decrypted: it was changed, or copied from another place"
+                ) from error
             raise SerializationError(
-                f"a stored value cannot be decrypted: {name!r} is another key than it was, or the value was changed"
+                f"a stored value cannot be decrypted: the key {name!r} is the wrong one, or the value was changed"
             ) from error
 
     @property
@@ -135,7 +139,7 @@ class AESGCMCodec(Lasting):
         return self._derived[name]
 
     def __reduce__(self) -> NoReturn:
-        raise ConfigurationError("an AESGCMCodec has keys, and cannot be pickled: give them to the other process")
+        raise ConfigurationError("an AESGCMCodec holds keys, and cannot be pickled: make one in the other process")
 
     def __repr__(self) -> str:
         return f"AESGCMCodec({sorted(self._ciphers)}, current={self.current!r})"
@@ -269,8 +273,8 @@ def key_name(data: bytes) -> str:
             "a stored value was encrypted by a newer version of langmem_adapters; upgrade to read it"
         )
     if not is_sealed(data) or len(data) < start + _NONCE + _TAG:
-        remedy = "export what was kept without the codec, and import it with it into an empty store"
-        raise NotSealed(f"a stored value is not encrypted, or not as it is read here: {remedy}")
+        remedy = "export what was stored without the codec, and import it with the codec into an empty store"
+        raise NotSealed(f"a stored value is not encrypted, or not by this kind of codec: {remedy}")
     return bytes(data[2 : 2 + data[1]]).decode("latin-1")
 
 

@@ -47,7 +47,7 @@ _KINDS = ("brain", "working", "longterm", "experience")
 _LANGGRAPH = "langgraph"
 _JOURNALS = "migration"
 _PASSES = 4
-_COMES_BACK = "it comes back: an index that has it was not given, or somebody goes on writing"
+_COMES_BACK = "its data comes back: an index that holds it was not given, or a writer goes on"
 _POOL = 4  # parts of a pool's namespace
 _log = logging.getLogger("langmem_adapters")
 
@@ -134,7 +134,9 @@ def delete_user_flow(
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
     otherwise = "." in user or "\0" in user  # LangGraph refuses such labels, so the user is written differently there
     if not all(prefix and (user in prefix or otherwise) for prefix in prefixes):
-        raise ConfigurationError("each prefix of items has the user as one of its parts: others would lose theirs")
+        raise ConfigurationError(
+            "each prefix of items needs the user as one of its parts: others would lose their data"
+        )
     erasure = _Erasure(bare(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
     for kind in _KINDS:
         yield from step(erasure.attempt, kind, lambda kind=kind: erasure.clear((kind, tenant, user)))
@@ -181,7 +183,7 @@ class _Erasure:
         error = next(iter(self._failures.values()))
         kind = next((kind for kind in (StoreUnavailable, SearchError) if isinstance(error, kind)), StoreError)
         places = ", ".join(self._failures)
-        raise kind(f"a user was not deleted completely, call it again to go on: {places} failed ({error})") from error
+        raise kind(f"a user was not deleted completely, call delete_user again: {places} failed ({error})") from error
 
     def clear(self, prefix: Namespace) -> None:
         """Delete all namespaces that begin with a prefix."""
@@ -275,7 +277,10 @@ class _Erasure:
         else:
             raise StoreError(_COMES_BACK)
         if others:
-            _log.warning("%d namespaces of LangGraph name a deleted user in another place, and stay", len(others))
+            _log.warning(
+                "%d LangGraph namespaces were kept: they name a deleted user outside of the prefixes of items=",
+                len(others),
+            )
 
 
 def _counted(store: Store, namespace: Namespace) -> Counter[str]:

@@ -181,7 +181,7 @@ class Expiring:
                     yield from self._begin(self._ttl, data)
                     yield from self._carry_along(self._ttl)
                 except StoreError as error:
-                    _warn("a session was read, and its time could not be started anew", error)
+                    _warn("a session was read, but its expiry could not be renewed", error)
 
     def _carry_along(self, ttl: float | None) -> Flow[None]:
         if self._along is None or ttl is None:

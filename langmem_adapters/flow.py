@@ -55,7 +55,9 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
         return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
     if is_coroutine(call):
         name = getattr(call, "__qualname__", type(call).__qualname__)
-        refuse = _refusing(f"{name} is a coroutine function: use the a-prefixed twin of this method")
+        refuse = _refusing(
+            f"{name} is a coroutine function: call the async twin of this method, whose name begins with a"
+        )
         return (yield Step(refuse, lambda: cast("Awaitable[Any]", call(*args, **kwargs))))
     return (yield Step(lambda: call(*args, **kwargs)))
 

@@ -29,10 +29,10 @@ class Numbered(NamedTuple):
 def text_of(data: bytes) -> str:
     """The text of a file. Gzip is recognised by its content."""
     if data.startswith(_ZIP):
-        raise SerializationError("it is a zip archive: unpack it, and take the file that is meant out of it")
+        raise SerializationError("it is a zip archive: unpack it, and give the file inside")
     if data.startswith(_SQLITE):
         raise SerializationError(
-            "it is an SQLite database: migrate copies one of this library, and whatever wrote another can read it"
+            "it is an SQLite database: copy one of this library with migrate; export another with what wrote it"
         )
     data = _unpacked(data) if data.startswith(_GZIP) else data
     try:

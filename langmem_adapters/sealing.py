@@ -227,7 +227,7 @@ class SealedStore(Shared):
         except Damaged as damage:
             if is_value and isinstance(damage, NotSealed):
                 raise
-            _log.warning("something is left out of what is read: %s", damage)
+            _log.warning("an unreadable value is left out: %s", damage)
             return _DAMAGED
 
 

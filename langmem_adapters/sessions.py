@@ -202,19 +202,21 @@ class Sessions(Shared):
         except (AttributeError, ValueError):
             updated_at, session = math.nan, ""
         if not (math.isfinite(updated_at) and session):
-            raise ConfigurationError(f"a cursor is that of the last session of the page before, not {cursor!r:.50}")
+            raise ConfigurationError(
+                f"a cursor is the .cursor of the last session of the previous page, not {cursor!r:.50}"
+            )
         return Listed(self._namespace(session), updated_at)
 
     def _info(self, row: Listed) -> Flow[SessionInfo]:
         try:
             page = yield from step(self.store.scan, row.namespace, limit=1, keys=[TITLE, CREATED])
         except NotSealed as damage:  # one damaged session must not fail the whole list
-            _log.warning("a stored title, or when a session began, is left out: %s", damage)
+            _log.warning("the title or time of creation of a session is left out: %s", damage)
             page = yield from step(self.store.scan, row.namespace, limit=1)
         try:
             title, created_at = read_title(page.values.get(TITLE)), _began(page)
         except SerializationError as sealed:  # encrypted, and there is no codec
-            _log.warning("a stored title, and when a session began, are left out: %s", sealed)
+            _log.warning("the title and time of creation of a session are left out: %s", sealed)
             title, created_at = "", None
         return SessionInfo(
             session=row.namespace[-1],

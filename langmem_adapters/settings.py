@@ -125,7 +125,7 @@ class Settings(BaseModel):
         else:
             unused = without_counterpart(document)
             if unused:
-                _log.info("%s: %s change nothing here", path, ", ".join(unused))
+                _log.info("%s: %s have no effect here", path, ", ".join(unused))
             return settings
         raise ConfigurationError(f"{path}: {sentence}")
 

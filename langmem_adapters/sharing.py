@@ -44,7 +44,7 @@ class Shared:  # not a Lasting: mypy would join two middlewares to that, and not
         name = type(self).__name__
         raise ConfigurationError(
             f"{name} has connections of this process, and cannot be pickled:"
-            " keep its URL and names, and make it anew where it is used"
+            " keep its URL and names, and make a new one where it is used"
         )
 
 

@@ -199,7 +199,7 @@ def checked_messages(messages: Iterable[M]) -> list[M]:
     given: list[Any] = checked_list(messages, wanted, Message, MessageData)
     silent = (message for message in given if isinstance(message, Message) and not message.content)
     if any("text" in (message.model_extra or ()) for message in silent):
-        raise ConfigurationError('what a message says is its content="…": its text is read from there, and not given')
+        raise ConfigurationError('a message takes content="…", not text=: its text is read from its content')
     return given
 
 
@@ -207,7 +207,7 @@ def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
     """Make a message of this role. Raises ConfigurationError for unknown fields or wrong types, and names them."""
     if unknown := sorted(name for name in fields if name not in _OF_WHAT_IS_SAID):
         known = ", ".join(_OF_WHAT_IS_SAID)
-        raise ConfigurationError(f"what is said has no {', '.join(unknown)}; beside the text it has {known}")
+        raise ConfigurationError(f"a message has no field {', '.join(unknown)}; besides its text, it can have {known}")
     try:
         return Message(role=role, content=content, **fields)
     except ValidationError as error:
@@ -228,9 +228,9 @@ def lines_of(text: Iterable[bytes | str]) -> Iterable[bytes | str]:
     if isinstance(text, bytes):
         return text.splitlines()
     if isinstance(text, os.PathLike):
-        raise ConfigurationError("an import is given lines of an export, as open(path, 'rb') gives them, not a path")
+        raise ConfigurationError("an import takes the lines of an export, as open(path, 'rb') gives them, not a path")
     if isinstance(text, Mapping) or not isinstance(text, Iterable):
-        raise ConfigurationError(f"what is imported are the lines of an export, or its text, not {type(text).__name__}")
+        raise ConfigurationError(f"an import takes the lines of an export, or its text, not {type(text).__name__}")
     return map(_line, text)
 
 

@@ -335,12 +335,12 @@ class WorkingMemory(Shared):
 
 
 def _overtaken() -> Conflict:
-    return Conflict(f"other writers were quicker each of {_ATTEMPTS} times: nothing was changed")
+    return Conflict(f"other writers came first {_ATTEMPTS} times in a row, and nothing was changed: try again")
 
 
 def _checked(data: Any) -> Any:
     if data is None:
-        raise ConfigurationError("None is no data: a change returns the new data, also where it changes it in place")
+        raise ConfigurationError("None is no data: a change must return the new data, even if it changes it in place")
     return data
 
 

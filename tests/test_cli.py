@@ -248,7 +248,7 @@ def test_what_is_encrypted_is_refused_and_not_taken_for_damaged(kind: str, url: 
     ]
     for *command, user in commands:
         said = fails(*command, "--url", url, "--user", user)
-        assert said.endswith(" is encrypted, and there is no codec: use Settings(codec=…); commands have none")
+        assert said.endswith(" is encrypted, and there is no codec: use Settings(codec=…); the command line has none")
     assert backup.read_text() == "a good one"
     assert run("export", "--url", url, "--user", "ada").exit_code == 2
     assert not messages(url, "chat", user="eve")
@@ -542,7 +542,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
         (b'{"role": "user"}\n"\xff"', "line 2 is not UTF-8 text"),
         (b"\x1f\x8bnot gzip", "it is gzipped, but damaged"),
         (b"PK\x03\x04\x14\x00", "it is a zip archive: unpack it"),
-        (b"SQLite format 3\0\x10", "it is an SQLite database: migrate copies one of this library"),
+        (b"SQLite format 3\0\x10", "it is an SQLite database: copy one of this library with migrate"),
         (gzip.compress(GOOD.encode(), mtime=0)[:-9], "it is gzipped, but damaged"),
     ],
 )
@@ -778,7 +778,7 @@ def test_doctor(url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> 
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"ok"}
-    assert "ok       entries: 2 were looked at" in lines
+    assert "ok       entries: 2 were checked" in lines
     monkeypatch.setenv("LANGMEM_TTL", "60")
     result = run("doctor", "--url", url)
     assert result.exit_code == 1

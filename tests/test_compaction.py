@@ -752,7 +752,7 @@ async def test_b2_a_model_that_fails_changes_nothing_and_the_next_turn_tries_aga
     stats = failing.stats()
     assert stats["failed_summaries"] == stats["failures"] == stats["calls"] == 3
     assert stats["summaries"] == 0
-    assert caplog.text.count("the messages stay as they are, and the next turn tries again") == 3
+    assert caplog.text.count("the messages were not summarised, and the next turn tries again") == 3
     assert "my-secret" not in caplog.text
     with pytest.raises(ModelError):
         failing.summarize()
@@ -945,7 +945,7 @@ def test_a_failure_of_the_code_itself_is_logged_in_the_background(caplog: pytest
     brain = memory(MemoryStore(), "behind", refuse, summarize_at=100, summarize_in="background", counter=counter)
     brain.add_messages(turn(0))
     brain.flush()
-    assert "a summary in the background was not made" in caplog.text
+    assert "a summary in the background failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -960,7 +960,7 @@ async def test_a_summary_that_is_broken_off_in_the_background_is_told_and_the_ne
     brain.add_messages(turn(0) + turn(1) + turn(2))
     await asyncio.wait_for(brain.aflush(), 10)
     assert (brain.stats()["failed_summaries"], brain.stats()["summaries"]) == (1, 0)
-    assert "a summary in the background was not made" in caplog.text
+    assert "a summary in the background failed" in caplog.text
     brain.add_messages(turn(3))
     await asyncio.wait_for(brain.aflush(), 10)
     assert (brain.stats()["failed_summaries"], brain.stats()["summaries"]) == (1, 1)
@@ -1184,7 +1184,7 @@ def test_wrong_calls_are_one_sentence() -> None:
         await asyncio.sleep(0)
         return ""
 
-    with pytest.raises(ConfigurationError, match="a model that is a coroutine function summarises with"):
+    with pytest.raises(ConfigurationError, match="a model that is a coroutine function needs summarize_in="):
         BrainMemory(MemoryStore(), "s", model=model, summarize_at=100)
 
 
@@ -1194,7 +1194,7 @@ async def test_a_model_that_is_a_coroutine_function_is_asked_inline_or_refused_b
         return "In short."
 
     brain = memory(MemoryStore(), "behind", model, summarize_at=100)
-    with pytest.raises(ConfigurationError, match="add them with an a-prefixed method"):
+    with pytest.raises(ConfigurationError, match="add them with an async method"):
         brain.add_messages(turn(0))
     assert brain.messages() == []
     for n in range(9):
@@ -1211,6 +1211,6 @@ def test_a_function_that_hands_on_a_coroutine_is_refused_when_it_is_asked() -> N
         return model(prompt)
 
     brain = memory(MemoryStore(), "behind", hands_on, summarize_at=20)
-    with pytest.raises(ConfigurationError, match="use the a-prefixed twin"):
+    with pytest.raises(ConfigurationError, match="call the async twin"):
         brain.add_messages(turn(0) + turn(1))
     assert (brain.count(), brain.stats()["failed_summaries"]) == (4, 0)

@@ -143,9 +143,7 @@ async def test_a5_a_llamaindex_model_that_blocks_where_it_is_awaited_does_not_bl
 async def test_b5_an_async_model_answers_async_and_is_one_clear_error_in_sync(make: Callable[[], Any]) -> None:
     completer = Completer(make())
     assert await arun(completer.ask("be kind", "Hello")) == "yes, be kind\n\nHello"
-    with pytest.raises(
-        ConfigurationError, match=r"^this model is a coroutine function: use the a-prefixed twin of this"
-    ):
+    with pytest.raises(ConfigurationError, match=r"^this model is a coroutine function: call the async twin of this"):
         run(completer.ask("be kind", "Hello"))
     assert completer.stats["calls"] == 1
 

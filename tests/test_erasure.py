@@ -243,7 +243,7 @@ def test_files_that_cannot_be_removed_as_chroma_has_them_open_are_reported_and_t
     with monkeypatch.context() as windows:
         windows.setattr(shutil, "rmtree", refuse)
         with pytest.raises(
-            StoreUnavailable, match=r"call it again to go on: traces failed \(.*\(it is being used\): end"
+            StoreUnavailable, match=r"call delete_user again: traces failed \(.*\(it is being used\): end"
         ):
             delete_user(file.store, file.indexes, user=ADA)
     assert delete_user(file.store, file.indexes, user=ADA) == dict.fromkeys(PLACES, 0)
@@ -258,7 +258,7 @@ def test_a_reader_who_holds_the_log_is_reported_and_the_same_call_goes_on(
     with closing(sqlite3.connect(file.folder / "langmem.db", isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM langmem_log").fetchone()
-        with pytest.raises(StoreUnavailable, match=r"call it again to go on: traces failed \(.*without a pause"):
+        with pytest.raises(StoreUnavailable, match=r"call delete_user again: traces failed \(.*without a pause"):
             delete_user(file.store, file.indexes, user=ADA)
     assert not any(adas(name) for name in file.store.namespaces())
     assert delete_user(file.store, file.indexes, user=ADA) == dict.fromkeys(PLACES, 0)
@@ -324,7 +324,7 @@ def test_a_failing_index_is_reported_and_the_same_call_goes_on(at: Backend, n: i
     whole = 2 + 3 + 3 + 1 + 3
     told: list[tuple[str, int]] = []
     with pytest.raises(
-        SearchError, match=r"call it again to go on: \w+ failed \(the index is out of order\)"
+        SearchError, match=r"call delete_user again: \w+ failed \(the index is out of order\)"
     ) as raised:
         delete_user(at.store, indexes, user=ADA, report=lambda *it: told.append(it))
     assert MARK not in str(raised.value)
@@ -350,7 +350,9 @@ class Faulty(MemoryStore):
 def test_an_index_that_was_not_given_is_noticed_in_the_stores_own_file(file: Backend) -> None:
     fill(file, user=ADA, mark=MARK)
     for given in ([], [file.index]):
-        with pytest.raises(StoreError, match=r"longterm.* failed .it comes back: an index that has it was not given"):
+        with pytest.raises(
+            StoreError, match=r"longterm.* failed .its data comes back: an index that holds it was not given"
+        ):
             delete_user(file.store, given, user=ADA)
     delete_user(file.store, file.indexes, user=ADA)
     assert MARK.encode() not in file.bytes()
@@ -377,7 +379,7 @@ def test_what_a_search_under_way_indexes_again_goes_too_or_is_told_of(at: Backen
     assert MARK.encode() not in at.bytes()
     busy.apply(("longterm", "", ADA), upsert=[Document(MARK, MARK)])
     busy.times = 10
-    with pytest.raises(StoreError, match=r"longterm failed .it comes back: .* somebody goes on writing"):
+    with pytest.raises(StoreError, match=r"longterm failed .its data comes back: .* a writer goes on"):
         delete_user(at.store, at.indexes, user=ADA)
 
 
@@ -425,7 +427,9 @@ def test_items_elsewhere_stay_and_are_told_of(at: Backend, caplog: pytest.LogCap
         items.put(namespace, "k", {"text": "bike"})
     with caplog.at_level(logging.WARNING, logger="langmem_adapters"):
         assert delete_user(at.store, at.indexes, user=ADA)["items"] == 1
-    assert caplog.messages == ["3 namespaces of LangGraph name a deleted user in another place, and stay"]
+    assert caplog.messages == [
+        "3 LangGraph namespaces were kept: they name a deleted user outside of the prefixes of items="
+    ]
     assert sorted(items.list_namespaces()) == sorted(
         [("docs", "bob"), ("docs", ADA), (ADA, "notes"), (ADA, "notes", "deep")]
     )
@@ -440,10 +444,10 @@ def test_items_elsewhere_stay_and_are_told_of(at: Backend, caplog: pytest.LogCap
 def test_prefixes_without_the_user_are_refused(at: Backend) -> None:
     LongTermStore(store=at.store).put(("memories", "bob"), "k", {"a": "b"})
     for items in ([("memories",)], [()], [("memories", ADA), ("docs",)]):
-        with pytest.raises(ConfigurationError, match="others would lose theirs"):
+        with pytest.raises(ConfigurationError, match="others would lose their data"):
             delete_user(at.store, user=ADA, items=items)
     assert delete_user(at.store, user="b.o.b", items=[("memories", "bob")])["items"] == 1  # as it must be written
-    with pytest.raises(ConfigurationError, match="others would lose theirs"):
+    with pytest.raises(ConfigurationError, match="others would lose their data"):
         delete_user(at.store, user="b.o.b", items=[()])
 
 

@@ -424,7 +424,7 @@ def test_what_is_no_line_of_an_export_is_named() -> None:
     for bad, what in ((5, "int"), ({"type": "experience"}, "dict")):
         with pytest.raises(ConfigurationError, match=f"a line of an export is text or bytes, not {what}"):
             other.import_([*pool.export(), bad])  # type: ignore[list-item]
-    with pytest.raises(ConfigurationError, match="what is imported are the lines of an export, or its text, not int"):
+    with pytest.raises(ConfigurationError, match="an import takes the lines of an export, or its text, not int"):
         other.import_(5)  # type: ignore[arg-type]
     assert other.count() == 0
 

@@ -261,7 +261,7 @@ def test_read_what_was_read_is_given_where_its_time_cannot_be_started_anew(
         assert [message.content for message in brain.messages()] == ["a"]
         assert brain.get_title() == ""
         clock.advance(150)
-    said = "a session was read, and its time could not be started anew: StoreError: it is full"
+    said = "a session was read, but its expiry could not be renewed: StoreError: it is full"
     assert [record.getMessage() for record in caplog.records] == [said]
     with pytest.raises(StoreError, match="it is full"):
         brain.set_title("what is written is not")

@@ -138,7 +138,7 @@ async def test_coroutine_functions_are_awaited_on_the_callers_loop() -> None:
 
 @pytest.mark.parametrize("call", [_triple, functools.partial(_triple)])
 def test_run_refuses_a_coroutine_function(call: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is a coroutine function: use the a-prefixed twin"):
+    with pytest.raises(ConfigurationError, match="is a coroutine function: call the async twin"):
         run(step(call, 1))
 
 
@@ -328,7 +328,7 @@ async def test_a_coroutine_function_is_awaited_whatever_is_written_on_it(marked:
     if marked:
         triple.note = "by a decorator"  # type: ignore[attr-defined]
     assert await arun(step(triple, 2)) == 6
-    with pytest.raises(ConfigurationError, match="a-prefixed"):
+    with pytest.raises(ConfigurationError, match="call the async twin"):
         run(step(triple, 2))
 
 

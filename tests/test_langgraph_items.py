@@ -90,7 +90,7 @@ def test_an_index_that_is_a_little_behind_goes_on_from_where_it_stands(caplog: p
         here.put("often", "a walk in the rain")
     with caplog.at_level(logging.INFO):
         assert there.found("walk") == here.found("walk") == ["often"]
-    assert "begins anew" not in caplog.text
+    assert "is rebuilt" not in caplog.text
 
 
 def test_the_mark_is_no_item(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:

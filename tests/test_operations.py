@@ -880,7 +880,7 @@ async def test_nothing_is_wrong(store: Any) -> None:
     assert len(found) == len(await Checkup(store, ttl=100).aexamine()) >= 4
     assert {finding.level for finding in found if finding.subject != "server"} == {"ok"}
     assert said(found, "rights") == ["ok: reading, writing, listing and removing are allowed"]
-    assert said(found, "entries") == ["ok: 1 were looked at"]
+    assert said(found, "entries") == ["ok: 1 were checked"]
     assert said(found, "expiry") == ["ok: all 1 sessions expire"]
     assert set(store.namespaces()) == {("brain", "", "", "s")}
     assert store.recent(("checkup",)) == []
@@ -909,7 +909,7 @@ def test_experiences_are_values_whose_entries_are_empty(store: Any) -> None:
     pool = ExperiencePool(store)
     for n in range(3):
         pool.create(Experience(req=f"question {n}", resp="answer"))
-    assert said(Checkup(store).examine(), "entries") == ["ok: 3 were looked at"]
+    assert said(Checkup(store).examine(), "entries") == ["ok: 3 were checked"]
     (place,) = store.namespaces(("experience",))
     first, second, _ = (item.id for item in store.scan(place).items)
     store.write(place, put={first: b'{"v": 1, "req'}, delete=[second])
@@ -920,9 +920,9 @@ def test_experiences_are_values_whose_entries_are_empty(store: Any) -> None:
 def test_what_a_codec_has_sealed_is_not_called_damaged(store: Any) -> None:
     store.append(("brain", "", "", "s"), [("x", b"\1sealed"), ("y", b"")])
     store.write(("brain", "", "", "s"), remove=store.scan(("brain", "", "", "s")).items[1:])
-    assert said(Checkup(store).examine(), "entries") == ["ok: 1 were looked at, which are sealed"]
+    assert said(Checkup(store).examine(), "entries") == ["ok: 1 were checked, all encrypted"]
     BrainMemory(store, "t").add_talk("Hello.")
-    assert said(Checkup(store).examine(), "entries") == ["note: 1 of 2 entries are not plain"]
+    assert said(Checkup(store).examine(), "entries") == ["note: 1 of 2 entries are encrypted or damaged"]
 
 
 def test_an_index_that_fails_is_a_finding() -> None:
@@ -1017,7 +1017,7 @@ def test_a_server_that_does_not_tell_of_snapshots_is_not_said_to_make_any(
 ) -> None:
     with contextlib.closing(RedisStore(start_redis("--rename-command", "CONFIG", "").url())) as store:
         found = next(finding for finding in store.examine() if "append-only" in finding.said)
-    assert (found.level, "whether snapshots are is not told" in found.said) == ("note", True)
+    assert (found.level, "nor are snapshots reported" in found.said) == ("note", True)
 
 
 @pytest.mark.parametrize(

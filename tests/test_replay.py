@@ -327,7 +327,7 @@ async def test_a_coroutine_function_is_asked_by_the_async_twin_alone() -> None:
         return "Yes."
 
     assert len((await areplay(talk(3), {"x": Configuration()}, answers=model))["x"].calls) == 3
-    with pytest.raises(ConfigurationError, match="a-prefixed"):
+    with pytest.raises(ConfigurationError, match="call the async twin"):
         replay(talk(3), {"x": Configuration()}, answers=model)
 
 

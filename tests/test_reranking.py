@@ -98,7 +98,7 @@ async def test_f2c_a_failure_leaves_the_order_and_is_counted(
         assert await arun(ranker.flow("q", found(TEXTS))) == found(TEXTS)
     assert stats[counted] == 2
     (said,) = caplog.messages  # not with every search, while the model is away
-    assert said.startswith("what was recalled stays in its order: ModelError: the model")
+    assert said.startswith("the recalled memories were not reranked: ModelError: the model")
     assert "secret" not in caplog.text
     strict, _ = reranker(model, strict=True)
     with pytest.raises(ModelError):

@@ -266,7 +266,7 @@ def test_failing_vectors_cost_a_search_nothing_but_what_they_find(
             memory.flush()
     assert memory.stats()["searches"] == 3
     assert memory.stats()["degraded"] == 3
-    searches = [r for r in caplog.records if "goes on by words" in r.message]
+    searches = [r for r in caplog.records if "searches by words alone" in r.message]
     assert 1 <= len(searches) <= 2  # of the search and of the following, once each
     assert "couch" not in caplog.text
     strict = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada", strict=True)
@@ -320,7 +320,7 @@ def test_what_fails_again_and_again_is_counted_each_time_and_logged_once(caplog:
         memory.search("sofa")
         clock.advance(60)
     assert memory.stats()["degraded"] == 4
-    logged = [record.getMessage() for record in caplog.records if "goes on by words" in record.message]
+    logged = [record.getMessage() for record in caplog.records if "searches by words alone" in record.message]
     assert [message.rpartition(" ")[2] for message in logged] == ["one", "three"]
 
 
@@ -331,7 +331,7 @@ def test_what_fails_for_many_memories_of_one_index_is_logged_once(caplog: pytest
     for memory in [*memories, memory_of(other)]:
         memory.search("sofa")
     assert [memory.stats()["degraded"] for memory in memories] == [1] * 5
-    logged = [record.getMessage() for record in caplog.records if "goes on by words" in record.message]
+    logged = [record.getMessage() for record in caplog.records if "searches by words alone" in record.message]
     assert [message.rpartition(": ")[2] for message in logged] == ["the vectors are away"] * 2
 
 
@@ -347,7 +347,7 @@ def test_what_fails_in_an_index_that_has_no_hash_is_logged_as_well(caplog: pytes
         memory.search("sofa")
         clock.advance(60)
     assert memory.stats()["degraded"] == 3
-    assert len([record for record in caplog.records if "goes on by words" in record.message]) == 1
+    assert len([record for record in caplog.records if "searches by words alone" in record.message]) == 1
 
 
 def test_strict_asks_each_time() -> None:

@@ -242,7 +242,7 @@ def test_a_damaged_value_takes_neither_list_nor_export_along(
     assert held(BrainMemory(there.store, "s"))[3] == "Title"
     assert ("newer" in there.store.get(brain_namespace(brain.scope))) == (stored in {b'"yesterday"', b"true"})
     for name in ("created", "departed", "knowledge", "summary"):
-        assert f"the value {name!r} of a session is left out" in caplog.text
+        assert f"the stored value {name!r} of a session is left out" in caplog.text
 
 
 # --- export and import

@@ -100,7 +100,7 @@ def test_a_deep_copy_is_the_same_place_and_a_pickle_is_refused(any_store: Store,
     shallow = copy.copy(made)
     assert shallow is not made
     assert vars(shallow) == vars(made)
-    refused = f"{type(made).__name__} has connections of this process.* make it anew where it is used"
+    refused = f"{type(made).__name__} has connections of this process.* make a new one where it is used"
     with pytest.raises(ConfigurationError, match=refused):
         pickle.dumps(made)
 
@@ -176,6 +176,6 @@ def test_what_asks_a_model_goes_to_another_process_with_what_it_is_told() -> Non
 
 def test_keys_are_not_written_down() -> None:
     codec = AESGCMCodec({"k": bytes(32)})
-    with pytest.raises(ConfigurationError, match=r"an AESGCMCodec has keys.* give them to the other process"):
+    with pytest.raises(ConfigurationError, match=r"an AESGCMCodec holds keys.* make one in the other process"):
         pickle.dumps(Settings(url="memory:", codec=codec))
     assert copy.copy(codec) is codec

@@ -390,7 +390,7 @@ def test_a_damaged_tally_begins_anew(any_store: Store, damage: bytes, caplog: py
     any_store.write(brain_namespace(brain.scope), put={DELETED: damage})
     with caplog.at_level(logging.WARNING):
         assert brain.delete(["id-0"]) == 1
-    assert "begin anew" in caplog.text
+    assert "are damaged, and are reset" in caplog.text
     assert (ids(brain), remembered(brain)) == (["id-1", "id-2"], [])
 
 

@@ -149,7 +149,7 @@ def test_damaged_marks_lose_nothing(any_store: Store, damage: bytes, caplog: pyt
     any_store.write(brain_namespace(brain.scope), put={DEPARTED: damage})
     with caplog.at_level(logging.WARNING):
         brain.add_messages(said(3))
-    assert "begin anew" in caplog.text
+    assert "are damaged, and are reset" in caplog.text
     assert ids(brain) == ["id-2", "id-3"]
     brain.add_messages(said(1))
     assert ids(brain) == ["id-2", "id-3"]

@@ -173,7 +173,7 @@ async def test_messages_are_a_list_of_messages(messages: Any, kind: str) -> None
 async def test_words_that_are_given_as_the_text_of_a_message_are_not_lost() -> None:
     wrong: Any = {"role": "user", "text": SECRET}
     messages = [Message(role="user", content="Hello."), Message(**wrong)]
-    await are_refused(messages, r'^what a message says is its content="…"', r"is read from there, and not given$")
+    await are_refused(messages, r'^a message takes content="…", not text=', r"text is read from its content$")
 
 
 async def test_a_message_that_was_once_kept_with_a_text_leaves_the_session_as_others_do(
@@ -211,7 +211,9 @@ async def test_what_is_said_is_a_text(fields: dict[str, Any], names: str) -> Non
 @pytest.mark.parametrize("name", ["metdata", "role", "content", "session"])
 def test_what_is_said_has_the_fields_of_a_message_and_no_others(name: str) -> None:
     brain = BrainMemory(MemoryStore(), "s")
-    with pytest.raises(ConfigurationError, match=f"^what is said has no {name}; beside the text it has id, name, .*"):
+    with pytest.raises(
+        ConfigurationError, match=f"^a message has no field {name}; besides its text, it can have id, name, .*"
+    ):
         brain.add_talk("Hello.", **{name: SECRET})  # type: ignore[arg-type]
     assert brain.messages() == []
 
@@ -329,8 +331,8 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: llamaindex.BrainRetriever("s", index=_any("memory:")), "index is what .* gives, for one, not str"),
         (lambda: ours.Embedder(len, name="e").texts("bike"), "an embedder takes a list of texts, not one str"),
         (lambda: ours.Embedder(len, name="e").query(None), "an embedder takes a list of texts, not of NoneType"),
-        (lambda: ours.open_index("langmem.db"), "an index goes with the URL of a store: .*"),
-        (lambda: ours.open_vectors("langmem.db", ours.Embedder(len, name="e")), "an index goes with the URL .*"),
+        (lambda: ours.open_index("langmem.db"), "an index is opened with the URL of a store: .*"),
+        (lambda: ours.open_vectors("langmem.db", ours.Embedder(len, name="e")), "an index is opened with the URL .*"),
         (
             lambda: asyncio.run(llamaindex.LongTermMemoryBlock(lambda _: _any(None)).aget([])),
             "the function of .* NoneType",
@@ -338,7 +340,10 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: ours.open_index(5), "a store's URL is a text, not int"),
         (lambda: ours.Sessions(MemoryStore()).list_sessions("9"), "limit is a whole number, not '9'"),
         *(
-            (partial(ours.Sessions(MemoryStore()).list_sessions, cursor=cursor), "a cursor is that of .*")
+            (
+                partial(ours.Sessions(MemoryStore()).list_sessions, cursor=cursor),
+                "a cursor is the .cursor of the last session .*",
+            )
             for cursor in ("s", "", "1.0", "1.0 ", "x s", "nan s", "inf s", 5, _INFO)
         ),
         (lambda: ours.Sessions(MemoryStore()).delete_session(_INFO), "a session's id, .* not SessionInfo"),
@@ -372,7 +377,7 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: _replayed(_any({"a": {"memory_k": 4}})), "configurations are made as Configuration.*, not of dict"),
         (
             lambda: ours.Sessions(MemoryStore()).import_(Path("x.jsonl")),
-            r"an import is given lines .*, as open\(path, 'rb'\) gives them, not a path",
+            r"an import takes the lines .*, as open\(path, 'rb'\) gives them, not a path",
         ),
         (lambda: _brain(long_term=True), r"long_term is a LongTermMemory, .*, not bool"),
         (

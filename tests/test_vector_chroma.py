@@ -247,7 +247,7 @@ def test_a_client_may_be_given_and_stays_open(tmp_path: Path) -> None:
 
 def test_an_asynchronous_client_is_refused_where_it_is_given(server: ChromaServer) -> None:
     client = asyncio.run(chromadb.AsyncHttpClient(host="127.0.0.1", port=server.port))
-    with pytest.raises(ConfigurationError, match=r"a client that is not asynchronous, .* and not in AsyncClient$"):
+    with pytest.raises(ConfigurationError, match=r"a synchronous client, .* and not in AsyncClient$"):
         index_at(client)
 
 

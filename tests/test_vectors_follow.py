@@ -233,7 +233,7 @@ def test_nothing_that_fails_in_the_background_stops_it_for_ever(
     memory.add([say("My couch is red.")])
     if isinstance(failure, Exception):
         assert memory.stats()["behind"] == 1
-        assert "failed, and its search goes on by words" in caplog.text
+        assert "failed, and it searches by words alone" in caplog.text
     assert "secret" not in caplog.text
     vectors.failure = None
     memory.add([say("My dog is brown.")])
@@ -348,7 +348,7 @@ def test_a_text_that_the_embedder_refuses_holds_up_no_other(caplog: pytest.LogCa
     assert len(vectors.search(ADA, "sofa", 1000)) == 597
     assert vectors.position(ADA) == memory._records.index.position(ADA)
     assert (memory.stats()["refused"], memory.stats()["behind"]) == (3, 0)
-    assert "refused, and that are not found by meaning: 3" in caplog.text
+    assert "refused are not found by meaning: 3" in caplog.text
     assert "poison" not in caplog.text
     assert len(model.sent) < 200
     for _ in range(3):
@@ -642,7 +642,7 @@ def test_a_script_ends_though_the_embedder_hangs_and_what_is_under_way_is_finish
     command = [sys.executable, "-c", SCRIPT, embedder, seconds]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout == printed
-    assert ("broken off as the script ended: 1" in done.stderr) is warned
+    assert ("abandoned as the script ended: 1" in done.stderr) is warned
     assert background._AT_EXIT == 10
 
 

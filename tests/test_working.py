@@ -294,7 +294,9 @@ def test_a_change_that_others_always_overtake_is_given_up(named: bool) -> None:
         quick.update(C, calls, item_id=item.id)
         return -1
 
-    with pytest.raises(Conflict, match=r"^other writers were quicker each of 40 times: nothing was changed$"):
+    with pytest.raises(
+        Conflict, match=r"^other writers came first 40 times in a row, and nothing was changed: try again$"
+    ):
         memory.update(C, change, item_id=item.id if named else None)
     assert calls == 40
     assert shown(memory) == [40]
@@ -343,7 +345,7 @@ def test_a_failing_change_changes_nothing(any_store: Store) -> None:
     memory.store(C, {"n": 1})
     with pytest.raises(ZeroDivisionError):
         memory.update(C, lambda _: 1 // 0)
-    with pytest.raises(ConfigurationError, match="returns the new data"):
+    with pytest.raises(ConfigurationError, match="must return the new data"):
         memory.update(C, lambda data: data.update(n=2))  # dict.update returns None
     with pytest.raises(SerializationError, match="cannot be stored"):
         memory.update(C, lambda _: object())
@@ -369,7 +371,7 @@ async def test_a_change_may_be_a_coroutine_function(any_store: Store) -> None:
     await asyncio.gather(*(memory.aupdate(C, change) for _ in range(20)))
     assert await memory.aretrieve(C) == memory.retrieve(C)
     assert shown(memory) == [{"n": 20}]
-    with pytest.raises(ConfigurationError, match="a-prefixed twin"):
+    with pytest.raises(ConfigurationError, match="call the async twin"):
         memory.update(C, change)
 
 

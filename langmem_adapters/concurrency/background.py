@@ -75,7 +75,7 @@ class _Background:
             unfinished = set(self._unfinished)
         given_up = wait(unfinished, timeout=_AT_EXIT).not_done
         if given_up:
-            _log.warning("calls in the background that were broken off as the script ended: %d", len(given_up))
+            _log.warning("background calls that were abandoned as the script ended: %d", len(given_up))
 
 
 def _answer(future: Future[Any], call: Callable[[], Any]) -> None:

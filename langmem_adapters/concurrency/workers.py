@@ -23,10 +23,7 @@ _WORKERS = 64  # they wait for disks and sockets, so there are more than process
 _MOST_RUNNING = 4  # workers that compute at the same time; more would not be faster
 _BATCH = 64  # the most questions in one exchange; so many are sent without waiting for more
 _STALLED = 0.005  # seconds after which one more worker is started, if none has begun a task since
-_NO_LOOP = (
-    "no event loop of asyncio runs here, as none does under trio: call the method without an a in front of its name,"
-    " on a thread of its own"
-)
+_NO_LOOP = "no event loop of asyncio runs here, as none does under trio: call the sync twin of this method in a thread"
 _log = logging.getLogger("langmem_adapters")
 
 Answer: TypeAlias = "tuple[Any, BaseException | None]"
@@ -86,7 +83,7 @@ class Job:
         try:
             self.flow.close()
         except Exception:  # noqa: BLE001 - nobody waits, so only a log can tell
-            _log.exception("a flow that was given up failed as it ended")
+            _log.exception("an abandoned operation failed as it was closed")
         self.result = None  # now: a cancelled caller holds the job by the error, until garbage is collected
 
 

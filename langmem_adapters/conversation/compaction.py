@@ -61,7 +61,7 @@ class Compaction:
             raise
         except LangmemError as failure:
             self._stats.add("failed_summaries")
-            _log.warning("the messages stay as they are, and the next turn tries again: %s", failure)
+            _log.warning("the messages were not summarised, and the next turn tries again: %s", failure)
 
     def now(self, summarizer: Summarizer, keep: int) -> Flow[str]:
         """Summarise all but the newest ``keep`` messages; returns the summary. Raises ModelError."""

@@ -65,7 +65,7 @@ def _check(key: str, data: bytes) -> None:
     elif key == ARCHIVED and type(decode(data)) is not int:
         raise ValueError("its number of archived messages is not a number")
     elif key == DEPARTED and not is_departed(decode(data)):
-        raise ValueError("its marks of messages that left are not what they have to be")
+        raise ValueError("its marks of messages that left are not valid")
     elif key == SUMMARY:
         Summary.from_bytes(data)
     elif key == TITLE and not isinstance(decode(data), str):
@@ -81,7 +81,7 @@ def sound(key: str, data: bytes) -> bool:
         loaded(data)
     except (ValueError, SerializationError) as damage:
         refuse_undamaged(data, "a stored value")
-        _log.warning("the value %r of a session is left out: %s", key.partition("/")[0], damage)
+        _log.warning("the stored value %r of a session is left out: %s", key.partition("/")[0], damage)
         return False
     return True
 

@@ -81,7 +81,7 @@ class Merge:
         """Store the summary, if the session has none, and no message that the summary does not cover."""
         while SUMMARY not in (values := (yield from step(self._store.get, self._namespace, [SUMMARY, DEPARTED]))):
             if (yield from self._look(summary))[1]:  # others may have added messages by now
-                _log.warning("an imported summary is left out: the session has messages of which it does not tell")
+                _log.warning("an imported summary is left out: the session has messages that it does not cover")
                 return
             guard = {SUMMARY: None, DEPARTED: values.get(DEPARTED)}  # where it ends must not have left meanwhile
             yield from self._session.try_write(put={SUMMARY: summary}, guard=guard)

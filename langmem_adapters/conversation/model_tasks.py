@@ -26,7 +26,7 @@ from langmem_adapters.validation import check_count, check_text
 
 __all__ = ["CONTEXT_TOKENS", "ModelTasks"]
 
-_ASYNC = "messages are summarised inline by a model that is a coroutine function: add them with an a-prefixed method"
+_ASYNC = "messages are summarised inline by a model that is a coroutine function: add them with an async method"
 _log = logging.getLogger("langmem_adapters")
 CONTEXT_TOKENS = 2000  # tokens of history that a model is asked about; a longer history is summarised first
 
@@ -84,7 +84,7 @@ class ModelTasks:
     def check_background(self) -> None:
         """Raise ConfigurationError if the model cannot be asked on a worker thread."""
         if not self._completer(None).blocks:
-            raise ConfigurationError('a model that is a coroutine function summarises with summarize_in="inline" only')
+            raise ConfigurationError('a model that is a coroutine function needs summarize_in="inline"')
 
     def check_inline(self) -> Flow[None]:
         """Raise ConfigurationError, before anything is stored, if this blocks and the model can only be awaited."""
@@ -116,7 +116,7 @@ class ModelTasks:
                 run(self._compaction.when_due(self._summarizer(None)))
         except BaseException:  # noqa: BLE001 - even a cancelled client's: only a log can tell
             self._stats.add("failed_summaries")
-            _log.exception("a summary in the background was not made, and the next turn tries again")
+            _log.exception("a summary in the background failed, and the next turn tries again")
         finally:
             self._end(pending)
 
@@ -168,7 +168,7 @@ class ModelTasks:
         _check_texts(text, context)
         if not context.strip() or not text.strip():
             return False
-        told, both = "whether a text is related stays unknown", f"First text:\n{context}\n\nSecond text:\n{text}"
+        told, both = "it is unknown whether a text is related", f"First text:\n{context}\n\nSecond text:\n{text}"
         answer = yield from _answer(completer, self._prompts.related, both, told)
         verdict = parse_verdict(answer)
         self._stats.add("unparsed", bool(answer) and verdict is None)
@@ -180,7 +180,7 @@ class ModelTasks:
         _check_texts(sentence, context)
         if not context.strip() or not sentence.strip():
             return sentence
-        told, both = "a sentence stays as it was", f"Context:\n{context}\n\nSentence:\n{sentence}"
+        told, both = "a sentence was not rewritten", f"Context:\n{context}\n\nSentence:\n{sentence}"
         return (yield from _answer(completer, self._prompts.rewrite, both, told, asked=sentence)) or sentence
 
     def refine(self, last_talk: str, model: Any) -> Flow[str]:

@@ -98,7 +98,7 @@ def _marks(values: Mapping[str, bytes]) -> str:
         marks = None
     if is_departed(marks):
         return str(marks)
-    _log.warning("the marks of the messages that left a session are damaged, and begin anew")
+    _log.warning("the marks of the messages that left a session are damaged, and are reset")
     return ""
 
 
@@ -114,5 +114,5 @@ def _tally(values: Mapping[str, bytes]) -> tuple[int, str]:
         found = None
     if isinstance(found, list) and [type(each) for each in found] == [int, str] and is_departed(found[1]):
         return found[0], found[1]
-    _log.warning("the marks of the messages that were deleted from a session are damaged, and begin anew")
+    _log.warning("the marks of the messages deleted from a session are damaged, and are reset")
     return 0, ""

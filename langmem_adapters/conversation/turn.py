@@ -75,7 +75,7 @@ class Turn(Generic[P]):
     def add(self, piece: P) -> None:
         """Add a piece of the answer: some text, or a message such as a tool's result."""
         if not self._open:
-            raise ConfigurationError("a turn takes pieces of its answer inside of its with block only")
+            raise ConfigurationError("a turn takes pieces of its answer only inside of its with block")
         if not isinstance(piece, self._types):
             raise ConfigurationError(f"an answer is made of texts and messages, not of {type(piece).__name__}")
         self._pieces.append(piece)

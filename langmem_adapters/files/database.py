@@ -272,7 +272,7 @@ class Database:
 
     def _explained(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
         if isinstance(error, UnicodeEncodeError):
-            return SerializationError("an id or a key holds half of a character, which no file can keep")
+            return SerializationError("an id or a key holds half of a surrogate pair, which cannot be stored")
         return self.place.explained(error, self._timeout)
 
     def close(self) -> None:

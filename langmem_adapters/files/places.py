@@ -43,7 +43,7 @@ _DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")
 _OLDEST = (3, 24)  # the first with ON CONFLICT DO UPDATE
 _SENTENCES = (
     ("is full", " is on a disk that is full: make room there"),
-    ("readonly", " may only be read: give this process the right to write to it and its folder"),
+    ("readonly", " is read-only: give this process the right to write to it and its folder"),
     ("not a database", " is not an SQLite database"),
     ("values were supplied", " was written by a newer version of langmem_adapters; upgrade to write to it"),
     ("json_each", ": the SQLite of this Python has no JSON functions: use a Python with SQLite 3.38 or newer"),
@@ -83,7 +83,7 @@ def absolute(path: Path) -> str:
         return str(path if path.is_absolute() else Path(os.fsdecode(os.getcwdb()), path))  # noqa: PTH109 - same
     except FileNotFoundError as error:
         raise ConfigurationError(
-            f"{path} is nowhere, as the folder in which this process works was removed: give a path from the root"
+            f"{path} cannot be found, as the working directory was removed: give an absolute path"
         ) from error
 
 
@@ -93,7 +93,7 @@ def at_home(path: str | os.PathLike[str]) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ConfigurationError(
-            f"{path} begins with ~, and whose home that is cannot be told here: give the path from the root"
+            f"{path} begins with ~, and that home directory is not known here: give an absolute path"
         ) from error
 
 
@@ -280,9 +280,9 @@ def _why_not_opened(path: str) -> str:
         return f"cannot be made: {folder} is no folder"
     if not _may(folder, os.W_OK):
         if is_missing(path):
-            return f"cannot be made: {folder} may only be read"
+            return f"cannot be made: {folder} is read-only"
         if _may(path, os.R_OK):  # SQLite makes the -wal and -shm beside it even for reading
-            return f"cannot be opened: {folder} may only be read"
+            return f"cannot be opened: {folder} is read-only"
     return "is not a file that can be opened"
 
 

@@ -138,7 +138,7 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
     except OSError as error:  # as on Windows, where Chroma keeps it open until the process ends
         raise StoreUnavailable(
-            f"{folder} cannot be removed ({error.strerror}): end the processes that have opened it, this one too"
+            f"{folder} cannot be removed ({error.strerror}): end all processes that have it open, including this one"
         ) from error
 
 

@@ -93,7 +93,9 @@ def _file(url: str) -> str | Path:
     if url.startswith("sqlite:"):
         return file_of(url)[0]
     if "://" not in url:
-        raise ConfigurationError('an index goes with the URL of a store: "memory:", "sqlite:///file.db" or "redis://…"')
+        raise ConfigurationError(
+            'an index is opened with the URL of a store: "memory:", "sqlite:///file.db" or "redis://…"'
+        )
     # Passwords and options are not in the name: a second file would keep words that are deleted from the first.
     return f"langmem-{fingerprint(database_of(url))[:12]}-index.db"
 

@@ -81,7 +81,7 @@ class LexicalIndex(Shared):
         disposable: bool = False,
     ) -> None:
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
-            raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
+            raise ConfigurationError("a custom analyzer needs an analyzer_id of its own")
         self._database = Database(
             path,
             schema=SCHEMA,

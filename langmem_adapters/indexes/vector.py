@@ -124,7 +124,9 @@ class VectorIndex(Shared):
     def __init__(self, vectors: Vectors, embedder: Any) -> None:
         self.embedder: Embedder = Embedder.of(embedder)
         if not self.embedder.blocks:
-            raise ConfigurationError("an index blocks: give it an embedder that is not a coroutine function")
+            raise ConfigurationError(
+                "an index calls its embedder synchronously: give it one that is not a coroutine function"
+            )
         self._vectors = vectors
         self._pieces = vectors if self.embedder.tells_pieces and isinstance(vectors, PieceVectors) else None
         self._refused = RefusedDocuments()
@@ -172,7 +174,7 @@ class VectorIndex(Shared):
         refused = [id_ for id_, vector in vectors.items() if vector is None]
         new = self._refused.note(name, gone=[*gone, *vectors], refused=refused)
         if new:
-            _log.warning("texts that %r refused, and that are not found by meaning: %d", self.embedder, len(new))
+            _log.warning("texts that %r refused are not found by meaning: %d", self.embedder, len(new))
 
     def refused(self, namespace: Namespace) -> list[str]:
         """The ids of documents that the embedder refused; after the third refusal it is not asked again.

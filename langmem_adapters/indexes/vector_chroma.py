@@ -77,7 +77,7 @@ class ChromaVectors:
         begin = getattr(place, "get_or_create_collection", None)
         if not isinstance(place, str) and (begin is None or is_coroutine(begin)):
             raise ConfigurationError(
-                f"vectors lie in Chroma, given as {FORMS} or as a client that is not asynchronous, or in"
+                f"vectors are kept in Chroma, given as {FORMS} or as a synchronous client, or in"
                 f" NodeVectors(store) of langmem_adapters.llamaindex, and not in {type(place).__name__}"
             )
         if not (_is_installed("chromadb") and _is_installed("numpy")):
@@ -269,7 +269,7 @@ class ChromaVectors:
         with no_fork, _opening.held():
             if not hold(folder):
                 raise ConfigurationError(
-                    f"another process uses {self._name}, which one at a time may do: run `chroma run --path "
+                    f"another process uses {self._name}, and only one may at a time: run `chroma run --path "
                     f"{self._folder}` and give every process chroma+http://localhost:8000"
                 )
             try:

@@ -153,13 +153,11 @@ class Checkup:
             said = f"{counted['newer']:,} of {counted.total():,} entries were written by a newer version"
             yield Finding("problem", "entries", said, "upgrade langmem_adapters here; until then, they are not read")
         elif counted["sealed"] and counted[""]:
-            said = f"{counted['sealed']:,} of {counted.total():,} entries are not plain"
-            yield Finding(
-                "note", "entries", said, "nothing, if you have a codec since some time; else they are damaged"
-            )
+            said = f"{counted['sealed']:,} of {counted.total():,} entries are encrypted or damaged"
+            yield Finding("note", "entries", said, "nothing, if a codec was added later; otherwise they are damaged")
         else:
-            sealed = ", which are sealed" if counted["sealed"] else ""
-            yield Finding("ok", "entries", f"{counted.total():,} were looked at{sealed}")
+            sealed = ", all encrypted" if counted["sealed"] else ""
+            yield Finding("ok", "entries", f"{counted.total():,} were checked{sealed}")
 
     def _entries(self, namespace: Namespace) -> Iterator[bytes]:
         for items in pages(self._store, namespace):

@@ -62,7 +62,7 @@ class Reranker:
         except ModelError as failure:
             if self._strict:
                 raise
-            self._warn("what was recalled stays in its order", failure)
+            self._warn("the recalled memories were not reranked", failure)
             return []
         return [n - 1 for n in dict.fromkeys(numbers) if 1 <= n <= len(found)]
 

@@ -177,7 +177,7 @@ class VectorRecall:
                 return
             self._warned.add(cause)
         why = error if isinstance(error, LangmemError) else type(error).__name__  # foreign words may hold anything
-        _log.warning("the vectors of the long-term memory failed, and its search goes on by words: %s", why)
+        _log.warning("the vectors of the long-term memory failed, and it searches by words alone: %s", why)
 
 
 class VectorQuery:

@@ -78,7 +78,7 @@ def follow(
             if news.since is None:
                 beginnings += 1
                 if beginnings > _BEGINNINGS:
-                    raise SearchError("an index was replaced again and again: one with another embedder may share it")
+                    raise SearchError("an index was replaced repeatedly: one with another embedder may share it")
                 begin(index, namespace, f"{news.items[0].id}@{new_id()}")
                 if begun:
                     begun()
@@ -131,7 +131,10 @@ def _news(
         return _news(store, index, namespace, form, astray)  # another follower has advanced it meanwhile
     if astray and since[0] > to and since[0] not in {item.seq for item in page.items[:1]}:
         astray()
-    _log.info("the index of %r begins anew: its store was cleared, replaced or tidied, or its texts are", namespace[0])
+    _log.info(
+        "the index of %r is rebuilt: its store was cleared, replaced or tidied, or its texts are made differently",
+        namespace[0],
+    )
     index.clear(namespace)
     return _news(store, index, namespace, form)
 

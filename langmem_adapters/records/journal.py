@@ -145,5 +145,5 @@ def _read(values: Mapping[str, bytes]) -> _Tidied:
         found = _Tidied(*decode(values[TIDIED]))
         if [type(each) for each in found] == [int, int, str]:
             return found
-    _log.warning("how far a log of changes was tidied is damaged: its indexes may begin anew")
+    _log.warning("the mark of how far a log of changes was tidied is damaged: its indexes may be rebuilt")
     return _Tidied()

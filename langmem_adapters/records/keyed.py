@@ -155,8 +155,8 @@ class Records:
             if taken >= told:
                 told *= 2
                 _log.warning(
-                    "a search waits for the index of %r, which has taken some %s records by now that were written since"
-                    " the last one: flush() of a long-term memory does so beforehand, and shows it with progress=True",
+                    "a search waits for the index of %r, which has taken some %s records so far that are new since the"
+                    " last search: call flush() of a long-term memory before, which shows it with progress=True",
                     *(self.namespace[0], f"{taken:,}"),
                 )
 
@@ -176,7 +176,9 @@ class Records:
                     self.put(found, guard=found, ttl=dates.left)
                     del lost[:PAGE]
         except StoreError as error:  # whatever can still be found, is
-            _log.warning("records that the log of %r has lost cannot be told again: %s", self.namespace[0], error)
+            _log.warning(
+                "records that the log of %r has lost could not be written to it again: %s", self.namespace[0], error
+            )
 
     def change(self, keys: Sequence[str]) -> IndexChange:
         """What an index must change so that it holds these records as they are now."""

@@ -55,8 +55,8 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     if scheme == "memory":
         if _ADDRESS.match(rest):
             raise ConfigurationError(
-                'a store\'s URL that begins with "memory:" is a memory that ends with the process: what follows it may'
-                " be a name, and not the URL of another store, which is given without it"
+                '"memory:" is a store that ends with the process: it can be followed by a name, not by the URL of'
+                ' another store; give that URL without "memory:"'
             )
         return MemoryStore()
     if scheme == "sqlite":

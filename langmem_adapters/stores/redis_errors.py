@@ -62,11 +62,11 @@ _REFUSED = (
     " and whether the server trusts who issued it"
 )
 _OWN_FILES = (
-    "cannot be asked with what the URL gives for TLS: see whether ssl_keyfile= is the key to the certificate of"
+    "cannot be reached with the TLS files of the URL: see whether ssl_keyfile= is the key to the certificate of"
     " ssl_certfile=, ssl_password= opens it, and all are PEM files"
 )
 _TLS = "and this client do not agree about TLS: use rediss:// for a port with TLS, and redis:// for one without"
-_PROTECTED = "lets nobody in from outside, as it has no password: set one, and give it in the URL"
+_PROTECTED = "refuses connections from other machines, as it has no password: set one, and give it in the URL"
 _DISK = "cannot save its data, and so takes no writes: look at its log and its disk"
 _ALONE = "has too few replicas to take writes: see whether they run, or lower its min-replicas-to-write"
 _MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"

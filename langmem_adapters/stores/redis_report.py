@@ -127,7 +127,7 @@ def _persistence(name: str, info: dict[str, str], wire: Wire) -> Iterator[Findin
     if saved == "":
         yield Finding("problem", name, "nothing is kept on disk: a restart loses everything", remedy)
     elif saved is None:
-        said = "no append-only file is kept, and whether snapshots are is not told: if not, a restart loses everything"
+        said = "no append-only file is kept, nor are snapshots reported: if there are none, a restart loses everything"
         yield Finding("note", name, said, remedy)
     else:
         yield Finding("note", name, "only snapshots are kept: a crash loses what was written since the last", remedy)

@@ -60,7 +60,7 @@ def examined(database: Database) -> Iterator[Finding]:
         yield Finding("note", "file", f"{free / pages:.0%} of it is empty", "give the space back with vacuum")
     sizes = _sizes(database)
     if sizes.get("-wal", 0) > _LONG_WAL:
-        said = f"its write-ahead log has {sizes['-wal']:,} bytes, as some process reads on without an end"
+        said = f"its write-ahead log has {sizes['-wal']:,} bytes, as a process keeps a read open"
         yield Finding("note", "file", said, "close the reader that holds it open")
     if sizes and database.place.file:
         yield _room(database.place.file.parent, sizes[""])
