@@ -190,7 +190,7 @@ def _imported(values: Mapping[str, bytes]) -> _Imported:
         return _Imported()
     with suppress(ValidationError):  # which quotes values
         return _Imported.model_validate(decode(values[METAGPT]))
-    raise SerializationError("what this session remembers of its imports from MetaGPT is damaged")
+    raise SerializationError("the record of this session's imports from MetaGPT is damaged")
 
 
 def _new_messages(

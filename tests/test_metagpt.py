@@ -388,7 +388,7 @@ def test_damage_to_what_is_remembered_of_imports_is_said_without_what_it_holds()
     brain = BrainMemory.from_metagpt(TALK, store, "s")
     store.write(("brain", "", "", "s"), put={METAGPT: encode({"last_talk": ["SECRET"]})})
     for call in (lambda: to_metagpt(brain), lambda: BrainMemory.from_metagpt(TALK, store, "s")):
-        with pytest.raises(SerializationError, match="what this session remembers of its imports") as refusal:
+        with pytest.raises(SerializationError, match="the record of this session's imports") as refusal:
             call()
         assert refusal.value.__context__ is None  # pydantic's own error quotes what was said
     assert len(brain.messages()) == 2
