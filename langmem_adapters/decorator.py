@@ -160,7 +160,7 @@ def _decorated(
     if not isinstance(pool, ExperiencePool | None):
         raise ConfigurationError(f"a pool is what ExperiencePool(…) gives, not {type(pool).__name__}")
     if pool is not None and (of_pool or tag is not None or index is not None):
-        raise ConfigurationError("a pool has its tag, index, bounds and owner already: give them to the pool")
+        raise ConfigurationError("a pool has its own tag, index, bounds and owner: give them to the pool")
 
     check_sources(clock=clock, timer=timer, sleep=sleep, new_id=new_id)
     check_seconds("ttl", of_pool.get("ttl"))

@@ -245,7 +245,7 @@ def _questions(place: str, value: Any) -> Iterator[Question]:
     elif isinstance(value, dict):
         yield _question(place, value.get("question"), value.get("evidence"), value.get("user", ""))
     else:
-        raise SerializationError(f"{place} is no question")
+        raise SerializationError(f"{place} is not a question")
 
 
 def _question(place: str, text: Any, evidence: Any, user: Any) -> Question:

@@ -57,7 +57,7 @@ def judged(cases: Sequence[Case], weights: Mapping[str, float]) -> Fit:
     With fewer than three groups, every fifth case is left out. Raises ConfigurationError for fewer than ten cases.
     """
     if len(cases) < _FEWEST:
-        raise ConfigurationError(f"weights are fitted to {_FEWEST} questions at the least, not to {len(cases)}")
+        raise ConfigurationError(f"weights need at least {_FEWEST} questions to be fitted to, not {len(cases)}")
     groups: list[Hashable] = [case.group for case in cases]
     if len(set(groups)) < 3:  # noqa: PLR2004 - with two, a fit would see half of the questions
         groups = [number % _FOLDS for number in range(len(cases))]

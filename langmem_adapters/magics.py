@@ -121,13 +121,13 @@ class Notebook:
             "status": self._status,
         }
         if name not in commands:
-            raise ConfigurationError(f"%langmem {', '.join(commands)}; not {name!r:.50}")
+            raise ConfigurationError(f"%langmem takes {', '.join(commands)}, not {name!r:.50}")
         return commands[name]
 
     def _on(self, words: list[str]) -> Report:
         urls = [word for word in words if word != "--watch"]
         if len(urls) > 1 or any(url.startswith("-") for url in urls):
-            raise ConfigurationError("%langmem on [url] [--watch]")
+            raise ConfigurationError("%langmem on takes [url] [--watch], and nothing else")
         url = urls[0] if urls else self._url
         cache = self._cache if self._cache and url == self._url else _TellingCache(url, self._tell)
         current = get_llm_cache()
@@ -142,7 +142,7 @@ class Notebook:
         cache, self._cache, self._url, self._watches = self._cache, None, None, False
         former, self._former = self._former, None
         if cache is not None and get_llm_cache() is not cache:
-            return Report("The cache of this notebook is off; the one that had taken its place stays.")
+            return Report("The cache of this notebook is off; another one, set after it, stays on.")
         if cache is not None:
             set_llm_cache(former)
         return Report("The cache of this notebook is off.")
@@ -152,7 +152,7 @@ class Notebook:
         if self._cache is None:
             return Report("The cache of this notebook is off.")
         if get_llm_cache() is not self._cache:
-            return Report("Another cache has taken the place of this notebook's: %langmem on puts it back.")
+            return Report("Another cache was set after that of this notebook: %langmem on restores this one.")
         return Report(f"The cache of this notebook is on, in {views.masked(repr(self._cache.pool.store))}.")
 
     def _stats(self, words: list[str]) -> dict[str, int]:
@@ -174,7 +174,7 @@ class Notebook:
 
     def _current(self) -> _TellingCache:
         if self._cache is None:
-            raise ConfigurationError("the cache of this notebook is off: %langmem on")
+            raise ConfigurationError("the cache of this notebook is off: turn it on with %langmem on")
         return self._cache
 
     def _answers(self) -> list[_Answer]:

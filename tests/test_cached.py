@@ -380,13 +380,13 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
         call(), call()
     assert len(caplog.records) == 1
-    assert "City would not come back equal; say of what type it is with returns=" in caplog.text
+    assert "City would not come back equal; declare its type with returns=" in caplog.text
     assert "my-secret" not in caplog.text
     assert cache.stats()["refused"] == 2
     call, _, _ = make("function", lambda: AIMessage("my-secret"), store=MemoryStore(), returns=BaseMessage)
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
         call()
-    assert "AIMessage would not come back equal as what its annotation or returns= says: name the very" in caplog.text
+    assert "AIMessage would not come back equal as what its annotation or returns= says: name its exact" in caplog.text
     assert "my-secret" not in caplog.text
 
 
@@ -398,7 +398,7 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
         (
             {"mean": np.float64(1)},
             None,
-            "dict would not come back equal, as it holds a value of type float64; say of what type",
+            "dict would not come back equal, as it holds a value of type float64; declare its type",
         ),
         (
             {"mean": np.float64(1)},
@@ -408,7 +408,7 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
         (
             {"home": City(name="x")},
             None,
-            "dict would not come back equal, as it holds a value of type City; say of what type",
+            "dict would not come back equal, as it holds a value of type City; declare its type",
         ),
     ],
     ids=["array", "array, as it was told", "number", "number, as it was told", "dataclass"],
@@ -1046,7 +1046,7 @@ def test_a_key_that_is_no_data_is_told_by_its_own_name() -> None:
         return first
 
     with pytest.raises(
-        ConfigurationError, match=r"what key= gives for the arguments of .*f is no data: its type is dict"
+        ConfigurationError, match=r"what key= gives for the arguments of .*f cannot be a cache key: its type is dict"
     ):
         f(1)
 
@@ -1443,9 +1443,9 @@ async def test_a_stream_out_of_the_cache_cannot_be_spoken_to() -> None:
     assert list(talk()) == list(talk()) == [each async for each in atalk()] == ["ready", "heard None"]
     served, aserved = talk(), atalk()
     assert (next(served), await aserved.__anext__()) == ("ready", "ready")
-    with pytest.raises(ConfigurationError, match="a stream out of the cache cannot be spoken to"):
+    with pytest.raises(ConfigurationError, match="a cached stream cannot be sent a value"):
         served.send("a")
-    with pytest.raises(ConfigurationError, match="a stream out of the cache cannot be spoken to"):
+    with pytest.raises(ConfigurationError, match="a cached stream cannot be sent a value"):
         await aserved.asend("a")
 
 
@@ -1561,15 +1561,15 @@ def test_part7_what_hits_have_saved() -> None:
     ("options", "sentence"),
     [
         ({"url": "memory:", "store": MemoryStore()}, "one of url, store and pool"),
-        ({"pool": ExperiencePool(MemoryStore()), "ttl": 5}, "a pool has its tag, index, bounds"),
-        ({"pool": ExperiencePool(MemoryStore()), "tag": "x"}, "a pool has its tag, index, bounds"),
+        ({"pool": ExperiencePool(MemoryStore()), "ttl": 5}, "a pool has its own tag, index, bounds"),
+        ({"pool": ExperiencePool(MemoryStore()), "tag": "x"}, "a pool has its own tag, index, bounds"),
         ({"ignore": ["z"]}, "has no argument 'z'; it has a, b"),
         ({"ignore": "a"}, 'a list of names, such as \\["timeout"\\]'),
         ({"key": {"z": len}}, "has no argument 'z'"),
         ({"on_error": "x"}, 'on_error is "degrade" or "raise"'),
         ({"query_type": "near"}, 'query_type is "exact" or "semantic"'),
         ({"query_type": "semantic"}, "needs a judge"),
-        ({"query_type": "semantic", "judge": AtLeast(7)}, "needs a judge.* and not the scores alone, as AtLeast"),
+        ({"query_type": "semantic", "judge": AtLeast(7)}, "needs a judge.*, not only the scores, as AtLeast"),
         ({"context_builder": lambda req, exps: req}, "which argument of .* is the request"),
         ({"request": "no_such"}, "which argument of .* is the request"),
         ({"serializer": 5}, "a serializer has serialize_req"),
@@ -1579,8 +1579,8 @@ def test_part7_what_hits_have_saved() -> None:
         ({"wait": "3"}, "wait is a number of seconds, or 0, not '3'"),
         ({"wait": float("inf")}, "wait is a number of seconds, or 0, not inf"),
         ({"k": "4"}, "k is a whole number of at least 0, not '4'"),
-        ({"key": "a"}, "key is a function, or says it of arguments"),
-        ({"key": {"a": "id"}}, "key is a function, or says it of arguments"),
+        ({"key": "a"}, "key is a function, or a dictionary of functions"),
+        ({"key": {"a": "id"}}, "key is a function, or a dictionary of functions"),
         ({"ignore": 5}, "ignore is a list of names"),
         ({"pool": "sqlite:///x.db"}, "a pool is what ExperiencePool\\(…\\) gives, not str"),
         ({"should_store": asyncio.sleep}, "should_store is a coroutine function: give it a plain one"),

@@ -1803,7 +1803,7 @@ def test_wrong_settings_are_told() -> None:
     for wrong in ("gpt-4o", llm):
         with pytest.raises(ConfigurationError, match="wraps a model of LlamaIndex"):
             CachedLLM(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="do not wrap what that gives"):
+    with pytest.raises(ConfigurationError, match="a structured LLM cannot be wrapped"):
         CachedLLM(MockLLM().as_structured_llm(Place))  # its hits would have no object in raw
     with pytest.raises(ConfigurationError, match="a url or a store"):
         CachedLLM(MockLLM(), url="memory:", store=MemoryStore())
@@ -2001,7 +2001,7 @@ def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:
 
 def test_a_field_of_the_model_is_not_changed_in_a_copy_of_its_cache() -> None:
     llm = cached(Scripted())
-    with pytest.raises(ConfigurationError, match="no temperature: change the model, and wrap it again"):
+    with pytest.raises(ConfigurationError, match="no temperature: change the model and wrap it again"):
         llm.model_copy(update={"temperature": 0.5})
     assert llm.model_copy(update={"system_prompt": "Be short."}).system_prompt == "Be short."
 

@@ -583,7 +583,7 @@ def test_reading_commands_do_not_make_a_file(tmp_path: Path, command: Sequence[s
         ("mysql://root:hidden-password@localhost/x", "'mysql' is none of them"),
         ("redis://user:hidden-password@localhost/notanumber", "is not a Redis URL"),
         ("sqlite://hidden-password@host/file.db", 'a file\'s URL is "sqlite:///relative.db"'),
-        ("memory:", "is forgotten when the command ends"),
+        ("memory:", "is lost when the command ends"),
     ],
 )
 @pytest.mark.parametrize("command", ["import", "sessions", "recall"])
@@ -869,7 +869,7 @@ def test_prune(url: str, ada: BrainMemory) -> None:
 
 def test_delete_user(url: str, ada: BrainMemory) -> None:
     BrainMemory(ada.store, "s", user="bo").add_talk("Hello.")
-    assert "say --yes where nobody can answer" in fails("delete-user", "ada", "--url", url)
+    assert "nobody can answer here: add --yes" in fails("delete-user", "ada", "--url", url)
     assert ada.count() == 2
     told = json.loads(run("delete-user", "ada", "--yes", "--json", "--url", url).stdout)
     assert (told["sessions"], told["messages"]) == (1, 2)
@@ -890,7 +890,7 @@ def test_delete_user_of_a_server_says_when_its_index_lies_elsewhere(
         assert memory.search("bike")
         result = script("delete-user", "ada", "--yes", "--url", url, "--tenant", tenant, cwd=folder)
         assert "memories" in result.stdout
-        assert ("No index of this server lies in this directory" in result.stderr) is warned
+        assert ("This directory has no index of this server" in result.stderr) is warned
         assert (b"shed" in b"".join(path.read_bytes() for path in tmp_path.glob("langmem-*"))) is warned
 
 
@@ -938,7 +938,7 @@ def test_migrate_refuses(url: str, ada: BrainMemory, tmp_path: Path, monkeypatch
         assert "into itself" in fails("migrate", url, f"sqlite:///{name}")
     assert "there is no file" in fails("migrate", "sqlite:///absent.db", url)
     assert "hidden-password" not in fails("migrate", url, REFUSED)
-    assert "is forgotten when the command ends" in fails("migrate", url, "memory:")
+    assert "is lost when the command ends" in fails("migrate", url, "memory:")
 
 
 def test_a_source_that_never_rests_is_exit_code_1(url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> None:

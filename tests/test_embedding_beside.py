@@ -224,7 +224,7 @@ def test_an_embedder_that_fails_in_the_background_is_told_of(
     monkeypatch.setattr(ShelfIndex, "_follow", fail)
     gated.gate.set()
     thread.join(60)
-    until(lambda: "is behind: LangmemError" in caplog.text)
+    until(lambda: "the next search tries again: LangmemError" in caplog.text)
     assert "my-secret" not in caplog.text
     monkeypatch.setattr(ShelfIndex, "_follow", original)
     assert {found.experience.resp for found in pool.query("anything", k=2)} == {1, 2}

@@ -239,7 +239,7 @@ def test_what_helps_with_the_questions_of_one_user_alone_is_no_fit_for_others(gr
 
 
 def test_nine_questions_are_too_few() -> None:
-    with pytest.raises(ConfigurationError, match="10 questions at the least, not to 9"):
+    with pytest.raises(ConfigurationError, match="at least 10 questions to be fitted to, not 9"):
         judged([case("a", {"x": 1.0})] * 9, {"x": 1.0})
 
 
@@ -316,7 +316,7 @@ def test_an_index_without_conversations_cannot_be_fitted() -> None:
     memory = LongTermMemory(MemoryStore(), WordsOnly(), user="ada")
     memory.add([say("The lizard eats", "m1")])
     assert evaluate(lambda _: memory, [ask("lizard", "m1")]).recall[5] == 1
-    with pytest.raises(ConfigurationError, match="not to 0"):
+    with pytest.raises(ConfigurationError, match="not 0"):
         fit(lambda _: memory, [ask("lizard", "m1")] * 12)
 
 
@@ -356,7 +356,7 @@ def test_questions_are_read(tmp_path: Path, text: str, expected: list[Question])
     ("data", "message"),
     [
         (b'{"question": "Who?", "evidence": ["m"]}\n{', "line 2 is not JSON"),
-        (b"[1]", "item 1 is no question"),
+        (b"[1]", "item 1 is not a question"),
         (b'[{"question": " ", "evidence": ["m"]}]', 'item 1 has no text as its "question"'),
         (b'[{"evidence": ["m"]}]', 'item 1 has no text as its "question"'),
         (b'[{"question": "Who?"}]', 'item 1 has no list of texts as its "evidence"'),

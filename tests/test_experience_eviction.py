@@ -225,7 +225,7 @@ def test_an_index_that_fails_does_not_fail_what_is_kept(caplog: pytest.LogCaptur
     index.away = True
     with caplog.at_level("INFO", "langmem_adapters"):
         keep(pool, "bike 3", 3)
-    assert "stays in an index for now: SearchError" in caplog.text
+    assert "removed entries stay in the index until a search drops them: SearchError" in caplog.text
     assert "secret" not in caplog.text
     with pytest.raises(SearchError):
         pool.delete("bike 3")
@@ -269,7 +269,7 @@ def test_a_store_that_cannot_be_written_is_searched_among_the_expired(caplog: py
     store.closed = True
     with caplog.at_level("INFO", "langmem_adapters"):
         assert found(pool, "bike") == ["live"]
-    assert "could not be removed: StoreUnavailable" in caplog.text
+    assert "unusable entries could not be removed: StoreUnavailable" in caplog.text
 
 
 def test_what_is_kept_anew_while_a_search_removes_it_stays() -> None:

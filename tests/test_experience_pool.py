@@ -232,7 +232,7 @@ def test_nothing_is_forgotten_by_a_coroutine_function(pool: ExperiencePool) -> N
 
 def test_h3_nothing_is_forgotten_by_no_function(pool: ExperiencePool) -> None:
     pool.create(Experience(req="France", resp="Paris"))
-    with pytest.raises(ConfigurationError, match="invalidate needs a function that says which go"):
+    with pytest.raises(ConfigurationError, match="invalidate needs a function that says which entries to remove"):
         pool.invalidate(None)  # type: ignore[arg-type]
     assert pool.count() == 1
 
@@ -406,7 +406,7 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store, clock: FakeClo
         ({"tag": None}, "tag is a text, not None"),
         ({"user": None}, "user is a text, not None"),
         ({"tenant": 7}, "tenant is a text, not int"),
-        ({"prices": [1]}, "prices are a table by the names of models"),
+        ({"prices": [1]}, "prices are a dictionary by model name"),
         *(
             ({"prices": {"m": (1.0, price)}}, "the prices of 'm' are a tuple of two numbers, none below 0")
             for price in (math.nan, math.inf, -0.5, True, 10**400, Decimal("0.15"), "0.15")

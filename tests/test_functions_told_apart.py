@@ -288,7 +288,7 @@ def test_partials_are_told_apart_by_what_they_have() -> None:
     assert both([partial(operator.add, 1), partial(operator.sub, 1)], 5) == [6, -4]
     assert both([partial(operator.add, 1), partial(operator.add, -1)], 5) == [6, 4]
     assert both([partial(pow, exp=2), partial(pow, exp=3)], 5) == [25, 125]
-    with pytest.raises(ConfigurationError, match="say with tag="):
+    with pytest.raises(ConfigurationError, match="name its cache with tag="):
         cached(store=MemoryStore())(functools.partial(isinstance, object()))
 
 
@@ -375,7 +375,7 @@ def test_a_function_that_holds_what_is_no_data_needs_a_tag(held: Any) -> None:
     """Two clients at one place would have each other's answers."""
     if held is Prompt:
         held = dataclasses.replace(Prompt(""), template=typing.cast(str, object()))  # no data inside of data
-    with pytest.raises(ConfigurationError, match=r"_held.*ask holds a .* say with tag="):
+    with pytest.raises(ConfigurationError, match=r"_held.*ask holds a .* name its cache with tag="):
         cached(store=MemoryStore())(_held(held))
     assert cached(store=MemoryStore(), tag="ada")(_held(held))("?") == f"{held}: ?"
 
@@ -388,7 +388,9 @@ def test_what_a_decorator_holds_needs_a_tag_or_the_decorator_above() -> None:
         return decorate
 
     decorate, other = asked_by(Client("ada")), asked_by(Client("bob"))
-    told = r"capital holds a value of type Client .*: put @cached below its other decorators, or say with tag="
+    told = (
+        r"capital holds a value of type Client .*: put @cached below its other decorators, or name its cache with tag="
+    )
     with pytest.raises(ConfigurationError, match=told):
         cached(store=MemoryStore())(decorate(capital))
     kept = cached(store=MemoryStore())(capital)
@@ -414,7 +416,7 @@ def test_a_function_with_a_cache_may_hold_others_of_each_kind() -> None:
 def test_what_goes_round_in_a_circle_is_no_data() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    with pytest.raises(ConfigurationError, match="say with tag="):
+    with pytest.raises(ConfigurationError, match="name its cache with tag="):
         cached(store=MemoryStore())(_held(circle))
 
 
@@ -428,7 +430,9 @@ def test_methods_of_objects_and_objects_are_told_apart_by_what_they_are_as_data(
 
 @pytest.mark.parametrize("function", [Client("ada").ask, Client("ada")], ids=["method", "object"])
 def test_an_object_that_is_no_data_needs_a_tag(function: Callable[[str], str]) -> None:
-    with pytest.raises(ConfigurationError, match=r"nothing tells the Client of .*Client.* say with tag="):
+    with pytest.raises(
+        ConfigurationError, match=r"nothing identifies the Client of .*Client.* name its cache with tag="
+    ):
         cached(store=MemoryStore())(function)
     for place in ({"store": MemoryStore(), "tag": "ada"}, {"pool": ExperiencePool(MemoryStore())}):
         assert cached(**place)(function)("?") == "ada: ?"

@@ -456,7 +456,7 @@ def test_what_chroma_has_yet_to_carry_out_is_said_and_not_left_out(tmp_path: Pat
         for table, id_ in (("embeddings", "id"), ("embedding_metadata", "id"), ("embedding_fulltext_search", "rowid")):
             connection.execute(f"DELETE FROM {table} WHERE {id_} = 2")
         connection.execute("UPDATE max_seq_id SET seq_id = seq_id - 1")
-    with pytest.raises(SerializationError, match="read it once with Chroma"):
+    with pytest.raises(SerializationError, match="open it once with Chroma"):
         read_transcripts(path)
     client: Any = chromadb.PersistentClient(str(path), Settings(anonymized_telemetry=False))
     assert client.get_collection("role_zero", embedding_function=None).count() == 2
@@ -508,7 +508,7 @@ def test_a_folder_that_is_no_database_is_refused(tmp_path: Path, url: str) -> No
     (tmp_path / "broken" / "chroma.sqlite3").write_bytes(b"not a database")
     with pytest.raises(SerializationError, match="is not a database of Chroma"):
         read_transcripts(tmp_path / "broken")
-    with pytest.raises(SerializationError, match="dump is for BrainMemory"):
+    with pytest.raises(SerializationError, match="read the dump of a BrainMemory"):
         read_transcripts(written(tmp_path / "dump.json", {"history": []}), format_="metagpt")
     assert "No such file" in fails("import", tmp_path / "absent", "--format", "metagpt", "--url", url)
     with pytest.raises(ConfigurationError, match="names its sessions itself"):
@@ -555,7 +555,7 @@ GIVES = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ([OF_CLAUDE], r"item 1 is not read: it is of Claude's export: write each message as \{\"role\""),
+        ([OF_CLAUDE], r"item 1 cannot be imported: it is of Claude's export: write each message as \{\"role\""),
         ([SAID_IN_THREAD, SAID_IN_THREAD], "item 1 .* of OpenAI's Assistants API: .* the oldest first"),
         ([ASKED, SAID_IN_THREAD], "item 2 .* of OpenAI's Assistants API"),
         (

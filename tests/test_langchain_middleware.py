@@ -557,13 +557,13 @@ def test_h5_without_a_user_or_a_session_the_run_is_refused_before_the_model_is_a
     agent = create_agent(model, middleware=[ours])
     turn: Any = {"messages": [HumanMessage("one")]}
     thread: Any = {"configurable": {"thread_id": "s"}}
-    with pytest.raises(ConfigurationError, match="whose memory"):
+    with pytest.raises(ConfigurationError, match="the run has no user"):
         agent.invoke(turn, thread)
-    with pytest.raises(ConfigurationError, match="whose memory"):
+    with pytest.raises(ConfigurationError, match="the run has no user"):
         agent.invoke(turn, thread, context={"user_id": ""})
     with pytest.raises(ConfigurationError, match="a user id is a text, not dict"):
         agent.invoke(turn, thread, context={"user_id": {"a": 1}})
-    with pytest.raises(ConfigurationError, match="which session"):
+    with pytest.raises(ConfigurationError, match="the run has no session"):
         agent.invoke(turn, context={"user_id": "ada"})
     assert model.seen == []
     short = memory(long_term=False)

@@ -503,7 +503,7 @@ def test_b5_in_a_chain_with_sessions_and_another_model(any_store: Store, brain: 
 
 @pytest.mark.parametrize(
     ("question", "sentence"),
-    [(7, "not int"), ({"a": "x", "b": "y"}, "looked for under 'input'")],
+    [(7, "not int"), ({"a": "x", "b": "y"}, "the input has no 'input', where the question")],
 )
 def test_a_question_that_cannot_be_found_is_one_sentence(brain: BrainMemory, question: Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):

@@ -539,7 +539,7 @@ async def test_a_tag_tells_graphs_apart_whose_nodes_have_the_same_names(
     assert caplog.messages == []
     assert await ask("Dutch") == 0
     (warning,) = caplog.messages
-    assert "of the node 'node' is its name" in warning
+    assert "identifies the node 'node' by its name alone" in warning
     ExperienceNodeCache[Any](store=any_store, tag="French").clear()
     assert [await ask(language, tag=language) for language in languages] == [0, 1]
     ExperienceNodeCache[Any](store=any_store).clear()  # everything of the tenant
@@ -636,7 +636,7 @@ def test_what_would_never_be_read_again_is_refused(caplog: pytest.LogCaptureFixt
     cache.set({KEY: ({"answer": 42}, None)})
     assert cache.get([KEY]) == {}
     assert [cache.stats()[name] for name in ("refused", "stored", "unreadable")] == [1, 0, 0]
-    assert "its serializer writes json, which is not read again" in caplog.text
+    assert "its serializer writes the format json, which the cache does not read" in caplog.text
 
 
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:

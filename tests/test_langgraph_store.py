@@ -912,7 +912,7 @@ def test_the_index_of_an_emptied_namespace_is_cleared_once_that_can_be_done(
     with monkeypatch.context() as patch:
         patch.setattr(index, "clear", fail)
         assert store.list_namespaces() == []
-    assert "is not cleared, which will be tried again: the index is away" in caplog.text
+    assert "could not be cleared; this will be tried again: the index is away" in caplog.text
     assert index.search(place, "shed", 1)
     assert store.list_namespaces() == []
     assert index.search(place, "shed", 1) == []
@@ -929,7 +929,7 @@ def test_a_log_that_cannot_be_tidied_fails_no_write_that_is_done(caplog: pytest.
     for n in range(100):
         store.batch([PutOp(ADA, "k", {"n": n}), PutOp(BOB, "k", {"n": n})])
     assert everything(store) == {(ADA, "k"): {"n": 99}, (BOB, "k"): {"n": 99}}
-    assert "is not tidied, which will be tried again: the disk is full" in caplog.text
+    assert "could not be tidied; this will be tried again: the disk is full" in caplog.text
 
 
 # --- writers who disturb each other -------------------------------------------------------------------------

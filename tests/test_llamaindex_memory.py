@@ -517,7 +517,7 @@ async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
         with pytest.raises(StoreUnavailable):
             await talk(block, text, session=session)
     assert block.stats()["waiting"] == 4
-    assert "are given up" in caplog.text
+    assert "the oldest of them are dropped" in caplog.text
     store.reason = ""
     await talk(block, "six", session="a")
     assert [found.message.text for found in kept.all()] == ["three", "four", "five", "six"]
@@ -686,7 +686,7 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
     with pytest.raises(ConfigurationError, match="one of memory, url and store"):
         LongTermMemoryBlock(kept, store=MemoryStore())
     for own in ({"user": "ada"}, {"tenant": "acme"}, {"ttl": 1}, {"index": open_index("memory:")}):
-        with pytest.raises(ConfigurationError, match="itself"):
+        with pytest.raises(ConfigurationError, match="its own user, tenant, index"):
             LongTermMemoryBlock(kept, **cast(Any, own))
     with pytest.raises(ValueError, match="similarity_top_k"):
         LongTermMemoryBlock(kept, similarity_top_k=0)

@@ -119,8 +119,8 @@ def test_a_cache_that_was_set_meanwhile_stays(notebook: Notebook, url: str) -> N
     notebook.run(f"%langmem on {url}")
     later = InMemoryCache()
     set_llm_cache(later)
-    assert "Another cache has taken the place" in repr(notebook.run("%langmem"))
-    assert "that had taken its place stays" in repr(notebook.run("%langmem off"))
+    assert "Another cache was set after that of this notebook" in repr(notebook.run("%langmem"))
+    assert "another one, set after it, stays on" in repr(notebook.run("%langmem off"))
     assert get_llm_cache() is later
     notebook.run(f"%langmem on {url}")
     assert get_llm_cache() is not later
@@ -386,13 +386,13 @@ def test_what_had_no_key_is_not_told_as_cached(notebook: Notebook, url: str) -> 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("%langmem fly", "on, off, last, stats, clear, status; not 'fly'"),
+        ("%langmem fly", "on, off, last, stats, clear, status, not 'fly'"),
         ("%langmem on ftp://x", "a store's URL is"),
-        ("%langmem on memory: memory:", "%langmem on [url] [--watch]"),
-        ("%langmem on --loud", "%langmem on [url] [--watch]"),
+        ("%langmem on memory: memory:", "%langmem on takes [url] [--watch]"),
+        ("%langmem on --loud", "%langmem on takes [url] [--watch]"),
         ("%langmem on 'unclosed", "a quotation mark is not closed"),
-        ("%langmem stats", "is off: %langmem on"),
-        ("%langmem clear", "is off: %langmem on"),
+        ("%langmem stats", "is off: turn it on with %langmem on"),
+        ("%langmem clear", "is off: turn it on with %langmem on"),
         ("%langmem off now", "%langmem off takes nothing more"),
         ("%langmem last 3", "%langmem last takes nothing more"),
         ("%langmem on redis://app:hunter2@127.0.0.1:notaport/0", "redis://app:***@127.0.0.1"),

@@ -254,10 +254,10 @@ def test_figures_of_savings_and_shares_have_no_power_of_ten_and_are_all_only_whe
 
 
 def test_what_cannot_be_drawn_over_time() -> None:
-    with pytest.raises(ConfigurationError, match="nothing was asked"):
+    with pytest.raises(ConfigurationError, match="the cache had no requests"):
         hit_rate(looks((0, 1, 1), (60, 1, 1)))
     for draw in (hit_rate, savings):
-        with pytest.raises(ConfigurationError, match="needs two looks"):
+        with pytest.raises(ConfigurationError, match="needs two snapshots"):
             draw(looks((0, 1, 1)))
     with pytest.raises(ConfigurationError, match="not of 'time'"):
         savings(looks((0, 0, 0), (1, 1, 1)), "time")  # type: ignore[arg-type]

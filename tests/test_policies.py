@@ -256,7 +256,7 @@ def test_a_coroutine_function_is_refused_for_a_plain_function() -> None:
     async def policy(*args: Any) -> Any: ...
 
     for options in ({"scorer": policy}, {"judge": policy}, {"context_builder": policy}, {"scorer": LLMScorer(policy)}):
-        with pytest.raises(ConfigurationError, match="is a coroutine function, and .* is none"):
+        with pytest.raises(ConfigurationError, match="is a coroutine function, but .* is not"):
             cached(store=MemoryStore(), **options)(lambda req: req)
 
 
@@ -284,7 +284,7 @@ def test_rules_are_read_from_any_table_and_of_functions_that_say_their_types() -
     "rules", [[(len, 4)], {"is long": len}, {"is long": (len,)}, {"is long": (len, "4")}, {"is long": (len, True)}]
 )
 def test_rules_that_are_none_are_refused_before_anything_is_scored(rules: Any) -> None:
-    with pytest.raises(ConfigurationError, match="rules are a table by their reasons"):
+    with pytest.raises(ConfigurationError, match="rules are a dictionary from reason"):
         RuleScorer(rules)
 
 

@@ -492,6 +492,6 @@ def test_each_point_of_the_curve_is_what_its_threshold_serves(scored: list[tuple
 def test_a_pair_that_is_none_is_one_sentence_before_anything_is_embedded(pair: Any) -> None:
     asked: list[Any] = []
     pool = ExperiencePool(MemoryStore(), index=open_vectors("memory:", Embedder(asked.append, name="x")))
-    with pytest.raises(ConfigurationError, match="a pair is two requests, and whether they mean the same"):
+    with pytest.raises(ConfigurationError, match="a pair holds two requests and whether they mean the same"):
         pool.tune([("a", "b", True), pair])
     assert asked == []

@@ -124,7 +124,7 @@ async def test_a_memory_block_recalls_by_meaning(tmp_path: Path) -> None:
     await block._memory("earlier").aflush()
     for one in (block, pickle.loads(pickle.dumps(block))):
         assert "bicycle" in await one.aget([ChatMessage("May I cycle?")], session_id="s")
-    with pytest.raises(ConfigurationError, match="index, embedder and ttl itself"):
+    with pytest.raises(ConfigurationError, match="a LongTermMemory has its own user, tenant, index, embedder and ttl"):
         LongTermMemoryBlock(LongTermMemory(MemoryStore(), open_index("memory:"), user="a"), embedder=Meanings())
 
 

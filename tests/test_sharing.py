@@ -108,7 +108,7 @@ def test_a_deep_copy_is_the_same_place_and_a_pickle_is_refused(any_store: Store,
 def test_a_decorated_function_crosses_to_another_process_by_its_name_alone(any_store: Store) -> None:
     made = cached(store=any_store)(capital)
     assert copy.deepcopy({"state": [made.cache]})["state"][0] is made.cache
-    with pytest.raises(ConfigurationError, match=r"capital is decorated by @cached.* put it into a module"):
+    with pytest.raises(ConfigurationError, match=r"capital is decorated by @cached.* define it in a module"):
         pickle.dumps(made.cache)  # as cloudpickle does with what a notebook defines
 
 

@@ -407,7 +407,7 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: _replayed(questions=[_UNANSWERED]), "the evidence of a question holds at least one .*"),
         (lambda: evaluate(lambda _: _memory(), [_NUMBERED]), "the evidence of a question holds .* and nothing else"),
         (lambda: _replayed(questions=_any("Where?")), "questions are a list of Question.*, not one str"),
-        (lambda: _replayed(_any([Configuration()])), "give at least one configuration, by a name"),
+        (lambda: _replayed(_any([Configuration()])), "give at least one configuration, under a name"),
         (
             lambda: ours.open_store("memory:", timeout="5"),
             "timeout is a number of seconds above 0, or None, not '5'",

@@ -71,7 +71,7 @@ def _version(value: bool) -> None:
 def _root(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Say which version this is.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Look into the memory of LangChain, LangGraph and LlamaIndex applications."""
@@ -87,7 +87,7 @@ def _session(settings: Settings, session: str, user: str) -> BrainMemory:
 def _whose(settings: Settings, user: str) -> str:
     of = f"of user {user!r}" if user else "without a user"
     of += f" of tenant {settings.tenant!r}" if settings.tenant else ""
-    return of if user else f"{of}; --user says whose to look at"
+    return of if user else f"{of}; choose another user with --user"
 
 
 @app.command()
@@ -106,13 +106,18 @@ def demo(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="The file, plain or gzipped; of MetaGPT its folder.")],
+    file: Annotated[Path, typer.Argument(help="The file, plain or gzipped; for MetaGPT, its folder.")],
     *,
-    format_: Annotated[FileFormat, typer.Option("--format", help="How the file is written.")] = "auto",
-    session: Annotated[str, typer.Option(help="Names the session of chat messages. Default: the file's name.")] = "",
+    format_: Annotated[FileFormat, typer.Option("--format", help="The format of the file.")] = "auto",
+    session: Annotated[
+        str, typer.Option(help="The name of the session, for chat messages. Default: the file's name.")
+    ] = "",
     long_term: Annotated[
         bool | None,
-        typer.Option("--long-term/--no-long-term", help="Also into the long-term memory. Default: for LoCoMo only."),
+        typer.Option(
+            "--long-term/--no-long-term",
+            help="Add the messages to the long-term memory, too. Default: for LoCoMo only.",
+        ),
     ] = None,
     url: Url = None,
     user: User = "",
@@ -155,7 +160,7 @@ def _write(settings: Settings, transcript: Transcript, user: str, *, long_term: 
 @app.command()
 def sessions(
     *,
-    limit: Annotated[int, typer.Option(min=1, help="How many, those with the latest activity first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many sessions, those with the latest activity first.")] = 20,
     url: Url = None,
     user: User = "",
     tenant: Tenant = None,
@@ -170,7 +175,7 @@ def sessions(
 def show(
     session: Annotated[str, typer.Argument(help="The session's id.")],
     *,
-    last: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest messages.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Show only this many of the newest messages.")] = None,
     url: Url = None,
     user: User = "",
     tenant: Tenant = None,
@@ -192,16 +197,17 @@ def recall(
     question: Annotated[str, typer.Argument(help="What to look for.")],
     *,
     k: Annotated[
-        int | None, typer.Option("-k", min=1, help="How many at the most. Default: LANGMEM_SIMILARITY_TOP_K, or 5.")
+        int | None,
+        typer.Option("-k", min=1, help="How many results at the most. Default: LANGMEM_SIMILARITY_TOP_K, or 5."),
     ] = None,
-    session: Annotated[str, typer.Option(help="Whose memory, where there is no user.")] = "",
+    session: Annotated[str, typer.Option(help="Whose memory to search, if there is no user.")] = "",
     url: Url = None,
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
     """Search the long-term memory of a user."""
     if not (user or session):
-        raise ConfigurationError("say whose memory to search: --user, or --session where there is no user")
+        raise ConfigurationError("say whose memory to search: give --user, or --session if there is no user")
     settings = existing_settings(url, tenant)
     scope = Scope(tenant=settings.tenant, user=user, session=session)
     if not settings.store.scan(longterm_namespace(scope), limit=0).total:
@@ -271,7 +277,7 @@ def export(
 @app.command()
 def stats(
     *,
-    all_: Annotated[bool, typer.Option("--all", help="Of the whole store, by kind, instead of one user's.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Count the whole store, by kind, instead of one user.")] = False,
     as_json: Json = False,
     url: Url = None,
     user: User = "",

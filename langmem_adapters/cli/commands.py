@@ -54,9 +54,9 @@ Url = Annotated[
     str | None,
     typer.Option(help="The store, such as sqlite:///file.db. Default: LANGMEM_STORE_URL, REDIS_URL, langmem.db here."),
 ]
-User = Annotated[str, typer.Option(help="Whose memory. Default: nobody's in particular.")]
-Tenant = Annotated[str | None, typer.Option(help="Of which tenant. Default: LANGMEM_TENANT.")]
-Json = Annotated[bool, typer.Option("--json", help="As one JSON object, for scripts.")]
+User = Annotated[str, typer.Option(help="The user whose memory it is. Default: none.")]
+Tenant = Annotated[str | None, typer.Option(help="The tenant. Default: LANGMEM_TENANT.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 
 
 def settings_for(url: str | None, tenant: str | None) -> Settings:
@@ -64,7 +64,7 @@ def settings_for(url: str | None, tenant: str | None) -> Settings:
     given = {name: value for name, value in {"url": url, "tenant": tenant}.items() if value is not None}
     settings = Settings(**given)
     if settings.url.startswith("memory:"):
-        raise ConfigurationError('"memory:" is forgotten when the command ends: give the URL of a file or a server')
+        raise ConfigurationError('"memory:" is lost when the command ends: give the URL of a file or a server')
     return settings
 
 

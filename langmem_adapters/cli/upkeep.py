@@ -37,8 +37,8 @@ __all__ = ["upkeep"]
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _INDEXED = ("memories", "experiences", "items")  # kinds whose words an index file beside a server may hold
 _ELSEWHERE = (
-    "No index of this server lies in this directory. Where applications run that search, one does, with words of them:"
-    " run this there too, or remove langmem-*-index.db."
+    "This directory has no index of this server. Directories where applications search have one, with words of this"
+    " user: run this command there too, or remove langmem-*-index.db."
 )
 _RECOUNT = 30.0  # seconds for which the figures of a watched store are kept, as counting reads all of its names
 
@@ -81,8 +81,10 @@ def _is_made(index: Index) -> bool:
 @upkeep.command()
 def watch(
     *,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once; so it is where the output is no terminal.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show the store once, which is the default if the output is not a terminal.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many sessions, the latest first.")] = 10,
     url: Url = None,
     user: User = "",
@@ -127,8 +129,12 @@ class _Look:
 @upkeep.command()
 def prune(
     *,
-    older_than: Annotated[str, typer.Option(help="Without a write for so long: a number and s, m, h, d or w.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
+    older_than: Annotated[
+        str, typer.Option(help="Remove what had no write for this long: a number and s, m, h, d or w.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be removed, and remove nothing.")
+    ] = False,
     as_json: Json = False,
     url: Url = None,
     user: Annotated[str | None, typer.Option(help="Only of this user. Default: everybody's.")] = None,
@@ -166,9 +172,9 @@ def _seconds(text: str) -> float:
 
 @upkeep.command("delete-user")
 def delete_user(
-    user: Annotated[str, typer.Argument(help="Whom.")],
+    user: Annotated[str, typer.Argument(help="The user to delete.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     as_json: Json = False,
     url: Url = None,
     tenant: Tenant = None,
@@ -180,7 +186,7 @@ def delete_user(
     settings = existing_settings(url, tenant)
     if not yes:
         if not sys.stdin.isatty():
-            raise ConfigurationError("delete-user asks before it deletes: say --yes where nobody can answer")
+            raise ConfigurationError("delete-user asks before it deletes, and nobody can answer here: add --yes")
         typer.confirm(f"Delete all that is kept for the user {one_line(repr(user))}?", abort=True, err=True)
     with progress() as bar, advancing(bar, "deleting", None, "namespaces") as advance:
         gone = run(settings.delete_user_flow(user, report=lambda _, count: advance(count)))

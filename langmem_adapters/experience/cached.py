@@ -77,8 +77,8 @@ class FunctionCache(Calls, Shared, Generic[A]):
 
     def __reduce__(self) -> NoReturn:
         raise ConfigurationError(
-            f"{self._name} is decorated by @cached, and cannot be pickled with its cache:"
-            " put it into a module, from which another process imports it"
+            f"{self._name} is decorated by @cached and cannot be pickled with its cache:"
+            " define it in a module that the other process imports"
         )
 
     def __repr__(self) -> str:

@@ -61,7 +61,7 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
         raise SerializationError(f"{path} has neither a {_DOCSTORE} nor a {_CHROMA}")
     found = [_experience(record) for file in files for record in _records(file, collection)]
     if None in found:
-        _log.warning("%d records of %s are no experiences, and are left out", found.count(None), path)
+        _log.warning("%d records of %s are not experiences and are left out", found.count(None), path)
     kept = [each for each in found if each and (each.req, each.resp, each.tag) != _DUMMY]
     return sorted(kept, key=lambda each: each.timestamp or 0.0)
 
@@ -100,7 +100,7 @@ def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
     except sqlite3.Error as error:
         raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
     if rows is None:
-        raise SerializationError(f"{path} has changes that Chroma has yet to carry out: read it once with Chroma")
+        raise SerializationError(f"{path} has changes that Chroma has not applied yet: open it once with Chroma")
     return [ChromaEntry(name, id_, _object(text)) for name, id_, text in rows]
 
 

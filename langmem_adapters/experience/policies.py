@@ -110,7 +110,7 @@ class RuleScorer:
 
     def __init__(self, rules: Mapping[str, tuple[Callable[[Any, Any], bool], int]]) -> None:
         if not (isinstance(rules, Mapping) and all(map(_is_rule, rules.values()))):
-            raise ConfigurationError("rules are a table by their reasons: of each a function, and the points it costs")
+            raise ConfigurationError("rules are a dictionary from reason to a function and the points that it costs")
         for reason, (holds, _) in rules.items():
             check_plain(f"the rule {reason!r}", holds)
         self._rules = dict(rules)

@@ -256,7 +256,9 @@ class PoolFlows:
 
     def _invalidate(self, where: Callable[[Experience], bool] | None) -> Flow[int]:
         if where is None:
-            raise ConfigurationError("invalidate needs a function that says which go; clear() forgets all of this tag")
+            raise ConfigurationError(
+                "invalidate needs a function that says which entries to remove; clear() removes all of this tag"
+            )
         check_plain("where", where)
 
         def unwanted(data: bytes) -> bool:

@@ -108,15 +108,15 @@ class Responses:
         if gone != kind:
             said += f", as it holds a value of type {gone}"
         elif self._adapter is not None and _adapter(type(value)) is not None:  # an AIMessage, for a BaseMessage
-            said += " as what its annotation or returns= says: name the very class, and those inside of it"
+            said += " as what its annotation or returns= says: name its exact class, and those inside of it"
             raise SerializationError(said) from why
         raise SerializationError(f"{said}; {self._remedy(type(value))}") from why
 
     def _remedy(self, kind: type) -> str:
         """How to have responses of a class kept: declare their type, unless it is declared or unknown to pydantic."""
         if self._said is not Any or _adapter(kind) is None:
-            return "return plain data, or say how it is kept with serializer="
-        return "say of what type it is with returns=, or an annotation"
+            return "return plain data, or give a serializer="
+        return "declare its type with returns= or an annotation"
 
     def restore(self, form: Any, data: Any) -> Any:
         """Restore a response. Raises SerializationError if the data is not what the function returns."""

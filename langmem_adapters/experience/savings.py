@@ -74,7 +74,7 @@ def cost(metric: Metric, prices: Prices) -> Saved:
 def check(prices: Prices) -> None:
     """Raise ConfigurationError if this is not a table of prices."""
     if not isinstance(prices, Mapping):
-        raise ConfigurationError("prices are a table by the names of models")
+        raise ConfigurationError("prices are a dictionary by model name")
     for model, pair in prices.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(_is_price, pair))):  # noqa: PLR2004
             raise ConfigurationError(

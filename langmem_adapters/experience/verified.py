@@ -68,9 +68,7 @@ class VerifiedAnswers:
         answers: Namespace | None = None,
     ) -> None:
         if not isinstance(index, SemanticIndex):
-            raise ConfigurationError(
-                "answers are found by meaning with an index of vectors, which can score: open_vectors"
-            )
+            raise ConfigurationError("the search by meaning needs an index of vectors: use open_vectors")
         self.index = index
         self.verifier = verifier
         self.counts: Counts = Counts() if counts is None else counts
@@ -157,7 +155,7 @@ class VerifiedAnswers:
             run(scale_flow(self.index, self.verifier))  # so that no look-up waits for it
         except LangmemError as error:
             self.counts.add("behind")
-            _log.info("what was asked is embedded later: %s", type(error).__name__)
+            _log.info("new requests could not be embedded; the next search tries again: %s", type(error).__name__)
 
     def __repr__(self) -> str:
         return f"VerifiedAnswers({self._store!r}, {self.index!r})"

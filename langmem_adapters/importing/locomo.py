@@ -61,7 +61,7 @@ def _collect(found: dict[tuple[str, str], list[Line]], dialogue: _Dialogue, plac
     seen: set[str] = set()
     for turn in dialogue.turns:
         if turn.sp not in dialogue.speakers:
-            raise SerializationError(f"{place}: turn {turn.id} is said by {turn.sp!r}, who is none of its speakers")
+            raise SerializationError(f"{place}: turn {turn.id} is said by {turn.sp!r}, who is not one of its speakers")
         if turn.id in seen:
             raise SerializationError(f"{place}: there are two turns {turn.id}")
         seen.add(turn.id)

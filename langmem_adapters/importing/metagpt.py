@@ -26,7 +26,9 @@ def read_collections(path: Path) -> list[Transcript]:
     Raises SerializationError, naming the entry, if one cannot be read; OSError if there is no folder.
     """
     if path.is_file():
-        raise SerializationError("MetaGPT's Chroma is a folder; a BrainMemory's dump is for BrainMemory.from_metagpt")
+        raise SerializationError(
+            "MetaGPT's Chroma is a folder, not a file; read the dump of a BrainMemory with BrainMemory.from_metagpt"
+        )
     if "chroma.sqlite3" not in (each.name for each in path.iterdir()):
         raise SerializationError("there is no Chroma database in this folder")
     entries = sorted(chroma_entries(path / "chroma.sqlite3"), key=attrgetter("collection"))

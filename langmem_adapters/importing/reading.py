@@ -92,8 +92,8 @@ def _detected(values: Sequence[Numbered]) -> FileFormat:
     if "messages" in first:
         return "openai"
     if other := other_kind(first):
-        raise SerializationError(f"{values[0].place} is not read: {other}")
-    raise SerializationError(f"{values[0].place} {_UNKNOWN}; --format says which it is meant to be")
+        raise SerializationError(f"{values[0].place} cannot be imported: {other}")
+    raise SerializationError(f"{values[0].place} {_UNKNOWN}; name its format with --format")
 
 
 def _of_message(message: Any) -> FileFormat | None:

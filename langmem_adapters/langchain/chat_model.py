@@ -243,8 +243,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
         made: Runnable[Any, Any] = replaced_models(runnable, replace)
         if not found:
             raise ConfigurationError(
-                f"what {type(self.wrapped).__name__} makes of its tools or schema has no chat model in it that could"
-                " be cached: give the model itself a cache (cache=ExperienceCache(…))"
+                f"{type(self.wrapped).__name__} with its tools or schema contains no chat model that could be cached:"
+                " give the model itself a cache (cache=ExperienceCache(…))"
             )
         return made
 

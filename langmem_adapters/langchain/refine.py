@@ -68,7 +68,7 @@ def _question(value: Any, key: str | None) -> tuple[str, Callable[[str], Any]]:
     if isinstance(value, Mapping):
         place = key or (next(iter(value)) if len(value) == 1 else "input")
         if place not in value:
-            raise ConfigurationError(f"the question is looked for under {place!r}, which is not there: give key=")
+            raise ConfigurationError(f"the input has no {place!r}, where the question is expected: give key=")
         question, reworded = _question(value[place], key)
         return question, lambda other: {**value, place: reworded(other)}
     if not isinstance(value, list | tuple):

@@ -209,16 +209,16 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             raise SerializationError("LangGraph finds no name for this task's function; define it with def")
         if tuple(namespace[:2]) == _NAMELESS and not self._tag:
             self._warn(
-                f"all that LangGraph tells a cache of the node {namespace[2]!r} is its name: graphs on one store that"
-                " have a node of this name are given each other's answers, unless each has ExperienceNodeCache(tag=…)"
+                f"LangGraph identifies the node {namespace[2]!r} by its name alone: graphs on one store that have a"
+                " node of this name share its answers, unless each has ExperienceNodeCache(tag=…)"
             )
         try:
             kind, data = self.serde.dumps_typed(value)
             name = lost(value, self.serde.loads_typed((kind, data)), tuples_as_lists=True)  # msgpack has no tuples
         except Exception as error:
-            raise SerializationError(f"it holds what cannot be written ({type(error).__name__})") from error
+            raise SerializationError(f"it holds a value that cannot be serialized ({type(error).__name__})") from error
         if kind not in _KINDS:
-            raise SerializationError(f"its serializer writes {kind}, which is not read again")
+            raise SerializationError(f"its serializer writes the format {kind}, which the cache does not read")
         if name:
             raise SerializationError(f"{name} would not come back as it was; give the cache types=[…]")
         expires_at = None if ttl is None else self._clock() + ttl

@@ -24,7 +24,7 @@ def index_and_fields(
     """
     if isinstance(index, Mapping):
         if fields is not None and "fields" in index:
-            raise ConfigurationError("say the fields of a store once, in its index= or as its fields=")
+            raise ConfigurationError("give the fields of a store once, in its index= or as its fields=")
         fields = index.get("fields") if fields is None else fields
         found: Index | None = vectors_of(url, store, _embed(index))
     elif index is None or has_methods_of(Index, index):

@@ -224,7 +224,7 @@ class NamespaceItems:
         try:
             self._tidy()
         except LangmemError as error:
-            _log.warning("a namespace of the long-term store is not tidied, which will be tried again: %s", error)
+            _log.warning("a namespace of the long-term store could not be tidied; this will be tried again: %s", error)
 
     def _tidy(self) -> int:
         items = self._store.scan(self._place).items  # before the values: later entries are left alone
@@ -257,7 +257,7 @@ class NamespaceItems:
         try:
             self._index.clear(self._place)
         except LangmemError as error:
-            _log.warning("the index of an empty namespace is not cleared, which will be tried again: %s", error)
+            _log.warning("the index of an empty namespace could not be cleared; this will be tried again: %s", error)
             return False
         return True
 

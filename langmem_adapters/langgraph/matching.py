@@ -67,7 +67,7 @@ def item_filter(wanted: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]
     if not isinstance(wanted or {}, Mapping):
         raise ConfigurationError(f"a filter is a dictionary, not {type(wanted).__name__}")
     for name in sorted(_COMBINING & (wanted or {}).keys()):
-        raise ConfigurationError(f"a filter names fields, which have to fit together; it combines nothing by {name!r}")
+        raise ConfigurationError(f"a filter names fields, all of which must match; it has no operator {name!r}")
     conditions = {field: _condition(value) for field, value in (wanted or {}).items()}
     return lambda value: all(condition(value.get(field)) for field, condition in conditions.items())
 

@@ -280,7 +280,7 @@ def _beside_a_read() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        _warn("items were read, and what that changes could not be written", error)
+        _warn("items were read, but the update after the read could not be written", error)
 
 
 def _kept(op: PutOp, now: float) -> StoredItem:

@@ -44,8 +44,8 @@ class Totals:
             if sound and all(time is None or is_number(time) for time in times):
                 return read
         except (SerializationError, TypeError):
-            refuse_undamaged(data, "what is known of a namespace of the long-term store")
-        _log.warning("what is known of a namespace of the long-term store is damaged; it is counted anew")
+            refuse_undamaged(data, "the totals of a namespace of the long-term store")
+        _log.warning("the totals of a namespace of the long-term store are damaged and are counted again")
         return cls(count=_MANY, due=0.0)
 
     def with_(self, ends: Sequence[float | None], *, count: int, stamp: str) -> Totals:

@@ -37,11 +37,11 @@ _read: ContextVar[ChatSession | None] = ContextVar("langmem_adapters.llamaindex.
 class _OnStore(BaseModel):
     """The sessions of a user on a store: what both chat stores are made of."""
 
-    url: str | None = Field(default=None, description="The store's URL, its password masked.")
+    url: str | None = Field(default=None, description="The URL of the store, with its password masked.")
     user: str = ""
     tenant: str = ""
     ttl: float | None = Field(default=None, description="Seconds after which a session expires; None: never.")
-    refresh: Refresh = Field(default="write", description="What starts that time anew.")
+    refresh: Refresh = Field(default="write", description="What restarts the ttl.")
     _store: Store = PrivateAttr()
     _opens_again: bool = PrivateAttr()
 

@@ -150,7 +150,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         if not isinstance(llm, LLM) or isinstance(llm, CachedLLM):
             raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not {type(llm).__name__}")
         if isinstance(llm, StructuredLLM):  # its answer is the object in raw, which is not kept
-            raise ConfigurationError("ask a CachedLLM for as_structured_llm(…), and do not wrap what that gives")
+            raise ConfigurationError(
+                "a structured LLM cannot be wrapped: wrap its model, and call as_structured_llm(…) on the CachedLLM"
+            )
         super().__init__(**{name: getattr(llm, name) for name in SAME})
         self._wrapped = llm
         rules: dict[str, Any] = {"should_store": should_store, "scorer": scorer, "judge": judge}
@@ -176,7 +178,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         own = dict(update or {})
         foreign = sorted(own.keys() - type(self).model_fields.keys())
         if foreign:
-            raise ConfigurationError(f"a CachedLLM has no {', '.join(foreign)}: change the model, and wrap it again")
+            raise ConfigurationError(f"a CachedLLM has no {', '.join(foreign)}: change the model and wrap it again")
         copy = super().model_copy(update={name: own[name] for name in own if name in SAME}, deep=deep)
         if own:
             copy._wrapped = copy._wrapped.model_copy(update=own)  # noqa: SLF001 - of its own class
@@ -185,7 +187,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     def __reduce__(self) -> Any:
         """Pickle the model and the settings, so that another process opens the same cache."""
         if self._settings is None or not may_be_written_down(self._url):
-            raise unpicklable("a CachedLLM with a store of its own, or that looks for its tenant")
+            raise unpicklable("a CachedLLM with a store of its own, or whose tenant is not a text")
         fields = {name: getattr(self, name) for name in self.model_fields_set - CachedLLM.model_fields.keys()}
         make = partial(CachedLLM.__init__, llm=self._wrapped, url=self._url, **self._settings)
         return opened_again, (type(self), make, fields)

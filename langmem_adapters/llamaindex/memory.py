@@ -97,7 +97,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     """
 
     name: str = Field(default="LongTermMemory", description="The name of the memory block.")
-    priority: int = Field(default=1, description="0: never shortened; otherwise the lower, the earlier.")
+    priority: int = Field(default=1, description="0: never shortened; otherwise a lower number is shortened earlier.")
     similarity_top_k: int = Field(default=5, ge=1, description="How many memories are recalled at the most.")
     on_error: Literal["degrade", "raise"] = "degrade"
     tokenizer_fn: Callable[[str], Sequence[Any]] | None = Field(default=None, exclude=True)
@@ -126,7 +126,9 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         check_one_of("LongTermMemoryBlock", memory=memory, url=url, store=store)
         check_seconds("ttl", ttl)
         if memory is not None and (user or tenant or any(own is not None for own in (index, embedder, ttl))):
-            raise ConfigurationError("a memory has its user, tenant, index, embedder and ttl itself")
+            raise ConfigurationError(
+                "a LongTermMemory has its own user, tenant, index, embedder and ttl: give them to it"
+            )
         if not (memory is None or isinstance(memory, LongTermMemory)):
             _check_function(memory)
         if unknown := settings.keys() - type(self).model_fields.keys():
@@ -199,7 +201,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     def _wait(self, session: str, messages: list[Message]) -> None:
         """Keep what could not be stored for the next time; if it is too much, only the latest messages."""
         if len(messages) > _WAITING:
-            self._warn("the oldest messages that wait for the long-term memory are given up: there are too many")
+            self._warn("too many messages wait for the long-term memory: the oldest of them are dropped")
         if messages:
             self._waiting[session] = messages[-_WAITING:]
 
@@ -239,7 +241,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
             raise ConfigurationError(f"the function of a LongTermMemoryBlock gives a LongTermMemory, not {kind}")
         own = memory.scope
         if not own.user and own.session != session:
-            raise ConfigurationError(f"this memory is that of session {own.session!r}, and not of {session!r}")
+            raise ConfigurationError(f"this memory belongs to session {own.session!r}, not to {session!r}")
         return memory
 
 

@@ -195,7 +195,7 @@ def _described(value: Any) -> Any:
     if isinstance(value, type):
         return ["class", value.__qualname__, _held_by(value)]
     if isinstance(value, ImageNode) and value.image_path:
-        raise SerializationError("an image node names a file, whose content may be another by now")
+        raise SerializationError("an image node names a file, whose content may have changed")
     if isinstance(value, BaseModel):
         return ["model", type(value).__qualname__, _described(dict(value))]
     if isinstance(value, Mapping):

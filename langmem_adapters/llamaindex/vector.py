@@ -223,7 +223,7 @@ class NodeVectors:
             )
             space = cast(_Space, _find(connection, name))
         if not space.mark.maker.fits(maker):
-            raise SearchError("another embedder has begun the same namespace meanwhile")
+            raise SearchError("another embedder started to fill the same namespace meanwhile")
         return space
 
     # ---- the store

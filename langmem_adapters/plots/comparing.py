@@ -41,10 +41,10 @@ def side_by_side(comparison: Comparison, *, fig: Figure | None = None) -> Figure
     ['tokens of each model call', 'model calls', 'tokens in all', 'seconds']
     """
     if not isinstance(comparison, Comparison):
-        raise ConfigurationError(f"what is drawn side by side is what replay(…) gives, not {type(comparison).__name__}")
+        raise ConfigurationError(f"a comparison is what replay(…) gives, not {type(comparison).__name__}")
     rows = comparison.rows()
     if not rows:
-        raise ConfigurationError("there is nothing in this comparison to draw")
+        raise ConfigurationError("this comparison is empty: there is nothing to draw")
     panels = {"calls": "model calls", "tokens": "tokens in all", "recall": "recall", "seconds": "seconds"}
     if all(row["recall"] is None for row in rows):
         del panels["recall"]

@@ -46,7 +46,7 @@ class Recorder:
     def __init__(self, cache: Any, *, clock: Callable[[], float] = time.time) -> None:
         self._cache: Any = cache if callable(getattr(cache, "stats", None)) else getattr(cache, "cache", None)
         if not callable(getattr(self._cache, "stats", None)):
-            raise ConfigurationError(f"a recorder looks at something with stats(), not {type(cache).__name__}")
+            raise ConfigurationError(f"a Recorder needs an object with stats(), not {type(cache).__name__}")
         self._clock = clock
         self.snapshots: list[Snapshot] = []
         self.take()

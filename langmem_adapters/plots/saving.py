@@ -39,7 +39,9 @@ def hit_rate(looks: Recorder | Sequence[Snapshot], *, ax: Axes | None = None) ->
     grown = [_grown(before, after) for before, after in pairwise(snapshots)]
     hits, asked = [now.hits for now in grown], [now.hits + now.misses for now in grown]
     if not any(asked):
-        raise ConfigurationError("nothing was asked between these looks at the cache: take one before and one after")
+        raise ConfigurationError(
+            "the cache had no requests between these snapshots: take one before and one after a request"
+        )
     ax = axes(ax)
     times = _times(snapshots)
     shares = [100 * h / n if n else float("nan") for h, n in zip(hits, asked, strict=True)]
@@ -86,10 +88,10 @@ def savings(
 
 def _snapshots(looks: Recorder | Sequence[Snapshot]) -> list[Snapshot]:
     given = looks.snapshots if isinstance(looks, Recorder) else looks
-    wanted = "a picture over time is drawn of a Recorder(cache), or of its snapshots"
+    wanted = "a plot over time needs a Recorder(cache) or its snapshots"
     found = sorted(checked_list(given, wanted, Snapshot), key=lambda snapshot: snapshot.at)
     if len(found) < 2:  # noqa: PLR2004 - a line has two ends
-        raise ConfigurationError("a picture over time needs two looks at the cache: take() another one")
+        raise ConfigurationError("a plot over time needs two snapshots of the cache: take() another one")
     return found
 
 

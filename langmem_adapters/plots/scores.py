@@ -68,7 +68,7 @@ def threshold_curve(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
     Raises ConfigurationError for anything else, and MissingDependency.
     """
     if not isinstance(tuned, Tuned):
-        raise ConfigurationError(f"a threshold curve is drawn of what tune(pairs) gives, not of {type(tuned).__name__}")
+        raise ConfigurationError(f"a threshold curve needs what tune(pairs) gives, not {type(tuned).__name__}")
     ax = axes(ax)
     thresholds = [point.threshold for point in tuned.curve]
     lines: list[tuple[str, Sequence[float], str, str]] = [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["similarity_map"]
 
 _LONGEST_LABEL = 24
-_WANTED = "a map is made of a LongTermMemory, or of a list of messages or texts"
+_WANTED = "a similarity map needs a LongTermMemory, or a list of messages or texts"
 
 
 def similarity_map(
@@ -54,7 +54,7 @@ def similarity_map(
     found = [(message, vector) for message, vector in zip(messages, vectors, strict=True) if vector]
     asked = embedder.query(query) if query.strip() else None
     if len({vector.tobytes() for _, vector in found}) < 3:  # noqa: PLR2004 - what a plane goes through
-        raise ConfigurationError("a map needs three memories at the least that mean different things")
+        raise ConfigurationError("a similarity map needs at least three memories that mean different things")
     places, shares, project = _plane([vector for _, vector in found])
     ax = axes(ax, height=4.0)
     _draw(ax, [message for message, _ in found], places)
@@ -84,7 +84,7 @@ def _given(memory: LongTermMemory | Sequence[Message | str], embedder: Any) -> t
         given: list[Message | str] = checked_list(memory, _WANTED, Message, str)
         messages = [Message(role="text", content=one) if isinstance(one, str) else one for one in given]
     if embedder is None:
-        raise ConfigurationError("a map needs an embedder: this memory finds by words, so give it embedder=")
+        raise ConfigurationError("a similarity map needs an embedder, as this memory finds by words: give it embedder=")
     return messages, Embedder.of(embedder)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Placed", "atrace", "memory_timeline", "trace"]
 
-_WANTED = "a timeline is drawn of a BrainMemory, which a chat history has as .brain, or of what trace(brain) gives"
+_WANTED = "a timeline needs a BrainMemory, which a chat history has as .brain, or what trace(brain) gives"
 
 
 class Placed(NamedTuple):
@@ -98,7 +98,7 @@ def _runs(members: Sequence[bool]) -> list[tuple[float, float]]:
 
 def _trace(brain: BrainMemory) -> Flow[list[Placed]]:
     if not isinstance(brain, BrainMemory):
-        raise ConfigurationError(f"what is traced is a BrainMemory, not {type(brain).__name__}")
+        raise ConfigurationError(f"trace takes a BrainMemory, not {type(brain).__name__}")
     kept: Any = yield Step(brain.messages, brain.amessages)
     context: Any = yield Step(brain.context, brain.acontext)
     memories: Any = []

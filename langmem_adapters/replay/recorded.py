@@ -38,5 +38,5 @@ def recorded(conversation: Conversation) -> list[Recorded]:
         raise ConfigurationError("a conversation is messages or transcripts, and not both")
     sessions = [one for one in [*whole, Recorded(_USER, _SESSION, loose)] if one.messages]
     if not sessions:
-        raise ConfigurationError("there is no message in this conversation to replay")
+        raise ConfigurationError("this conversation has no messages to replay")
     return sessions

@@ -122,7 +122,7 @@ def _replay(
     progress: Progress,
 ) -> Flow[Comparison]:
     if not configurations or not isinstance(configurations, Mapping):
-        raise ConfigurationError("give at least one configuration, by a name")
+        raise ConfigurationError("give at least one configuration, under a name")
     checked_list(configurations.values(), "configurations are made as Configuration(…)", Configuration)
     if setup.model is None and any(one.summarize_at is not None for one in configurations.values()):
         raise ConfigurationError("a configuration with summarize_at needs a model= that makes summaries")

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     embed = _embedder(chosen.embedder)
     scale = measured(Embedder(lambda texts: list(embed(texts)), name="measured"))
-    print(f"as shipped, cosines are read as {scale.slope:.3f} times themselves and {scale.offset:+.3f}")  # noqa: T201
+    print(f"as shipped, cosines are calibrated: times {scale.slope:.3f}, then {scale.offset:+.3f}")  # noqa: T201
     print(f"{'':32} {'look-ups':>8} {'precision':>9} {'hit rate':>8} {'false hits':>10} {'ms a candidate':>14}")  # noqa: T201 - its output
     for path in chosen.paths:
         pairs = read(path)

@@ -41,7 +41,9 @@ class Arguments:
         if isinstance(ignore, str) or not isinstance(ignore, Collection):
             raise ConfigurationError('ignore is a list of names, such as ["timeout"], not one text')
         if not (key is None or callable(key) or (isinstance(key, Mapping) and all(map(callable, key.values())))):
-            raise ConfigurationError('key is a function, or says it of arguments: key={"user": lambda user: user.id}')
+            raise ConfigurationError(
+                'key is a function, or a dictionary of functions by argument: key={"user": lambda user: user.id}'
+            )
         self.name: str = getattr(function, "__qualname__", type(function).__qualname__)
         self.signature: inspect.Signature = _signature(function, self.name)
         self._whole = key if callable(key) else None
@@ -122,15 +124,16 @@ class Arguments:
             return fingerprint(identity(told)), trusted or (stays(function) and is_whole(told)), held
         except (SerializationError, RecursionError) as error:
             raise ConfigurationError(
-                f"{name_of(function)} has arguments already, or holds values, that are no data, and tell it from no"
-                " other: say with tag= where the results of this one are"
+                f"{name_of(function)} has bound arguments, or holds values, that are not data and cannot"
+                " identify it: name its cache with tag="
             ) from error
 
     def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
         if self._whole is not None:
             kind = type(counted["key"]).__qualname__
             return ConfigurationError(
-                f"what key= gives for the arguments of {self.name} is no data: its type is {kind}, or it holds none"
+                f"what key= gives for the arguments of {self.name} cannot be a cache key: its type"
+                f" is {kind}, or it holds what is not data"
             )
         for name, value in counted.items():
             try:
@@ -138,7 +141,7 @@ class Arguments:
             except (SerializationError, RecursionError):  # noqa: PERF203 - each try may fail
                 return ConfigurationError(
                     f"the argument {name!r} of {self.name} cannot tell one call from another, as its type is"
-                    f" {type(value).__qualname__}, or it holds what is no data:"
+                    f" {type(value).__qualname__}, or it holds what is not data:"
                     f' leave it out with ignore=["{name}"], or say with key={{"{name}": …}} what counts of it'
                 )
         return ConfigurationError(
@@ -161,7 +164,9 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
     if isinstance(function, staticmethod | classmethod):
         raise ConfigurationError(f"put @{type(function).__name__} above @cached, not below it")
     if not callable(function):
-        invoked = ": put it below the decorator that made this, or give it its invoke" * hasattr(function, "invoke")
+        invoked = ": put it below the decorator that made this, or decorate its invoke method" * hasattr(
+            function, "invoke"
+        )
         raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}{invoked}")
     try:
         return signature_of(function)

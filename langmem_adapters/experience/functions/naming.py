@@ -121,8 +121,8 @@ def _owner(owner: object, name: str) -> Any:
     if isinstance(owner, BaseModel) or dataclasses.is_dataclass(owner):
         return owner
     raise ConfigurationError(
-        f"nothing tells the {type(owner).__qualname__} of {name} from another of its kind: say with tag= where the"
-        " results of this one are"
+        f"nothing identifies the {type(owner).__qualname__} of {name} among others of its type: name its cache with"
+        " tag="
     )
 
 
@@ -233,8 +233,8 @@ def _data(value: Any, holder: types.FunctionType) -> Any:
         kind = type(value).__qualname__
         lower = "put @cached below its other decorators, or " if hasattr(holder, "__wrapped__") else ""
         raise ConfigurationError(
-            f"{name_of(holder)} holds a value of type {kind} of the function that made it, and nothing tells that from"
-            f" another: {lower}say with tag= where the results of this one are"
+            f"{name_of(holder)} holds a value of type {kind} of the function that made it, and nothing identifies that"
+            f" value: {lower}name its cache with tag="
         ) from error
     return value
 

@@ -49,13 +49,13 @@ class Rules:
             raise ConfigurationError(f'query_type is "exact" or "semantic", not {self.query_type!r}')
         if self.query_type == "semantic" and (self.judge is None or isinstance(self.judge, AtLeast)):
             raise ConfigurationError(
-                'query_type="semantic" needs a judge, who says which similar experience will do: one that compares the'
-                " requests, as LLMJudge does, and not the scores alone, as AtLeast"
+                'query_type="semantic" needs a judge that says which similar experience will do: one that compares the'
+                " requests, such as LLMJudge, not only the scores, as AtLeast does"
             )
         for policy in ("scorer", "judge", "context_builder"):
             if asks_async(getattr(self, policy)) and not is_async:
                 raise ConfigurationError(
-                    f"the {policy} is a coroutine function, and {name} is none: give it a plain one"
+                    f"the {policy} is a coroutine function, but {name} is not: give it a plain one"
                 )
 
     @property
@@ -96,8 +96,8 @@ class Invocation:
         """
         if not self.key:
             raise SerializationError(
-                "the call's arguments are not those that the function says it takes: put @cached below the decorator"
-                " that gives it more of them"
+                "the call's arguments do not fit the function's signature: put @cached below the decorator"
+                " that adds arguments"
             )
         if experience.req is None or not self.made_by:
             return experience

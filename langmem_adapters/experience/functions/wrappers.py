@@ -142,7 +142,7 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callabl
 def _hears_nothing(sent: Any) -> None:
     """Refuse a value sent to a cached stream: it could change what the function yields, but not what was kept."""
     if sent is not None:
-        raise ConfigurationError("a stream out of the cache cannot be spoken to: call the function in a bypass()")
+        raise ConfigurationError("a cached stream cannot be sent a value: call the function in a bypass()")
 
 
 class _Items:

@@ -83,7 +83,9 @@ class ShelfIndex:
         try:
             self.follow()
         except LangmemError as error:  # the next search will raise it, too
-            _log.info("an index of experiences is behind: %s", type(error).__name__)
+            _log.info(
+                "an index of experiences could not catch up; the next search tries again: %s", type(error).__name__
+            )
 
     def _follow(self) -> Position | None:
         told: list[str] = []

@@ -95,7 +95,7 @@ class Shelf:
         except Conflict:
             pass  # it was replaced or dropped at this moment
         except StoreError as error:
-            _log.info("an entry that was used could not be marked as such: %s", error)
+            _log.info("an entry could not be marked as used: %s", error)
 
     def put(self, key: str, data: bytes, evicted: Evicted | None = None, *, has_text: bool = True) -> int:
         """Put an entry, in place of the one of its key; returns how many entries were evicted for it.
@@ -165,7 +165,7 @@ class Shelf:
             try:
                 self._index.forget([*keys, *(item.id for item in left)], left)
             except LangmemError as error:
-                _log.info("what is gone stays in an index for now: %s", type(error).__name__)
+                _log.info("removed entries stay in the index until a search drops them: %s", type(error).__name__)
 
     def replace(self, key: str, old: bytes, new: bytes) -> bool:
         """Replace exactly this entry by one with the same text; False, if it is not there."""
@@ -240,7 +240,7 @@ class Shelf:
         Entries for which ``read`` returns None are removed. The search ends after some hundred unwanted entries.
         """
         if self._index is None:
-            raise ConfigurationError("a pool that is searched by meaning needs an index: give it index=")
+            raise ConfigurationError("the pool needs an index to be searched by meaning: give it index=")
         hits, ask = self._index.search(query, k), k
         while True:
             data = self.store.get(self.namespace, [hit.id for hit in hits])
@@ -262,4 +262,4 @@ class Shelf:
             for start in range(0, len(keys), PAGE):
                 self._rows.bury({key: spent[key] for key in keys[start : start + PAGE]})
         except StoreError as error:
-            _log.info("what nobody can be served could not be removed: %s", type(error).__name__)
+            _log.info("unusable entries could not be removed: %s", type(error).__name__)

@@ -72,7 +72,7 @@ class Tenants(Shared, Generic[K]):
         """:meth:`here`. Raises ConfigurationError if there is no object."""
         found = self.here()
         if found is None:
-            raise ConfigurationError("whose answers? No tenant is being served here, and the cache is strict")
+            raise ConfigurationError("no tenant is set, and the cache is strict: set the tenant before you use it")
         return found
 
     def of(self, tenant: str) -> K:

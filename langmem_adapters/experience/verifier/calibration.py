@@ -60,7 +60,7 @@ def scale_flow(index: Any, verifier: Verifier) -> Flow[Scale]:
     scale = _SCALES.get(embedder)
     if scale is None:
         scale = _SCALES[embedder] = yield from step(measured, embedder)
-        _log.info("cosines of %s are read as %.3f times themselves and %+.3f", embedder.name, *scale)
+        _log.info("cosines of %s are calibrated: times %.3f, then %+.3f", embedder.name, *scale)
     return scale
 
 

@@ -77,9 +77,9 @@ def tuning(
     """
     embedder: Any = getattr(index, "embedder", None)
     if embedder is None:
-        raise ConfigurationError("tune asks the embedder of an index of vectors (open_vectors), and there is none")
+        raise ConfigurationError("tune needs an index of vectors that has an embedder: use open_vectors")
     if not all(map(_is_pair, pairs)):
-        raise ConfigurationError("a pair is two requests, and whether they mean the same: (kept, asked, True)")
+        raise ConfigurationError("a pair holds two requests and whether they mean the same: (kept, asked, True)")
     scale = Scale() if verifier is None else (yield from scale_flow(index, verifier))
     scored = []
     with advancing(progress, "tuning", len(pairs), "pairs") as advance:

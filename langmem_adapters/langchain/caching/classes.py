@@ -63,8 +63,8 @@ def _told(text: str, among: Any) -> str:
     identities = _identities(classes_in(among), name, text) or _identities(_everywhere(), name, text)
     if len(identities) != 1:
         raise SerializationError(
-            f"{len(identities)} classes have the name of one that it is called with: {name}" if identities
-            else f"nobody knows the fields of a class that it is called with: {name}"
+            f"the request refers to the class {name}, and {len(identities)} classes have this name" if identities
+            else f"the request refers to the class {name}, whose fields cannot be found"
         )  # fmt: skip
     return f"'class {name} {identities.pop()}'"
 

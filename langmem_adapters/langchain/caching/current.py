@@ -141,7 +141,9 @@ def _shortened(value: Any) -> Iterator[str]:
             yield fingerprint(identity(value))
         except (SerializationError, RecursionError):
             if hasattr(value, "shape") or _ADDRESS.search(repr(value)):
-                raise SerializationError(f"one {type(value).__qualname__} cannot be told from another") from None
+                raise SerializationError(
+                    f"an object of type {type(value).__qualname__} has nothing that identifies it"
+                ) from None
 
 
 @dataclass

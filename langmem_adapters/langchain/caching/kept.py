@@ -49,7 +49,7 @@ class Kept(NamedTuple):
     def invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
         """Delete the entries that ``where`` selects, or everything that is kept under a tag."""
         if where is None and tag is None:
-            raise ConfigurationError("invalidate needs where=, tag= or both; clear() forgets all of this tag")
+            raise ConfigurationError("invalidate needs where=, tag= or both; clear() removes all of this tag")
         check_plain("where", where)
         if not (tag is None or isinstance(tag, str)):
             raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")

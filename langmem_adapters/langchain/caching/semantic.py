@@ -74,7 +74,7 @@ class SemanticMode:
         reveal: bool = False,
     ) -> None:
         if (embedder is None) == (index is None):
-            raise ConfigurationError("give the semantic mode an embedder or an index, and not both")
+            raise ConfigurationError("give the semantic mode an embedder or an index, not both")
         if not isinstance(verifier, Verifier | None):
             raise ConfigurationError(f"verifier is a Verifier, such as Verifier(0.9), not {verifier!r:.50}")
         check_count("candidates", candidates)

@@ -50,12 +50,12 @@ class ScopeOf(NamedTuple):
         session = _id("session", _session_of if self.session is None else self.session, runtime)
         if self.needs_user and not user:
             raise ConfigurationError(
-                'whose memory? Pass context={"user_id": …} to the run, or give the middleware user= or long_term=False'
+                'the run has no user: pass it context={"user_id": …}, or give the middleware user= or long_term=False'
             )
         if not session:
             raise ConfigurationError(
-                'which session? Pass config={"configurable": {"thread_id": …}} or context={"session_id": …} to the run,'
-                " or give the middleware session="
+                'the run has no session: pass it config={"configurable": {"thread_id": …}} or'
+                ' context={"session_id": …}, or give the middleware session='
             )
         if self.session is None:
             session += _tools_above(runtime)

@@ -42,7 +42,7 @@ def added(brain: BrainMemory, messages: Sequence[Message | MessageData], warn: W
         kept = [storable(message) for message in whole]
         if all(message is old for message, old in zip(kept, whole, strict=True)):
             raise
-        warn("messages are stored without what cannot be stored", error)
+        warn("messages are stored without the parts that cannot be stored", error)
         yield from brain._add(kept)  # noqa: SLF001 - same
 
 

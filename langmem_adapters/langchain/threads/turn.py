@@ -97,7 +97,7 @@ def _whole(chunks: Sequence[AIMessageChunk], warn: WarnOnce) -> Message:
     try:
         whole = add_ai_message_chunks(*chunks)
     except (TypeError, ValueError) as error:
-        warn("an answer is stored without what of its chunks cannot be added up", error)
+        warn("an answer is stored without those parts of its chunks that cannot be merged", error)
         whole, lost = _bare(chunks)
     message = legible(whole)
     if lost:
