@@ -1715,7 +1715,7 @@ def test_models_that_give_copies_or_themselves_for_bound_tools_keep_the_cache() 
         assert model.stats()["hits"] == 1
         assert isinstance(bound, CachedChatModel)
         assert bound.wrapped.tags == (["copy"] if kind is Copy else None)
-    with pytest.raises(ConfigurationError, match="no chat model in it"):
+    with pytest.raises(ConfigurationError, match="contains no chat model"):
         CachedChatModel(Hidden(), _cache()).bind_tools([weather])
 
 
