@@ -563,9 +563,7 @@ answer = ask('hi')
 """
 
 
-@pytest.mark.parametrize(
-    "file", [None, "/work/cells.py", "<stdin>"], ids=["notebook", "window of VS Code", "standard input"]
-)
+@pytest.mark.parametrize("file", [None, "cells.py", "<stdin>"], ids=["notebook", "window of VS Code", "standard input"])
 @pytest.mark.parametrize(("cell", "name"), [(CELL, "ask"), (CALLED, "Prompt")], ids=["function", "object"])
 def test_what_is_typed_in_anew_is_another_function(cell: str, name: str, file: str | None) -> None:
     """A notebook's cell that was edited and run again."""

@@ -140,10 +140,10 @@ class Calls:
 
     def _accepts(self, turn: Invocation, experience: Experience) -> Flow[bool]:
         """Whether an experience of this very request may be served. Its key proves the request, if that is not kept."""
-        if self._rules.judge is None or experience.uuid == turn.refused:  # judged already
-            return self._rules.judge is None
-        turn.refused = experience.uuid
-        return (yield from self._is_good(turn, experience.model_copy(update={"req": turn.req})))
+        if self._rules.judge is None:
+            return True
+        is_judged, turn.refused = experience.uuid == turn.refused, experience.uuid
+        return not is_judged and (yield from self._is_good(turn, experience.model_copy(update={"req": turn.req})))
 
     def _is_good(self, turn: Invocation, experience: Experience) -> Flow[bool]:
         """Whether the judge, if there is one, accepts an experience; a judge that fails counts as a no, and raises."""
