@@ -177,9 +177,14 @@ class Sessions(Shared):
 
     def _expiring(self, session: str) -> Expiring:
         scope = self.scope.model_copy(update={"session": session})
-        along = None if scope.user else longterm_namespace(scope)
+        linked_namespace = None if scope.user else longterm_namespace(scope)
         return Expiring(
-            self.store, self._namespace(session), ttl=self.ttl, refresh=self.refresh, clock=self._clock, along=along
+            self.store,
+            self._namespace(session),
+            ttl=self.ttl,
+            refresh=self.refresh,
+            clock=self._clock,
+            linked_namespace=linked_namespace,
         )
 
     def _list(self, limit: int | None, cursor: str | None) -> Flow[list[SessionInfo]]:

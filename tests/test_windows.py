@@ -27,7 +27,7 @@ from langmem_adapters.model import ToolCall
 from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
-from langmem_adapters.text import is_settled, repair, window
+from langmem_adapters.text import is_window_full, repair, window
 from langmem_adapters.tokens import approximate_tokens
 from tests.test_text import asked_for, assert_acceptable, conversations, wordy_conversations
 
@@ -127,7 +127,7 @@ def test_b4_what_the_budget_holds_is_measured_by_the_memorys_own_counter() -> No
 def test_b4_what_was_said_before_does_not_change_a_settled_window(
     said: list[Message], before: list[Message], k: int, budget: int
 ) -> None:
-    if is_settled(said, k, max_tokens=budget, counter=approximate_tokens):
+    if is_window_full(said, k, max_tokens=budget, counter=approximate_tokens):
         assert window([*before, *said], k, max_tokens=budget) == window(said, k, max_tokens=budget)
 
 

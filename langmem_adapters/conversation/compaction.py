@@ -12,7 +12,7 @@ from langmem_adapters.conversation.session import Conversation, Unsummarized
 from langmem_adapters.conversation.summary import WINDOW_TOKENS, Summarizer
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.flow import Flow
-from langmem_adapters.text import leaving
+from langmem_adapters.text import removable_positions
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import check_count
 
@@ -69,7 +69,7 @@ class Compaction:
         uncovered = yield from self._conversation.uncovered()
         messages = [message for _, message in uncovered.readable]
         if keep:
-            places = leaving(messages, len(messages) - keep) if keep < len(messages) else []
+            places = removable_positions(messages, len(messages) - keep) if keep < len(messages) else []
         else:
             places = list(range(len(messages)))
         summary = yield from self._compact(summarizer, uncovered, self._stood_for(places))
@@ -90,13 +90,13 @@ class Compaction:
         least = self._surplus(sizes)
         if not least:
             return None
-        places = leaving(messages, least)
+        places = removable_positions(messages, least)
         crowded = len(messages) > self._conversation.memory_k
         if not crowded and sum(sizes[n] for n in places) * _SMALLEST < self._summarize_at:
             return None
         most = _fitting(sizes, _WINDOWS_A_PASS * WINDOW_TOKENS)
         if most < least:
-            places = leaving(messages, most)
+            places = removable_positions(messages, most)
         places = self._stood_for(places)
         summary = yield from self._compact(summarizer, uncovered, places)
         if summary is None or most >= least:
@@ -104,7 +104,7 @@ class Compaction:
         return (yield from self._conversation.uncovered_of(uncovered, places))
 
     def _surplus(self, sizes: Sequence[int]) -> int:
-        """How many of the oldest messages should leave. The latest never does, see :func:`leaving`."""
+        """How many of the oldest messages should leave. The latest never does, see :func:`removable_positions`."""
         tokens, count = sum(sizes), len(sizes)
         window = self._conversation.memory_k
         if tokens <= self._summarize_at and count <= window:

@@ -111,10 +111,12 @@ class SessionLog:
         self._overflows = overflows
         self._moves = [DEPARTED] if removes else []
         self.namespace: Namespace = brain_namespace(scope)
-        own = long_term is not None and long_term.scope == scope and not scope.user
-        along = longterm_namespace(scope) if own else None
-        self.session: Expiring = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
-        if long_term is not None and along is not None and ttl is not None:
+        is_own = long_term is not None and long_term.scope == scope and not scope.user
+        linked_namespace = longterm_namespace(scope) if is_own else None
+        self.session: Expiring = Expiring(
+            store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, linked_namespace=linked_namespace
+        )
+        if long_term is not None and linked_namespace is not None and ttl is not None:
             long_term.ttl = ttl  # otherwise whoever changes a memory would remove their expiry
         self._clock = clock
         self.new_id = new_id
@@ -148,7 +150,7 @@ class SessionLog:
         # If nothing has left yet, no other messages can have been moved under these ids.
         here = len(gone) == len(ids) and CREATED not in values
         said = [message for _, message in gone] if here else None
-        ttl, session = self.session.left_along(), self.scope.session
+        ttl, session = self.session.linked_ttl(), self.scope.session
         taken = yield from self.long_term.forget_flow(session, message_ids, said=said, ttl=ttl)
         return len(gone) + len(archived) + taken
 
@@ -241,7 +243,7 @@ class SessionLog:
                 surplus = page.total - self.memory_k  # by this read: another writer may have moved some by now
                 least = min(surplus, _PASS)
                 oldest = readable(page.items)
-                places = text.leaving([message for _, message in oldest], least) if least > 0 else []
+                places = text.removable_positions([message for _, message in oldest], least) if least > 0 else []
                 if len(places) >= least:
                     break
             if not places:
@@ -301,7 +303,7 @@ class SessionLog:
             departed = have_departed(now, messages)
             lost = {item.id for n, (item, _) in enumerate(gone) if not departed[n]} - here
         taken = [message for n, (item, message) in enumerate(gone) if deleted[n] or item.id in lost]
-        ids, ttl = {message.id for message in taken}, self.session.left_along()
+        ids, ttl = {message.id for message in taken}, self.session.linked_ttl()
         yield from long_term.forget_flow(self.scope.session, ids, said=taken, ttl=ttl)
 
     def leave(

@@ -62,8 +62,8 @@ class Conversation(SessionLog):
         """The summary, and the newest messages that it does not cover, in a form that a model may be shown."""
         if max_tokens is not None:
             check_count("max_tokens", max_tokens)
-        settled = partial(text.is_settled, k=k, max_tokens=max_tokens, counter=counter) if max_tokens else None
-        summary, newest = yield from self.newest(k, _read, settled)
+        is_full = partial(text.is_window_full, k=k, max_tokens=max_tokens, counter=counter) if max_tokens else None
+        summary, newest = yield from self.newest(k, _read, is_full)
         return Context(summary, text.window(newest, k, max_tokens=max_tokens, counter=counter))
 
     def newest(
@@ -88,7 +88,7 @@ class Conversation(SessionLog):
             else:
                 for item in page.items:
                     covered = covered or item.id == end
-                    if covered and text.stands_alone(newest[::-1]):
+                    if covered and text.starts_with_user(newest[::-1]):
                         return summary, newest[::-1]
                     newest += [m for m in read([item]) if not covered or m.role == "user"]
             asked = asked or any(message.role == "user" for message in newest[begin:])

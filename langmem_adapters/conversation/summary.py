@@ -12,7 +12,7 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import MARGIN, as_text
-from langmem_adapters.tokens import TokenCounter, approximate_tokens, elide, truncate
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, truncate, truncate_middle
 from langmem_adapters.validation import check_count
 
 __all__ = ["WINDOW_TOKENS", "Summarizer", "split_windows"]
@@ -85,7 +85,7 @@ class Summarizer:
 
     def _bounded(self, message: Message) -> Message:
         most = _WINDOWS_A_MESSAGE * WINDOW_TOKENS
-        text = elide(message.text, most, self._counter)
+        text = truncate_middle(message.text, most, self._counter)
         if text == message.text:
             return message
         _log.warning("message %r has more than %d tokens: its middle is not summarised", message.id, most)
