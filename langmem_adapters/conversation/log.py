@@ -30,8 +30,8 @@ from langmem_adapters.validation import check_sources, check_store, checked_mess
 __all__ = [
     "ARCHIVE",
     "ARCHIVED",
-    "BEGUN",
     "CREATED",
+    "GENERATION",
     "MOVES",
     "PAGE",
     "WATCHED",
@@ -45,7 +45,7 @@ __all__ = [
 
 CREATED = "created"
 """The value with the time when a session began, once its first message has left."""
-BEGUN = "begun"
+GENERATION = "begun"
 """A value set with CREATED, different each time: a session that was cleared and begun anew is not the same."""
 ARCHIVED = "archived"
 """The value that changes as messages move to LlamaIndex's archive."""
@@ -53,7 +53,7 @@ ARCHIVE = f"{ARCHIVED}/"
 """The prefix of the keys of the archive's values."""
 MOVES = (ARCHIVED, DEPARTED)
 """One of these values changes whenever messages are moved away."""
-WATCHED = (SUMMARY, CREATED, BEGUN, DELETED, *MOVES)
+WATCHED = (SUMMARY, CREATED, GENERATION, DELETED, *MOVES)
 """The values that a flow reads before messages leave, and guards its write with, to detect concurrent changes."""
 PAGE = 64
 _PASS = 8 * PAGE  # the most messages moved in one write, approximately
@@ -274,9 +274,9 @@ class SessionLog:
 
     def begun(self, items: Sequence[Item], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
         """The values with both marks, by which others see that the session was cleared; None: it already was."""
-        if not items or {BEGUN, CREATED} <= values.keys():
+        if not items or {GENERATION, CREATED} <= values.keys():
             return values
-        put = {BEGUN: encode(self.new_id())}
+        put = {GENERATION: encode(self.new_id())}
         if CREATED not in values:
             first = readable((yield from self.session.scan(limit=1)).items)
             put[CREATED] = encode(first[0][1].created_at if first else None)
@@ -296,7 +296,7 @@ class SessionLog:
         deleted = have_been_deleted(before, now, [item.id for item, _ in gone])
         lost: set[str] = set()
         # An archive takes and deletes messages without a tally; a cleared session has lost its tally.
-        if any(before.get(key) != now.get(key) for key in (BEGUN, ARCHIVED)):
+        if any(before.get(key) != now.get(key) for key in (GENERATION, ARCHIVED)):
             ids = {item.id for item, _ in gone}
             here = {item.id for item, _ in (yield from self._look(ids))[0]}
             _, now = yield from self._look(())  # later: messages that left since the last read have departed

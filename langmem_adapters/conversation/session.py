@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode, refuse_undamaged
-from langmem_adapters.conversation.log import BEGUN, PAGE, WATCHED, SessionLog, readable
+from langmem_adapters.conversation.log import GENERATION, PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.expiry import Expiring
@@ -19,7 +19,16 @@ from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.validation import check_count, check_text, check_whole, checked_list
 
-__all__ = ["KNOWLEDGE", "TITLE", "Context", "Conversation", "Unsummarized", "behind_known", "put_title", "read_title"]
+__all__ = [
+    "KNOWLEDGE",
+    "TITLE",
+    "Context",
+    "Conversation",
+    "Unsummarized",
+    "knowledge_after",
+    "put_title",
+    "read_title",
+]
 
 TITLE, KNOWLEDGE = "title", "knowledge/"
 _FIRST = 4 * PAGE  # messages read first; each further read doubles their number, until they suffice
@@ -174,7 +183,7 @@ class Conversation(SessionLog):
         entries = [self.entry(fact)[1] for fact in facts]
         while entries:
             values = yield from self.session.get(None)
-            put = behind_known(values, entries)
+            put = knowledge_after(values, entries)
             if (yield from self.session.try_write(put=put, guard=dict.fromkeys(put))):
                 return  # otherwise another writer took these keys
 
@@ -209,7 +218,7 @@ class Conversation(SessionLog):
         page = yield from self.session.scan(after=after, limit=1, keys=WATCHED)
         begun = (yield from self.begun(newest, page.values)) if page.items == newest else None
         if begun is not None:
-            guard = {TITLE: None, BEGUN: begun.get(BEGUN)}
+            guard = {TITLE: None, GENERATION: begun.get(GENERATION)}
             yield from self.session.try_write(put={TITLE: encode(title)}, guard=guard)
         return (yield from self.get_title())
 
@@ -231,7 +240,7 @@ class Conversation(SessionLog):
         return (yield from self.long_term.search_flow(query, k, shown=shown))
 
 
-def behind_known(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:
+def knowledge_after(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:
     """The values that add facts after those that a session has; ``values`` are its keys."""
     first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
     return {f"{KNOWLEDGE}{number:08}": data for number, data in enumerate(facts, start=first)}
