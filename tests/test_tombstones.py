@@ -220,11 +220,11 @@ def test_what_was_deleted_and_is_delivered_again_is_not_summarised_meanwhile(any
     brain.add_messages(said(0, 1, 2))
     brain.delete(["id-1"])
     looks: list[Unsummarized] = []
-    slow = Overtaken(any_store, lambda: looks.append(run(brain._flows.uncovered())), at="scan")
+    slow = Overtaken(any_store, lambda: looks.append(run(brain._flows.unsummarized())), at="scan")
     brain_that_lets_go(cast("Store", slow), kind).add_messages(said(1))
     (look,) = looks
     assert [message.id for _, message in look.readable] == ["id-0", "id-2", "id-1"]
-    assert not run(brain._flows.summarized(look, look.readable, "m1 and all the rest.", archive=kind == "summary"))
+    assert not run(brain._flows.store_summary(look, look.readable, "m1 and all the rest.", archive=kind == "summary"))
     assert ids(brain) == ["id-0", "id-2"]
     assert brain.get_summary() is None
     assert in_long_term(brain) == []

@@ -112,7 +112,7 @@ def test_b4_reading_page_by_page_shows_what_reading_all_shows(
         brain.summarize(keep=max(len(said) - summarised_up_to, 0))
     summary, newest = run(brain._flows.newest(k, lambda items: [message for _, message in readable(items)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "_FIRST", first)
+        patch.setattr(session, "_FIRST_PAGE_SIZE", first)
         shown = brain.context(k, max_tokens=budget)
     assert shown == (summary, window(newest, k, max_tokens=budget))
 
