@@ -17,7 +17,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Memory, Recalled
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.recall.news import find_news
+from langmem_adapters.recall.novelty import find_news
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -134,7 +134,7 @@ def test_whatever_the_model_answers_the_memories_are_the_same(answer: str, count
 
 
 def test_candidates_are_more_than_wanted_and_bounded() -> None:
-    assert [Reranker.candidates(k) for k in (1, 5, 10, 50)] == [4, 20, 40, 50]
+    assert [Reranker.candidate_count(k) for k in (1, 5, 10, 50)] == [4, 20, 40, 50]
 
 
 # --- news

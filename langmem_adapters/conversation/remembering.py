@@ -9,9 +9,9 @@ from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled
-from langmem_adapters.recall import news
 from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.recall.memories import told
+from langmem_adapters.recall.novelty import find_news
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import checked_list, checked_messages
@@ -114,7 +114,7 @@ class Remembering:
         observed = checked_messages(observed)
         visible = yield from self._flows.messages(self.memory_k if k is None else k)
         stored = as_kept(self._flows.store, observed)
-        news_messages = yield from news.find_news(stored, visible, self._flows.long_term)
+        news_messages = yield from find_news(stored, visible, self._flows.long_term)
         originals = {id(copy): message for copy, message in zip(stored, observed, strict=True)}
         return [originals[id(message)] for message in news_messages]
 
