@@ -121,8 +121,8 @@ class BrainMemory(Shared, Remembering, Reflection):
             long_term=long_term,
             ttl=ttl,
             refresh=refresh,
-            overflows=summarize_at is None,
-            removes=long_term is not None or not archive,
+            moves_overflow=summarize_at is None,
+            removes_messages=long_term is not None or not archive,
             clock=clock,
             new_id=new_id,
         )
@@ -321,7 +321,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         items = [item._replace(data=redacted(item.data)) for item in page.items]
         values = {key: redacted(data) for key, data in page.values.items()}
         summary = read_summary(values.get(SUMMARY))
-        covered = next((position for position, item in enumerate(items) if item.id == ends_at(summary)), page.total)
+        covered = next((i for i, item in enumerate(items) if item.id == ends_at(summary)), page.total)
         return views.conversation(
             [message for _, message in readable(reversed(items))],
             title=read_title(values.get(TITLE)),

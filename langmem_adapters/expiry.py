@@ -14,7 +14,7 @@ from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.validation import check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["EXPIRES", "LINGER", "Expiring", "Refresh", "check_expiry"]
+__all__ = ["EXPIRES", "LINGER", "ExpiringSession", "Refresh", "check_expiry"]
 
 Refresh: TypeAlias = Literal["write", "read", "never"]
 """What restarts a session's time to live: each write; each write or read; nothing, so it runs from the first write."""
@@ -40,7 +40,7 @@ def check_expiry(ttl: float | None, refresh: Refresh) -> None:
         raise ConfigurationError(f'refresh is "write", "read" or "never", not {refresh!r}')
 
 
-class Expiring:
+class ExpiringSession:
     """One session in its store. Every write gives the whole session the same time to live.
 
     Args:

@@ -280,7 +280,7 @@ class LongTermMemory(Shared):
         matches = yield from step(search.best, candidate_count, matching_memory, session, explain=explain)
         recalled = [Recalled(memory, match.score, match.signals if explain else {}) for match, memory in matches]
         if self._reranker is not None:
-            recalled = yield from self._reranker.flow(query, recalled)
+            recalled = yield from self._reranker.rerank(query, recalled)
         return views.Listing(recalled[:k], views.memories, query=query, matching=matching, meaning_of=meaning_of)
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
@@ -346,5 +346,5 @@ class LongTermMemory(Shared):
 
     def _rebuild(self, report: Callable[[int], None] | None, progress: Progress) -> Flow[None]:
         yield from step(self._records.drop)
-        read = step(self._records.store.scan, self._records.namespace, limit=0)
-        yield from self._flush(report, progress, None if progress is False else (yield from read).total)
+        scan = step(self._records.store.scan, self._records.namespace, limit=0)
+        yield from self._flush(report, progress, None if progress is False else (yield from scan).total)

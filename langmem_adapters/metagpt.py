@@ -18,7 +18,7 @@ from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.expiry import Expiring
+from langmem_adapters.expiry import ExpiringSession
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Scope, Summary, salvage
@@ -74,10 +74,10 @@ class _ImportRecord(BaseModel):
         history = {identity: id_ for identity, id_ in self.history.items() if identity not in identities}
         return self.model_copy(update={"history": history})
 
-    def updated(self, memory: _MetaGPTMemory, new: Mapping[str, str], *, summarized: bool) -> _ImportRecord:
+    def updated(self, memory: _MetaGPTMemory, new_ids: Mapping[str, str], *, summarized: bool) -> _ImportRecord:
         """What to remember after another import."""
         return _ImportRecord(
-            history={**self.history, **new},
+            history={**self.history, **new_ids},
             knowledge=list(dict.fromkeys([*self.knowledge, *(fact.identity for fact in memory.knowledge)])),
             summary=memory.summary if summarized else self.summary,
             last_talk=memory.last_talk,
@@ -85,7 +85,7 @@ class _ImportRecord(BaseModel):
         )
 
 
-def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]:
+def import_flow(store: Store, session: ExpiringSession, blob: str | bytes) -> Flow[int]:
     """Add what MetaGPT's ``BrainMemory.dumps`` (or ``Assistant.get_memory``) wrote; returns how many messages are new.
 
     All is written at once, or nothing. Importing the same again adds nothing; importing a later state of the same
@@ -103,9 +103,9 @@ def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]
         values = yield from session.get(None)
         log = (yield from session.scan()).items
         before = _read_import_record(values).excluding(lost_identities)
-        new, entries = _new_messages(memory, before, log)
+        new_ids, entries = _new_messages(memory, before, log)
         put = {**_new_knowledge(memory, before, values), **_new_summary(memory, before, values, log)}
-        after = before.updated(memory, new, summarized=SUMMARY in put)
+        after = before.updated(memory, new_ids, summarized=SUMMARY in put)
         if after == before:
             return added
         put[METAGPT] = encode(after.model_dump())
@@ -114,7 +114,7 @@ def import_flow(store: Store, session: Expiring, blob: str | bytes) -> Flow[int]
         added += len(entries) - len(lost_identities)
         new_items = (yield from session.scan(after=log[-1].seq if log else 0)).items
         displaced = _displaced_ids(dict(entries), new_items)
-        if not (lost_identities := {identity for identity, id_ in new.items() if id_ in displaced}):
+        if not (lost_identities := {identity for identity, id_ in new_ids.items() if id_ in displaced}):
             return added
 
 
@@ -178,10 +178,10 @@ def read_message(record: Any, place: str) -> Message:
     raise SerializationError(f"{place} cannot be stored: it is nested too deep, or has a number of too many digits")
 
 
-def _text_field(fields: dict[str, Any], name: str, place: str) -> str:
+def _text_field(fields: dict[str, Any], name: str, location: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str | None):
-        raise SerializationError(f"the field {name} of {place} is not a text")
+        raise SerializationError(f"the field {name} of {location} is not a text")
     return value or ""
 
 
@@ -221,8 +221,8 @@ def _new_messages(
 
 def _displaced_ids(written: Mapping[str, bytes], new_items: Sequence[Item]) -> set[str]:
     """The ids of written messages in whose place another writer's message came a moment before."""
-    others = [item for item in new_items if written.get(item.id, item.data) != item.data]
-    return {item.id for item in others if not _has_same_content(item.data, Message.from_bytes(written[item.id]))}
+    changed_items = [item for item in new_items if written.get(item.id, item.data) != item.data]
+    return {item.id for item in changed_items if not _has_same_content(item.data, Message.from_bytes(written[item.id]))}
 
 
 def _has_same_content(data: bytes, message: Message) -> bool:
@@ -231,8 +231,8 @@ def _has_same_content(data: bytes, message: Message) -> bool:
 
 
 def _new_knowledge(memory: _MetaGPTMemory, before: _ImportRecord, values: Mapping[str, bytes]) -> dict[str, bytes]:
-    new = [fact for fact in memory.knowledge if fact.identity not in before.knowledge]
-    identified = (message.model_copy(update={"id": message.id or identity}) for identity, message in new)
+    new_facts = [fact for fact in memory.knowledge if fact.identity not in before.knowledge]
+    identified = (message.model_copy(update={"id": message.id or identity}) for identity, message in new_facts)
     return knowledge_after(values, (message.to_bytes() for message in identified))
 
 
@@ -300,9 +300,9 @@ def _export(session: _Session) -> Flow[str]:
     return json.dumps(plain(fields), ensure_ascii=False).encode(errors="replace").decode()
 
 
-def _to_record(data: bytes, place: str) -> dict[str, Any] | None:
+def _to_record(data: bytes, location: str) -> dict[str, Any] | None:
     """A stored message with MetaGPT's fields; None, with a warning, if it is damaged."""
-    message = salvage(data, place)
+    message = salvage(data, location)
     if message is None:
         return None
     stored_fields = message.metadata.get(METAGPT)

@@ -16,7 +16,7 @@ from langmem_adapters.conversation.log import CREATED, GENERATION, brain_namespa
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, put_title, read_title
 from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
-from langmem_adapters.expiry import EXPIRES, Expiring, Refresh, check_expiry
+from langmem_adapters.expiry import EXPIRES, ExpiringSession, Refresh, check_expiry
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.longterm import longterm_namespace
@@ -176,10 +176,10 @@ class Sessions(Shared):
         check_text("a session's id, such as info.session,", session)
         return (*self._parent, session)
 
-    def _expiring_session(self, session: str) -> Expiring:
+    def _expiring_session(self, session: str) -> ExpiringSession:
         scope = self.scope.model_copy(update={"session": session})
         linked_namespace = None if scope.user else longterm_namespace(scope)
-        return Expiring(
+        return ExpiringSession(
             self.store,
             self._namespace(session),
             ttl=self.ttl,
@@ -291,7 +291,7 @@ class Sessions(Shared):
                 merges[name].add_line(line)
             added = 0
             for merge in merges.values():
-                added += yield from merge.flow(advance)
+                added += yield from merge.write(advance)
             return ImportResult(added, set().union(*(merge.deleted for merge in merges.values())))
 
 

@@ -326,8 +326,8 @@ class WorkingMemory(Shared):
         page = yield from step(self._store.scan, namespace, limit=limit, reverse=True, keys=keys)
         revisions = page.values
         while True:
-            read = ((entry, read_item(entry, namespace[-1])) for entry in page.items)
-            matches += [_StoredItem(entry, item) for entry, item in read if item and item_id in {None, item.id}]
+            pairs = ((entry, read_item(entry, namespace[-1])) for entry in page.items)
+            matches += [_StoredItem(entry, item) for entry, item in pairs if item and item_id in {None, item.id}]
             if limit is None or len(page.items) < limit or len(matches) >= (count or 0):
                 return matches[:count], revisions
             limit, before = _PAGE_SIZE, page.items[-1].seq

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.conversation.session import Conversation, Unsummarized
+from langmem_adapters.conversation.session import Backlog, Conversation
 from langmem_adapters.conversation.summary import WINDOW_TOKENS, Summarizer
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.flow import Flow
@@ -52,9 +52,9 @@ class Compaction:
         A failure changes nothing: it is logged and counted, and does not fail the turn.
         """
         try:
-            backlog = yield from self._conversation.unsummarized()
-            tokens = {item.seq: message_tokens(message, self._counter) for item, message in backlog.readable}
-            remaining: Unsummarized | None = backlog
+            backlog = yield from self._conversation.backlog()
+            tokens = {item.seq: message_tokens(message, self._counter) for item, message in backlog.entries}
+            remaining: Backlog | None = backlog
             while remaining is not None:
                 remaining = yield from self._compact_part(summarizer, remaining, tokens)
         except ConfigurationError:
@@ -66,27 +66,27 @@ class Compaction:
     def summarize(self, summarizer: Summarizer, keep: int) -> Flow[str]:
         """Summarise all but the newest ``keep`` messages; returns the summary. Raises ModelError."""
         check_count("keep", keep, least=0)
-        unsummarized = yield from self._conversation.unsummarized()
-        messages = [message for _, message in unsummarized.readable]
+        backlog = yield from self._conversation.backlog()
+        messages = [message for _, message in backlog.entries]
         if keep:
             positions = removable_positions(messages, len(messages) - keep) if keep < len(messages) else []
         else:
             positions = list(range(len(messages)))
-        summary = yield from self._summarize_positions(summarizer, unsummarized, self._covered_positions(positions))
+        summary = yield from self._summarize_positions(summarizer, backlog, self._covered_positions(positions))
         if summary is not None:
             return summary
         stored = yield from self._conversation.get_summary()
         return stored.text if stored else ""
 
     def _compact_part(
-        self, summarizer: Summarizer, unsummarized: Unsummarized, tokens: Mapping[int, int]
-    ) -> Flow[Unsummarized | None]:
+        self, summarizer: Summarizer, backlog: Backlog, tokens: Mapping[int, int]
+    ) -> Flow[Backlog | None]:
         """Summarise what is due, or a part of it; returns the rest if that may be due.
 
         ``tokens`` are those of each message, by the sequence number of its entry.
         """
-        messages = [message for _, message in unsummarized.readable]
-        sizes = [tokens[item.seq] for item, _ in unsummarized.readable]
+        messages = [message for _, message in backlog.entries]
+        sizes = [tokens[item.seq] for item, _ in backlog.entries]
         min_count = self._surplus_count(sizes)
         if not min_count:
             return None
@@ -98,10 +98,10 @@ class Compaction:
         if max_count < min_count:
             positions = removable_positions(messages, max_count)
         positions = self._covered_positions(positions)
-        summary = yield from self._summarize_positions(summarizer, unsummarized, positions)
+        summary = yield from self._summarize_positions(summarizer, backlog, positions)
         if summary is None or max_count >= min_count:
             return None
-        return (yield from self._conversation.unsummarized_rest(unsummarized, positions))
+        return (yield from self._conversation.remaining_backlog(backlog, positions))
 
     def _surplus_count(self, sizes: Sequence[int]) -> int:
         """How many of the oldest messages should leave. The latest never does, see :func:`removable_positions`."""
@@ -123,15 +123,13 @@ class Compaction:
             return list(range(positions[-1] + 1))
         return positions
 
-    def _summarize_positions(
-        self, summarizer: Summarizer, unsummarized: Unsummarized, positions: list[int]
-    ) -> Flow[str | None]:
+    def _summarize_positions(self, summarizer: Summarizer, backlog: Backlog, positions: list[int]) -> Flow[str | None]:
         """The new summary; None if there is nothing to summarise or another writer was first."""
         if not positions:
             return None
-        entries = [unsummarized.readable[position] for position in positions]
-        summary = yield from summarizer.flow(unsummarized.summary.text, [message for _, message in entries])
-        is_stored = yield from self._conversation.store_summary(unsummarized, entries, summary, archive=self._archive)
+        entries = [backlog.entries[position] for position in positions]
+        summary = yield from summarizer.summarize(backlog.summary.text, [message for _, message in entries])
+        is_stored = yield from self._conversation.store_summary(backlog, entries, summary, archive=self._archive)
         self._stats.add("summaries", is_stored)
         return summary if is_stored else None
 

@@ -18,7 +18,7 @@ from langmem_adapters.conversation.tombstones import (
     with_departed,
 )
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.expiry import Expiring, Refresh
+from langmem_adapters.expiry import ExpiringSession, Refresh
 from langmem_adapters.flow import Flow
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
@@ -80,8 +80,8 @@ class SessionLog:
         store, scope: Where the messages are, and whose they are.
         memory_k: How many messages stay, if the rest goes to the long-term memory.
         long_term: Takes the messages that leave.
-        overflows: Whether messages beyond ``memory_k`` leave for the long-term memory at once.
-        removes: Whether any messages ever leave.
+        moves_overflow: Whether messages beyond ``memory_k`` leave for the long-term memory at once.
+        removes_messages: Whether any messages ever leave.
         ttl, refresh, clock, new_id: See :class:`~langmem_adapters.brain.BrainMemory`.
     """
 
@@ -94,8 +94,8 @@ class SessionLog:
         long_term: LongTermMemory | None,
         ttl: float | None,
         refresh: Refresh,
-        overflows: bool,
-        removes: bool,
+        moves_overflow: bool,
+        removes_messages: bool,
         clock: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
@@ -110,12 +110,14 @@ class SessionLog:
         self.scope = scope
         self.memory_k = memory_k
         self.long_term = long_term
-        self._moves_overflow = overflows
-        self._departed_keys = [DEPARTED] if removes else []
+        self._moves_overflow = moves_overflow
+        self._departed_keys = [DEPARTED] if removes_messages else []
         self.namespace: Namespace = brain_namespace(scope)
         owns_memory = long_term is not None and long_term.scope == scope and not scope.user
         linked = longterm_namespace(scope) if owns_memory else None
-        self.session = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, linked_namespace=linked)
+        self.session = ExpiringSession(
+            store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, linked_namespace=linked
+        )
         if long_term is not None and linked is not None and ttl is not None:
             long_term.ttl = ttl  # otherwise whoever changes a memory would remove their expiry
         self._clock = clock
@@ -205,16 +207,16 @@ class SessionLog:
             # By now, another delivery may have stored something else under an id that left.
             delivered = {item.id: (item, message) for item, message in stored if item.data == new_data[item.id]}
             misplaced = delivery.misplaced_positions(renamed)
-            returned, later = ([n for n in positions if ids[n] in delivered] for positions in misplaced)
-            if ends_at(read_summary(values.get(SUMMARY))) in {ids[n] for n in later}:
-                later = []  # a summary covers them where they are
+            returned, reordered = ([n for n in positions if ids[n] in delivered] for positions in misplaced)
+            if ends_at(read_summary(values.get(SUMMARY))) in {ids[n] for n in reordered}:
+                reordered = []  # a summary covers them where they are
             if not (returned or renamed):
                 return 0
-            additions = {n: self.entry(message) for n, message in renamed.items()} | {n: entries[n] for n in later}
+            additions = {n: self.entry(message) for n, message in renamed.items()} | {n: entries[n] for n in reordered}
             is_written = yield from self.session.try_write(
                 # so that nobody removes them at their old place
-                put=with_departed(values, [delivered[ids[n]][1] for n in later]) if later else {},
-                remove=[delivered[ids[n]][0] for n in returned + later],
+                put=with_departed(values, [delivered[ids[n]][1] for n in reordered]) if reordered else {},
+                remove=[delivered[ids[n]][0] for n in returned + reordered],
                 append=[additions[n] for n in sorted(additions)],
                 guard=unchanged(values),
             )

@@ -13,7 +13,7 @@ from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
 from langmem_adapters.conversation.stored_summary import SUMMARY, covers, read_summary
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, content_id, have_been_deleted, have_departed
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.expiry import EXPIRES, Expiring
+from langmem_adapters.expiry import EXPIRES, ExpiringSession
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
@@ -36,7 +36,7 @@ class Merge:
         session: Writes to it.
     """
 
-    def __init__(self, store: Store, namespace: Namespace, session: Expiring) -> None:
+    def __init__(self, store: Store, namespace: Namespace, session: ExpiringSession) -> None:
         self._store = store
         self._namespace = namespace
         self._session = session
@@ -58,7 +58,7 @@ class Merge:
             self._line_count += 1
             self._values |= {key: dump(value) for key, value in line["values"].items() if key != EXPIRES}
 
-    def flow(self, advance: Callable[[int], None]) -> Flow[int]:
+    def write(self, advance: Callable[[int], None]) -> Flow[int]:
         """Write the lines; returns how many messages were new. ``advance`` is called with the number of lines done."""
         values_before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)
@@ -151,10 +151,12 @@ class Merge:
             yield from step(self._store.scan, self._namespace, after=self._last_seq, limit=_PAGE_SIZE)
         ).items:
             self._own_ids.update(item.id for item in items)
-            others = {item.id: item.data for item in items if item.data != existing.get(item.id)}
-            existing |= others  # a message that takes the id of one still to be written is not read again
-            taken = {id_: message for id_ in others if (message := written.get(id_)) and entry_id(message["id"]) == id_}
-            displaced += [message for id_, message in taken.items() if not self._is_same(others[id_], message)]
+            other_data = {item.id: item.data for item in items if item.data != existing.get(item.id)}
+            existing |= other_data  # a message that takes the id of one still to be written is not read again
+            conflicts = {
+                id_: written[id_] for id_ in other_data if id_ in written and entry_id(written[id_]["id"]) == id_
+            }
+            displaced += [message for id_, message in conflicts.items() if not self._is_same(other_data[id_], message)]
             self._last_seq = items[-1].seq
         return displaced
 

@@ -12,7 +12,7 @@ from langmem_adapters.codec import decode, encode, refuse_undamaged
 from langmem_adapters.conversation.log import GENERATION, PAGE_SIZE, WATCHED, SessionLog, readable
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.expiry import Expiring
+from langmem_adapters.expiry import ExpiringSession
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
@@ -22,9 +22,9 @@ from langmem_adapters.validation import check_count, check_text, check_whole, ch
 __all__ = [
     "KNOWLEDGE",
     "TITLE",
+    "Backlog",
     "Context",
     "Conversation",
-    "Unsummarized",
     "knowledge_after",
     "put_title",
     "read_title",
@@ -43,10 +43,10 @@ class Context(NamedTuple):
     messages: list[Message]
 
 
-class Unsummarized(NamedTuple):
+class Backlog(NamedTuple):
     """The messages that a summary does not cover yet, oldest first; the summary; the values read with it."""
 
-    readable: list[tuple[Item, Message]]
+    entries: list[tuple[Item, Message]]
     summary: Summary
     values: dict[str, bytes]
 
@@ -109,7 +109,7 @@ class Conversation(SessionLog):
             page = yield from self.session.scan(limit=limit, reverse=True, before=page.items[-1].seq)
         return summary, newest[::-1]
 
-    def unsummarized(self) -> Flow[Unsummarized]:
+    def backlog(self) -> Flow[Backlog]:
         """The messages that the summary does not cover yet."""
         page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, keys=WATCHED)
         values = page.values
@@ -123,23 +123,23 @@ class Conversation(SessionLog):
                 break
             items += page.items
             page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=page.items[-1].seq)
-        return Unsummarized(readable(reversed(items)), summary, values)
+        return Backlog(readable(reversed(items)), summary, values)
 
-    def unsummarized_rest(self, before: Unsummarized, positions: Sequence[int]) -> Flow[Unsummarized | None]:
+    def remaining_backlog(self, before: Backlog, positions: Sequence[int]) -> Flow[Backlog | None]:
         """The rest of ``before`` after a summary of these positions was stored; None if that summary is not there.
 
         The messages are not read again: with a long backlog, every pass would read all that the other passes left.
         """
         values = (yield from self.session.scan(limit=0, keys=WATCHED)).values
         summary = read_summary(values.get(SUMMARY))
-        if summary is None or summary.covers != before.readable[positions[-1]][0].id:
+        if summary is None or summary.covers != before.entries[positions[-1]][0].id:
             return None
         summarized = set(positions)
-        remaining = [entry for position, entry in enumerate(before.readable) if position not in summarized]
-        return Unsummarized(remaining, summary, values)
+        remaining = [entry for position, entry in enumerate(before.entries) if position not in summarized]
+        return Backlog(remaining, summary, values)
 
     def store_summary(
-        self, before: Unsummarized, entries: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
+        self, before: Backlog, entries: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
     ) -> Flow[bool]:
         """Store a summary of these messages and let them leave, in one write; False if something came in between.
 
@@ -248,7 +248,7 @@ def knowledge_after(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, 
     return {f"{KNOWLEDGE}{number:08}": data for number, data in enumerate(facts, start=first)}
 
 
-def put_title(session: Expiring, title: str) -> Flow[None]:
+def put_title(session: ExpiringSession, title: str) -> Flow[None]:
     """Replace a session's title, unless the old one is sealed and there is no codec, or unsealed and there is one."""
     values = yield from session.get([TITLE])
     read_title(values.get(TITLE))

@@ -67,13 +67,13 @@ class SessionSearch(Shared):
                 self._latest_read = max(read_number, self._latest_read)
                 self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUE_PREFIXES)})
 
-        def read(ids: Sequence[str]) -> dict[str, bytes]:
+        def read_data(ids: Sequence[str]) -> dict[str, bytes]:
             entries = {
                 id_: values.get(id_) if id_.startswith(_VALUE_PREFIXES) else self._entry_data(int(id_)) for id_ in ids
             }
             return {id_: data for id_, data in entries.items() if data is not None}  # the others have left since
 
-        reader = FilteredReader(read, lambda id_, data: salvage(data, f"entry {id_}"))
+        reader = FilteredReader(read_data, lambda id_, data: salvage(data, f"entry {id_}"))
         best = reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
         return [(message, hit.score) for hit, message in best]
 

@@ -68,7 +68,7 @@ class Summarizer:
         self._instruction = prompts.summary.replace("{max_words}", str(words)) + language + mark_instruction
         self._shorten_instruction = prompts.shorten.replace("{max_words}", str(words)) + language + mark_instruction
 
-    def flow(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
+    def summarize(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
         """The new summary. Raises ModelError if the model does not give one."""
         conversation = as_text(map(self._limit_message, messages))
         for window in split_windows(conversation, WINDOW_TOKENS, _OVERLAP_TOKENS, self._counter):

@@ -66,9 +66,9 @@ def with_deleted(values: Mapping[str, bytes], ids: Collection[str]) -> dict[str,
     return {DELETED: encode([count + len(ids), marks[-_MARK_CHARS * max(_MAX_MARKS, len(ids)) :]])}
 
 
-def have_been_deleted(before: Mapping[str, bytes], now: Mapping[str, bytes], ids: Sequence[str]) -> list[bool]:
+def have_been_deleted(before: Mapping[str, bytes], after: Mapping[str, bytes], ids: Sequence[str]) -> list[bool]:
     """For each of these ids, whether it was deleted between two reads of a session's values."""
-    count, marks = _tally(now)
+    count, marks = _tally(after)
     new_count = max(count - _tally(before)[0], 0)
     deleted_marks = _split_marks(marks[-_MARK_CHARS * new_count :]) if new_count else set()
     return [_id_mark(id_) in deleted_marks for id_ in ids]

@@ -47,8 +47,8 @@ def remember(
         for id_, memory in new_memories.items():
             *earlier, (current_id, stored) = memories[id_].items()
             earlier_memories = [reader.memory(earlier_id, data) for earlier_id, data in earlier if data is not None]
-            known = [occurrence for other in earlier_memories if other for occurrence in other.occurrences]
-            occurrences = new_occurrences(memory.occurrences, known)
+            existing = [occurrence for other in earlier_memories if other for occurrence in other.occurrences]
+            occurrences = new_occurrences(memory.occurrences, existing)
             updated = memory.model_copy(update={"id": current_id, "occurrences": occurrences})
             if updated.occurrences and (data := merge_memory(updated, stored, reader)) != stored:
                 changed[current_id], guard[current_id] = data, stored

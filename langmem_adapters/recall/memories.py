@@ -88,11 +88,11 @@ class MemoryReader:
 
 def add_occurrence(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:
     """Add a message to ``memories``, by the id of what it says, with where and when it was said."""
-    said_at = clock() if message.created_at is None else message.created_at
+    created_at = clock() if message.created_at is None else message.created_at
     id_ = memory_id(message)
     memory = memories.setdefault(id_, Memory(id=id_, message=message))
     text = _different_text(message.text, memory)
-    memory.occurrences.append(Occurrence(session=session, message_id=message.id, created_at=said_at, said=text))
+    memory.occurrences.append(Occurrence(session=session, message_id=message.id, created_at=created_at, said=text))
 
 
 def _different_text(text: str, memory: Memory) -> str:
@@ -127,14 +127,14 @@ def is_corrected(data: bytes | None) -> bool:
     return False
 
 
-def new_occurrences(occurrences: Iterable[Occurrence], known: Iterable[Occurrence]) -> list[Occurrence]:
+def new_occurrences(occurrences: Iterable[Occurrence], existing: Iterable[Occurrence]) -> list[Occurrence]:
     """The occurrences that are no repeated delivery (same message and session), of known ones or of each other."""
-    known_keys = {(occurrence.session, occurrence.message_id) for occurrence in known}
+    existing_keys = {(occurrence.session, occurrence.message_id) for occurrence in existing}
     new = []
     for occurrence in occurrences:
         key = (occurrence.session, occurrence.message_id)
-        if not occurrence.message_id or key not in known_keys:
-            known_keys.add(key)
+        if not occurrence.message_id or key not in existing_keys:
+            existing_keys.add(key)
             new.append(occurrence)
     return new
 
@@ -227,14 +227,14 @@ def metadata_of(message: Message, occurrence: Occurrence) -> dict[str, Any]:
     }
 
 
-def narrowed_session(own: Scope, scope: Scope | None) -> str:
-    """The session to which a search in the memories of ``own`` is narrowed, if any. Never wider than ``own``."""
+def narrowed_session(owner: Scope, scope: Scope | None) -> str:
+    """The session to which a search in the memories of ``owner`` is narrowed, if any. Never wider than that."""
     if scope is None:
         return ""
     if not isinstance(scope, Scope):
         raise ConfigurationError(f"the scope of a search is a Scope, not {type(scope).__name__}")
-    if (scope.tenant, scope.user) != (own.tenant, own.user):
+    if (scope.tenant, scope.user) != (owner.tenant, owner.user):
         raise ConfigurationError("the scope of a search names the tenant and the user of the memory, and no others")
-    if scope.session and not own.user and scope.session != own.session:
+    if scope.session and not owner.user and scope.session != owner.session:
         raise ConfigurationError("a memory of one session cannot be searched for another session")
     return scope.session

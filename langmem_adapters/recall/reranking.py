@@ -47,7 +47,7 @@ class Reranker:
         """How many memories a search should find, so that the best ``k`` can be chosen."""
         return max(min(_CANDIDATES_PER_RESULT * k, _MAX_CANDIDATES), k)
 
-    def flow(self, query: str, memories: Sequence[Recalled]) -> Flow[list[Recalled]]:
+    def rerank(self, query: str, memories: Sequence[Recalled]) -> Flow[list[Recalled]]:
         """The same memories, those that the model names first; the scores stay in place, so they still fall."""
         ranked_positions = (yield from self._ask_order(query, memories)) if len(memories) > 1 else []
         order = [*ranked_positions, *(i for i in range(len(memories)) if i not in ranked_positions)]

@@ -45,21 +45,21 @@ class Search:
         self._signals = signals
         self._query = query
         self._dated_query = with_dates(query, now)
-        self._embedded_query: str | None = None
+        self._text_to_embed: str | None = None
         self._vector_scores: dict[str, float] = {}  # by id: how near in meaning the candidates are
 
     def embed_ahead(self) -> Flow[None]:
         """Ask the embedder for the query's vector, if that can be awaited."""
         if self._vectors is not None:
-            yield from self._vectors.embed_ahead(self.embedded_query)
+            yield from self._vectors.embed_ahead(self.text_to_embed)
 
-    def embedded_query(self) -> str:
+    def text_to_embed(self) -> str:
         """The text of the query that is embedded, for all that the vectors are asked."""
-        if self._embedded_query is None:
+        if self._text_to_embed is None:
             index = self._conversations
             query = self._query
-            self._embedded_query = query if index is None else index.nameless(self._records.namespace, query)
-        return self._embedded_query
+            self._text_to_embed = query if index is None else index.nameless(self._records.namespace, query)
+        return self._text_to_embed
 
     def best(
         self, k: int, accept: Callable[[str, bytes], V | None], thread: str, *, explain: bool
@@ -106,14 +106,14 @@ class Search:
         vectors = self._vectors
         if vectors is None or not vectors.piecewise:
             return None
-        return lambda before: vectors.max_sim(self.embedded_query(), before)
+        return lambda before: vectors.max_sim(self.text_to_embed(), before)
 
     def _accepted_ids(self, index: ConversationIndex, words: str, k: int, reader: FilteredReader[Any]) -> list[str]:
         """The ids of the wanted records that are best by words, and of those nearest in meaning."""
         namespace, vectors = self._records.namespace, self._vectors
         matches = reader.best(lambda limit: index.search(namespace, words, limit), k)
         if vectors is not None:
-            matches += reader.best(lambda limit: _above_zero_cosine(vectors.search(self.embedded_query(), limit)), k)
+            matches += reader.best(lambda limit: _above_zero_cosine(vectors.search(self.text_to_embed(), limit)), k)
         return [hit.id for hit, _ in matches]
 
     def _thread_ids(
@@ -123,7 +123,7 @@ class Search:
         thread_hits = index.within(self._records.namespace, words, thread)
         matches = reader.first([hit for hit in thread_hits if hit.score], k)
         if self._vectors is not None:
-            scores = self._vectors.score(self.embedded_query(), [hit.id for hit in thread_hits])
+            scores = self._vectors.score(self.text_to_embed(), [hit.id for hit in thread_hits])
             hits = [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))]
             matches += reader.first(_above_zero_cosine(hits), k)
         return [hit.id for hit, _ in matches]
@@ -142,7 +142,7 @@ class Search:
 
     def _nearest_ids(self, k: int) -> list[str]:
         if self._vectors is not None:
-            hits = self._vectors.search(self.embedded_query(), max(k, _POOL_SIZE // 2))
+            hits = self._vectors.search(self.text_to_embed(), max(k, _POOL_SIZE // 2))
             self._vector_scores = {hit.id: hit.score for hit in hits}
         return list(self._vector_scores)
 
@@ -151,7 +151,7 @@ class Search:
         evidence = index.gather(self._records.namespace, self._dated_query, max(k, _POOL_SIZE), extra_ids)
         if evidence is not None and self._vectors is not None:
             ids = [turn.id for turn in evidence.turns.values() if turn.id not in self._vector_scores]
-            self._vector_scores |= self._vectors.score(self.embedded_query(), ids)
+            self._vector_scores |= self._vectors.score(self.text_to_embed(), ids)
         return evidence
 
     def _rank_by_scores(self, k: int) -> list[Ranked]:

@@ -131,7 +131,7 @@ class VectorRecall:
             self._counts.add("degraded")
         return VectorQuery(self, None if has_failed else self._index)
 
-    def failed(self, error: LangmemError) -> None:
+    def record_failure(self, error: LangmemError) -> None:
         """Note that a search goes on without the vectors; in strict mode, raise the error."""
         if self._strict:
             raise error
@@ -188,16 +188,16 @@ class VectorQuery:
         self._index = index
         self._namespace = semantic.namespace
 
-    def embed_ahead(self, embedded_query: Callable[[], str]) -> Flow[None]:
-        """Ask the embedder for the query that ``embedded_query`` gives, before the search, if it can be awaited."""
+    def embed_ahead(self, text_to_embed: Callable[[], str]) -> Flow[None]:
+        """Ask the embedder for the query that ``text_to_embed`` gives, before the search, if it can be awaited."""
         embedder = getattr(self._index, "embedder", None)
         if not (isinstance(embedder, Embedder) and embedder.awaits):
             return
-        query = yield from step(embedded_query)
+        query = yield from step(text_to_embed)
         try:
             yield from embedder.ahead_flow(query)
         except _FAILURES as error:
-            self._fail(error)
+            self._disable(error)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` memories nearest in meaning among those embedded so far; empty if that fails."""
@@ -227,9 +227,9 @@ class VectorQuery:
         try:
             return call(self._index)
         except _FAILURES as error:
-            self._fail(error)
+            self._disable(error)
             return default
 
-    def _fail(self, error: LangmemError) -> None:
-        self._semantic.failed(error)
+    def _disable(self, error: LangmemError) -> None:
+        self._semantic.record_failure(error)
         self._index = None
