@@ -192,12 +192,12 @@ def _repair_with(
             continue
         if calls[position] and position < len(messages) - 1:
             ids = [call.id for call in calls[position]]
-            unanswered = set(ids).difference(messages[result].tool_call_id for result in results.get(position, ()))
+            unanswered = set(ids).difference(messages[i].tool_call_id for i in results.get(position, ()))
             if unanswered or len(set(ids)) < len(ids):
                 message = drop_calls(message, unanswered)  # noqa: PLW2901 - the rest of the loop uses the changed message
             if not (calls_of(message) or message.text):
                 continue
-        repaired += [message, *[messages[result] for result in results.get(position, ())]]
+        repaired += [message, *[messages[i] for i in results.get(position, ())]]
     return repaired
 
 

@@ -109,7 +109,7 @@ class Search:
         return lambda before: vectors.max_sim(self.text_to_embed(), before)
 
     def _accepted_ids(self, index: ConversationIndex, words: str, k: int, reader: FilteredReader[Any]) -> list[str]:
-        """The ids of the wanted records that are best by words, and of those nearest in meaning."""
+        """The ids of the accepted records that are best by words, and of those nearest in meaning."""
         namespace, vectors = self._records.namespace, self._vectors
         matches = reader.best(lambda limit: index.search(namespace, words, limit), k)
         if vectors is not None:
