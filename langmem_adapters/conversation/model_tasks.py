@@ -114,7 +114,7 @@ class ModelTasks:
 
     def _compact_and_log(self, pending: _PendingSummary) -> None:
         try:
-            while self._is_due(pending):
+            while self._begin_check(pending):
                 run(self._compaction.compact_if_due(self._summarizer(None)))
         except BaseException:  # noqa: BLE001 - even a cancelled client's: only a log can tell
             self._stats.add("failed_summaries")
@@ -122,7 +122,7 @@ class ModelTasks:
         finally:
             self._end_summary(pending)
 
-    def _is_due(self, pending: _PendingSummary) -> bool:
+    def _begin_check(self, pending: _PendingSummary) -> bool:
         """Whether another check is due; if not, the next message that is added begins a new summary."""
         with _lock.held():
             is_due, pending.has_grown = pending.has_grown, False

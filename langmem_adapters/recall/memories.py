@@ -142,14 +142,14 @@ def new_occurrences(occurrences: Iterable[Occurrence], existing: Iterable[Occurr
 def merge_memory(memory: Memory, stored: bytes | None, reader: MemoryReader) -> bytes:
     """The stored form of a memory, with the known occurrences first."""
     old = reader.memory(memory.id, stored) if stored is not None else None
-    known_occurrences = [] if old is None else old.occurrences
-    new = new_occurrences(memory.occurrences, known_occurrences)
+    existing = [] if old is None else old.occurrences
+    new = new_occurrences(memory.occurrences, existing)
     if old is not None:
         new = [
             occurrence.model_copy(update={"said": _different_text(occurrence.said or memory.message.text, old)})
             for occurrence in new
         ]
-    first, *later = known_occurrences + new
+    first, *later = existing + new
     return (old or memory).model_copy(update={"occurrences": [first, *later[-_MAX_LATER_OCCURRENCES:]]}).to_bytes()
 
 

@@ -30,18 +30,18 @@ class Search:
 
     Args:
         records: What is searched, with the lexical index.
-        semantic: Finds by meaning, if there are vectors.
+        recall: Finds by meaning, if there are vectors.
         signals: The weights of the signals that a memory fits.
         query: What is looked for.
         now: When the query is made, in Unix seconds: "yesterday" is the day before.
     """
 
     def __init__(
-        self, records: Records, semantic: VectorRecall | None, signals: Mapping[str, Signal], *, query: str, now: float
+        self, records: Records, recall: VectorRecall | None, signals: Mapping[str, Signal], *, query: str, now: float
     ) -> None:
         self._records = records
         self._conversations = records.index if isinstance(records.index, ConversationIndex) else None
-        self._vectors = None if semantic is None else semantic.query()
+        self._vectors = None if recall is None else recall.query()
         self._signals = signals
         self._query = query
         self._dated_query = with_dates(query, now)

@@ -61,7 +61,7 @@ class VectorRecall:
         self._lock = ForkSafeLock()
         self._running_pid = 0  # a process id: a forked child does not run it
         self._is_pending = False
-        self._failed_at: float | None = None
+        self._follow_failed_at: float | None = None
         self._search_failed_at: float | None = None  # time of the last failed search, if nothing succeeded since
         self._behind_position: Position | None = None  # the log's end when a search last found the vectors behind
         self._level_position: Position | None = None  # the log's end up to which nothing is missing
@@ -75,9 +75,9 @@ class VectorRecall:
             if isinstance(self._index, SelectiveIndex):
                 self._retry_refused(self._index)
         except BaseException:
-            self._failed_at, self._level_position = self._clock(), None
+            self._follow_failed_at, self._level_position = self._clock(), None
             raise
-        self._failed_at = self._search_failed_at = None
+        self._follow_failed_at = self._search_failed_at = None
         self._level_position = behind_position
 
     def _retry_refused(self, index: SelectiveIndex) -> None:
@@ -155,7 +155,7 @@ class VectorRecall:
             return
         self._behind_position = end
         self._counts.add("behind")
-        failed_at = self._failed_at
+        failed_at = self._follow_failed_at
         if failed_at is not None and self._strict:
             self.follow()
         elif not self._is_recent(failed_at):
@@ -183,10 +183,10 @@ class VectorRecall:
 class VectorQuery:
     """What one search asks of the vectors. After a failure, ``index`` is None and it goes on without them."""
 
-    def __init__(self, semantic: VectorRecall, index: SemanticIndex | None) -> None:
-        self._semantic = semantic
+    def __init__(self, recall: VectorRecall, index: SemanticIndex | None) -> None:
+        self._recall = recall
         self._index = index
-        self._namespace = semantic.namespace
+        self._namespace = recall.namespace
 
     def embed_ahead(self, text_to_embed: Callable[[], str]) -> Flow[None]:
         """Ask the embedder for the query that ``text_to_embed`` gives, before the search, if it can be awaited."""
@@ -202,7 +202,7 @@ class VectorQuery:
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` memories nearest in meaning among those embedded so far; empty if that fails."""
         hits: list[Hit] = self._try_index(lambda index: index.search(self._namespace, query, k), [])
-        self._try_index(lambda _: self._semantic.follow_if_behind(hits), None)
+        self._try_index(lambda _: self._recall.follow_if_behind(hits), None)
         return hits
 
     def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
@@ -231,5 +231,5 @@ class VectorQuery:
             return default
 
     def _disable(self, error: LangmemError) -> None:
-        self._semantic.record_failure(error)
+        self._recall.record_failure(error)
         self._index = None
