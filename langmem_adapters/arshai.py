@@ -28,15 +28,15 @@ from langmem_adapters.working import TWELVE_HOURS, MemoryType, WorkingItem, Work
 __all__ = ["InMemoryManager", "MemoryText", "RedisWorkingMemoryManager"]
 
 _DEFAULT_URL = "redis://localhost:6379/1"  # arshai's own
-_LIMIT = 5  # arshai's own
-_KEEP = 100
-_SHORT_TERM = "SHORT_TERM_MEMORY"
-_TYPES: dict[str, MemoryType] = {
-    _SHORT_TERM: "SHORT_TERM",
+_DEFAULT_LIMIT = 5  # arshai's own
+_DEFAULT_KEEP = 100
+_SHORT_TERM_TYPE = "SHORT_TERM_MEMORY"
+_MEMORY_TYPES: dict[str, MemoryType] = {
+    _SHORT_TERM_TYPE: "SHORT_TERM",
     "LONG_TERM_MEMORY": "LONG_TERM",
     "WORKING_MEMORY": "WORKING",
 }
-_THEIRS = "arshai.core.interfaces.imemorymanager"
+_ARSHAI_MODULE = "arshai.core.interfaces.imemorymanager"
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -64,39 +64,39 @@ class _Input(NamedTuple):
     limit: int | None
 
 
-def _read(given: Any, data_for: str = "") -> _Input:
-    conversation = getattr(given, "conversation_id", None)
-    kind = getattr(given, "memory_type", None) or _SHORT_TERM
+def _parse_input(source: Any, operation: str = "") -> _Input:
+    conversation = getattr(source, "conversation_id", None)
+    kind = getattr(source, "memory_type", None) or _SHORT_TERM_TYPE
     name = str(getattr(kind, "value", kind))  # how an enum is formatted differs between versions of Python
-    if name not in _TYPES:
-        raise ConfigurationError(f"memory_type is {', '.join(_TYPES)}, not {name!r:.50}")
-    data = getattr(given, "data", None) or ()
-    texts = [getattr(one, "working_memory", None) for one in data] if isinstance(data, list | tuple) else [None]
-    if data_for and not texts:
-        raise ConfigurationError(f"No data provided to {data_for}")  # arshai's words
+    if name not in _MEMORY_TYPES:
+        raise ConfigurationError(f"memory_type is {', '.join(_MEMORY_TYPES)}, not {name!r:.50}")
+    data = getattr(source, "data", None) or ()
+    texts = [getattr(entry, "working_memory", None) for entry in data] if isinstance(data, list | tuple) else [None]
+    if operation and not texts:
+        raise ConfigurationError(f"No data provided to {operation}")  # arshai's words
     if not all(isinstance(text, str) for text in texts):
         raise ConfigurationError("data is a list of objects with a text as working_memory")
     return _Input(
         cast("str", conversation),  # WorkingMemory refuses anything but a text
-        _TYPES[name],
+        _MEMORY_TYPES[name],
         f"memory:{name}:{conversation}",
         cast("list[str]", texts),
-        getattr(given, "metadata", None),
-        getattr(given, "limit", _LIMIT),
+        getattr(source, "metadata", None),
+        getattr(source, "limit", _DEFAULT_LIMIT),
     )
 
 
-def _text(item: WorkingItem) -> Any:
+def _to_arshai(item: WorkingItem) -> Any:
     """The item in arshai's own class, if arshai is loaded: its models accept no other in their fields."""
     text = item.data if isinstance(item.data, str) else encode(item.data).decode()
-    theirs = getattr(sys.modules.get(_THEIRS), "IWorkingMemory", MemoryText)
-    return theirs(working_memory=text)
+    text_class = getattr(sys.modules.get(_ARSHAI_MODULE), "IWorkingMemory", MemoryText)
+    return text_class(working_memory=text)
 
 
 class _Manager:
     """The four methods of arshai's ``IMemoryManager``, each with an async twin."""
 
-    def __init__(self, store: Store, ttl: float | None, clock: Callable[[], float], keep: int = _KEEP) -> None:
+    def __init__(self, store: Store, ttl: float | None, clock: Callable[[], float], keep: int = _DEFAULT_KEEP) -> None:
         check_count("keep", keep)
         self._memory = WorkingMemory(store, ttl=ttl, clock=clock)
         self.ttl = ttl
@@ -131,13 +131,13 @@ class _Manager:
 
     def delete(self, input: Any) -> None:  # noqa: A002
         """Delete all texts of this conversation and memory type."""
-        given = _read(input)
-        self._memory.delete(given.conversation_id, memory_type=given.memory_type)
+        request = _parse_input(input)
+        self._memory.delete(request.conversation_id, memory_type=request.memory_type)
 
     async def adelete(self, input: Any) -> None:  # noqa: A002
         """:meth:`delete`, without blocking the event loop."""
-        given = _read(input)
-        await self._memory.adelete(given.conversation_id, memory_type=given.memory_type)
+        request = _parse_input(input)
+        await self._memory.adelete(request.conversation_id, memory_type=request.memory_type)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._memory!r})"
@@ -145,26 +145,30 @@ class _Manager:
     # --- flows
 
     def _store(self, source: Any) -> Flow[str]:
-        given = _read(source, data_for="store")
-        newest, keep = given.texts[-self._keep :], self._keep
-        yield from self._memory.store_flow(given.conversation_id, newest, given.memory_type, given.metadata, keep=keep)
-        return given.key
+        request = _parse_input(source, operation="store")
+        newest, keep = request.texts[-self._keep :], self._keep
+        yield from self._memory.store_flow(
+            request.conversation_id, newest, request.memory_type, request.metadata, keep=keep
+        )
+        return request.key
 
     def _retrieve(self, source: Any) -> Flow[list[Any]]:
-        given = _read(source)
-        items = yield from self._memory.retrieve_flow(given.conversation_id, given.memory_type, given.limit)
-        return [_text(item) for item in reversed(items)]
+        request = _parse_input(source)
+        items = yield from self._memory.retrieve_flow(request.conversation_id, request.memory_type, request.limit)
+        return [_to_arshai(item) for item in reversed(items)]
 
     def _update(self, source: Any) -> Flow[None]:
-        given = _read(source, data_for="update")
-        place = (given.conversation_id, given.memory_type)
-        newest = yield from self._memory.retrieve_flow(*place, 1)
+        request = _parse_input(source, operation="update")
+        conversation_id, memory_type = request.conversation_id, request.memory_type
+        newest = yield from self._memory.retrieve_flow(conversation_id, memory_type, 1)
         if not newest:
-            _log.warning("there is no memory of type %s to update in this conversation", given.memory_type)
+            _log.warning("there is no memory of type %s to update in this conversation", memory_type)
             return
-        text, *behind = given.texts
+        text, *following = request.texts
         keep, item_id = self._keep, newest[0].id
-        yield from self._memory.update_flow(place[0], text, place[1], item_id, None, behind=behind[-keep:], keep=keep)
+        yield from self._memory.update_flow(
+            conversation_id, text, memory_type, item_id, None, behind=following[-keep:], keep=keep
+        )
 
 
 class RedisWorkingMemoryManager(_Manager):
@@ -190,7 +194,7 @@ class RedisWorkingMemoryManager(_Manager):
         storage_url: str | None = None,
         *,
         ttl: float | None = TWELVE_HOURS,
-        keep: int = _KEEP,
+        keep: int = _DEFAULT_KEEP,
         clock: Callable[[], float] = time.time,
         **ignored: Any,  # noqa: ARG002
     ) -> None:
@@ -213,7 +217,7 @@ class InMemoryManager(_Manager):
         self,
         *,
         ttl: float | None = TWELVE_HOURS,
-        keep: int = _KEEP,
+        keep: int = _DEFAULT_KEEP,
         clock: Callable[[], float] = time.time,
         **ignored: Any,  # noqa: ARG002
     ) -> None:

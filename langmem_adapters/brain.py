@@ -19,7 +19,7 @@ from langmem_adapters.conversation.remembering import Remembering
 from langmem_adapters.conversation.session import TITLE, Context, Conversation, read_title
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
 from langmem_adapters.conversation.tombstones import DEPARTED, count_departed
-from langmem_adapters.conversation.turn import Turn, mark_interrupted, whole_messages
+from langmem_adapters.conversation.turn import Turn, mark_interrupted, merge_pieces
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
@@ -121,8 +121,8 @@ class BrainMemory(Shared, Remembering, Reflection):
             long_term=long_term,
             ttl=ttl,
             refresh=refresh,
-            overflows=summarize_at is None,
-            removes=long_term is not None or not archive,
+            moves_overflow=summarize_at is None,
+            removes_messages=long_term is not None or not archive,
             clock=clock,
             new_id=new_id,
         )
@@ -143,9 +143,9 @@ class BrainMemory(Shared, Remembering, Reflection):
             prompts=prompts,
             stats=self._stats,
         )
-        self._heading = prompts.recalled
-        self._summarizes: str | None = summarize_in if summarize_at is not None else None
-        if self._summarizes == "background":
+        self._recall_heading = prompts.recalled
+        self._summarize_mode: str | None = summarize_in if summarize_at is not None else None
+        if self._summarize_mode == "background":
             self._tasks.check_background()
 
     @classmethod
@@ -202,11 +202,11 @@ class BrainMemory(Shared, Remembering, Reflection):
         >>> [(message.text, message.metadata) for message in brain.messages()]
         [('Where is my bike?', {}), ('In ', {'interrupted': True})]
         """
-        asked = Message(role="user", content=question) if isinstance(question, str) else question
+        question_message = Message(role="user", content=question) if isinstance(question, str) else question
         return Turn(
-            validation.checked_messages([asked])[0],
+            validation.checked_messages([question_message])[0],
             pieces=(str, Message),
-            gather=whole_messages,
+            gather=merge_pieces,
             write=self.add_messages,
             awrite=self.aadd_messages,
             mark=mark_interrupted,
@@ -321,7 +321,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         items = [item._replace(data=redacted(item.data)) for item in page.items]
         values = {key: redacted(data) for key, data in page.values.items()}
         summary = read_summary(values.get(SUMMARY))
-        covered = next((n for n, item in enumerate(items) if item.id == ends_at(summary)), page.total)
+        covered = next((i for i, item in enumerate(items) if item.id == ends_at(summary)), page.total)
         return views.conversation(
             [message for _, message in readable(reversed(items))],
             title=read_title(values.get(TITLE)),
@@ -335,12 +335,12 @@ class BrainMemory(Shared, Remembering, Reflection):
     # --- flows
 
     def _add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
-        if self._summarizes == "inline":
+        if self._summarize_mode == "inline":
             yield from self._tasks.check_inline()
         yield from self._flows.add(messages)
-        if self._summarizes == "inline":
+        if self._summarize_mode == "inline":
             yield from self._tasks.compact()
-        elif self._summarizes:
+        elif self._summarize_mode:
             self._tasks.compact_in_background()
 
     def _context(self, k: int | None, max_tokens: int | None) -> Flow[Context]:

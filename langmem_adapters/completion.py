@@ -17,9 +17,9 @@ from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
 
-_ASYNC = "this model is a coroutine function: call the async twin of this method, whose name begins with a"
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
-_APOLOGY = re.compile(
+_ASYNC_MODEL_ERROR = "this model is a coroutine function: call the async twin of this method, whose name begins with a"
+_THOUGHT_PATTERN = re.compile(r"<think>.*?</think>", re.DOTALL)
+_APOLOGY_PATTERN = re.compile(
     r"\W*((i'?m|i am|we'?re|we are)\s+(very\s+|so\s+)?(sorry|afraid|unable|not able)\b|sorry\b"
     r"|i\s+(can'?t|can\s?not|won'?t|will not|(must|have to) decline|apologi[sz]e)\b|as an ai\b"
     r"|unfortunately,? (i|we)\b|i (don'?t|do not) have (enough|sufficient|access)\b"
@@ -31,7 +31,7 @@ _APOLOGY = re.compile(
     r"|抱歉|对不起|很抱歉|我无法|我不能|申し訳|すみません|죄송|(n/?a|none|null|undefined|nan)\W*\Z)",
     re.IGNORECASE,
 )
-_ERROR = re.compile(
+_ERROR_PATTERN = re.compile(
     r"\W*((error|exception)(\s+code)?\s*:|error\s+(generating|creating|calling|communicating|while|occurred)\b"
     r"|traceback \(most recent|an? (internal |unexpected |unknown )?error (has )?occurred"
     r"|(http )?[45]\d\d:? (bad|unauthorized|forbidden|not found|too many|internal|service|gateway|client|server)\b"
@@ -44,12 +44,12 @@ _ERROR = re.compile(
 
 def is_refusal(text: str) -> bool:
     """Whether an answer begins as refusals, apologies and texts of errors do, in one of the larger languages."""
-    return is_apology(text) or _ERROR.match(text) is not None
+    return is_apology(text) or _ERROR_PATTERN.match(text) is not None
 
 
 def is_apology(text: str) -> bool:
     """Whether an answer begins like a refusal or an apology, or is a mere "none"."""
-    return _APOLOGY.match(text.replace("’", "'")) is not None  # noqa: RUF001 - the apostrophe that models write
+    return _APOLOGY_PATTERN.match(text.replace("’", "'")) is not None  # noqa: RUF001 - the apostrophe that models write
 
 
 class Completer:
@@ -65,7 +65,7 @@ class Completer:
     def __init__(self, model: Any, *, counter: TokenCounter = approximate_tokens, stats: Counts | None = None) -> None:
         self._counter = counter
         self.stats: Counts = Counts() if stats is None else stats
-        self._call, self._acall = _ways(model)
+        self._call, self._async_call = _bind_calls(model)
         # What a plain function returns is its owner's word, and not a model's.
         self.is_function: bool = not (hasattr(model, "invoke") or hasattr(model, "complete"))
 
@@ -76,11 +76,13 @@ class Completer:
 
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
-        call, acall = self._call, self._acall
+        call, async_call = self._call, self._async_call
         system, text = encodable(system), encodable(text)
         try:
             response = yield from answered(
-                call and partial(call, system, text), acall and partial(acall, system, text), _ASYNC
+                call and partial(call, system, text),
+                async_call and partial(async_call, system, text),
+                _ASYNC_MODEL_ERROR,
             )
         except ConfigurationError:
             raise
@@ -88,36 +90,37 @@ class Completer:
             self.stats.add("calls")
             self.stats.add("failures")
             raise ModelError(f"the model failed: {type(error).__name__}") from error
-        answer = _text(response)
+        answer = _answer_text(response)
         self.stats.add("calls")
         self._count(response, system + text, answer)
-        if not answer or _is_spoiled(response):
+        if not answer or _is_incomplete(response):
             self.stats.add("failures")
             raise ModelError("the model's answer is empty, filtered or cut off")
         return answer
 
-    def _count(self, response: Any, asked: str, answer: str) -> None:
-        if _is_hit(response):
+    def _count(self, response: Any, prompt: str, answer: str) -> None:
+        if _is_cache_hit(response):
             return
         usage = getattr(response, "usage_metadata", None) or usage_of(response) or {}
-        tokens_in = usage.get("input_tokens") or self._counter(asked)
+        tokens_in = usage.get("input_tokens") or self._counter(prompt)
         tokens_out = usage.get("output_tokens") or self._counter(answer)
         self.stats.add("tokens_in", tokens_in)
         self.stats.add("tokens_out", tokens_out)
 
 
-_APART: dict[str, Any] = {"callbacks": []}  # otherwise a chain that streams to its user would stream this too
-_BLOCKING = ("CustomLLM", "LangChainLLM")  # LlamaIndex classes whose acomplete blocks, if not overridden
+_NO_CALLBACKS: dict[str, Any] = {"callbacks": []}  # otherwise a chain that streams to its user would stream this too
+_BLOCKING_CLASSES = ("CustomLLM", "LangChainLLM")  # LlamaIndex classes whose acomplete blocks, if not overridden
 _Call = Callable[[str, str], Any]
-_ACall = Callable[[str, str], Awaitable[Any]]
+_AsyncCall = Callable[[str, str], Awaitable[Any]]
 
 
-def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
+def _bind_calls(model: Any) -> tuple[_Call | None, _AsyncCall | None]:
     if isinstance(model, type) and (hasattr(model, "invoke") or hasattr(model, "complete")):
         raise ConfigurationError(f"a model is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "invoke") and hasattr(model, "ainvoke"):
-        completes = _has(model, "agenerate") and not _has(model, "bind_tools")
-        config = None if completes else _APART  # BaseLLM.agenerate of langchain-core 1 fails at an empty list
+        is_text_model = _has_method(model, "agenerate") and not _has_method(model, "bind_tools")
+        # BaseLLM.agenerate of langchain-core 1 fails at an empty list
+        config = None if is_text_model else _NO_CALLBACKS
         return (
             lambda system, text: model.invoke([("system", system), ("human", text)], config),
             lambda system, text: model.ainvoke([("system", system), ("human", text)], config),
@@ -125,7 +128,7 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     if hasattr(model, "complete") and hasattr(model, "acomplete"):
         return (
             lambda system, text: model.complete(f"{system}\n\n{text}"),
-            None if _blocks(model) else lambda system, text: model.acomplete(f"{system}\n\n{text}"),
+            None if _is_blocking(model) else lambda system, text: model.acomplete(f"{system}\n\n{text}"),
         )
     if not callable(model):
         raise ConfigurationError(
@@ -136,7 +139,7 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     return (lambda system, text: model(f"{system}\n\n{text}")), None
 
 
-def _has(model: Any, name: str) -> bool:
+def _has_method(model: Any, name: str) -> bool:
     """Whether a model has a method. For one with fallbacks, LangChain reads type hints of its parts, and may fail."""
     try:
         return hasattr(model, name)
@@ -144,32 +147,32 @@ def _has(model: Any, name: str) -> bool:
         return True
 
 
-def _blocks(model: Any) -> bool:
+def _is_blocking(model: Any) -> bool:
     """Whether a LlamaIndex model, or the one in a CachedLLM, blocks the event loop in its async method."""
-    asked = type(getattr(model, "_wrapped", model))
-    return next((cls.__name__ for cls in asked.__mro__ if "acomplete" in vars(cls)), "") in _BLOCKING
+    model_class = type(getattr(model, "_wrapped", model))
+    return next((cls.__name__ for cls in model_class.__mro__ if "acomplete" in vars(cls)), "") in _BLOCKING_CLASSES
 
 
-def _text(response: Any) -> str:
+def _answer_text(response: Any) -> str:
     """The text of a LangChain message, a LlamaIndex response, or of a text itself, without written-out thoughts."""
-    said = str(response if isinstance(response, str) else getattr(response, "text", None) or "")
-    thought, end, rest = said.partition("</think>\n")
-    if end and "<think>" not in thought:  # some servers put the opening <think> into the prompt
-        said = rest
-    before, last, behind = said.rpartition("</think>")  # behind the last end tag, no thought is searched for
-    answer = (_THOUGHTS.sub("", before + last) + behind).strip()
+    text = str(response if isinstance(response, str) else getattr(response, "text", None) or "")
+    thoughts, end_tag, rest = text.partition("</think>\n")
+    if end_tag and "<think>" not in thoughts:  # some servers put the opening <think> into the prompt
+        text = rest
+    before, last_tag, after = text.rpartition("</think>")  # behind the last end tag, no thought is searched for
+    answer = (_THOUGHT_PATTERN.sub("", before + last_tag) + after).strip()
     return "" if answer.startswith("<think>") else answer  # cut off before it came to an answer
 
 
-def _is_hit(response: Any) -> bool:
+def _is_cache_hit(response: Any) -> bool:
     """Whether a cache gave the answer, so that no model used any tokens."""
-    told = (field(response, "response_metadata"), field(response, "additional_kwargs"))
-    return any(field(each, "cache") in ("hit", "semantic") for each in told)
+    host_fields = (field(response, "response_metadata"), field(response, "additional_kwargs"))
+    return any(field(fields, "cache") in ("hit", "semantic") for fields in host_fields)
 
 
-def _is_spoiled(response: Any) -> bool:
+def _is_incomplete(response: Any) -> bool:
     """Whether a LangChain message, or what the provider sent in a LlamaIndex response, says that it is not whole."""
     if isinstance(response, str):
         return False
-    told = field(response, "response_metadata")
-    return ending_of(response).cut or is_cut(told) or refuses(field(response, "content"))
+    metadata = field(response, "response_metadata")
+    return ending_of(response).cut or is_cut(metadata) or refuses(field(response, "content"))

@@ -14,7 +14,7 @@ from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.validation import check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["EXPIRES", "LINGER", "Expiring", "Refresh", "check_expiry"]
+__all__ = ["EXPIRES", "LINGER", "ExpiringSession", "Refresh", "check_expiry"]
 
 Refresh: TypeAlias = Literal["write", "read", "never"]
 """What restarts a session's time to live: each write; each write or read; nothing, so it runs from the first write."""
@@ -28,7 +28,7 @@ LINGER: Final = 60.0
 _warn = WarnOnce()
 NOTICEABLE: Final = 0.1
 """Reads within this fraction of the ttl after the last restart cause no write."""
-_SOON = 5.0
+_NEAR_DEADLINE_SECONDS = 5.0
 """Within this many seconds of the deadline, it is read again before a write. Another object may have restarted the
 session; a write with the old deadline could let it expire before the write's reply tells of the new one."""
 
@@ -40,7 +40,7 @@ def check_expiry(ttl: float | None, refresh: Refresh) -> None:
         raise ConfigurationError(f'refresh is "write", "read" or "never", not {refresh!r}')
 
 
-class Expiring:
+class ExpiringSession:
     """One session in its store. Every write gives the whole session the same time to live.
 
     Args:
@@ -51,7 +51,7 @@ class Expiring:
             replica, the read still succeeds. With "never", an object reads the deadline before its first write, and
             before a write that is close to the deadline.
         clock: Gives Unix seconds.
-        along: A namespace that expires with the session, if it holds anything.
+        linked_namespace: A namespace that expires with the session, if it holds anything.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Expiring:
         ttl: float | None,
         refresh: Refresh,
         clock: Callable[[], float],
-        along: Namespace | None = None,
+        linked_namespace: Namespace | None = None,
     ) -> None:
         check_expiry(ttl, refresh)
         self._store = store
@@ -70,39 +70,43 @@ class Expiring:
         self._ttl = ttl
         self._refresh = refresh
         self._clock = clock
-        self._along = along
-        self._keys = [] if ttl is None or refresh == "write" else [EXPIRES]
+        self._linked_namespace = linked_namespace
+        self._deadline_keys = [] if ttl is None or refresh == "write" else [EXPIRES]
         self._deadline: float | None = None  # with "never", once it is known
 
     def append(self, entries: Sequence[tuple[str, bytes]], *, keys: Sequence[str] = ()) -> Flow[Appended]:
         """:meth:`Store.append`."""
-        ttl = yield from self._left()
-        asked = [*keys, *self._keys]
-        appended = yield from step(self._store.append, self._namespace, entries, keys=asked, ttl=ttl)
-        if self._ttl is not None and self._keys:
-            ttl = yield from self._settled(self._ttl, appended.values.pop(EXPIRES, None), ttl)
-        yield from self._carry_along(ttl)
+        ttl = yield from self._ttl_for_write()
+        requested_keys = [*keys, *self._deadline_keys]
+        appended = yield from step(self._store.append, self._namespace, entries, keys=requested_keys, ttl=ttl)
+        if self._ttl is not None and self._deadline_keys:
+            ttl = yield from self._reconcile_deadline(self._ttl, appended.values.pop(EXPIRES, None), ttl)
+        yield from self._extend_linked(ttl)
         return appended
 
-    def _settled(self, ttl: float, found: bytes | None, left: float | None) -> Flow[float | None]:
-        """The seconds left by the deadline that an append ``found``, after it set the expiry to ``left``."""
-        deadline = _read(found)
-        if found is None:  # the session has just begun
-            left = ttl if (yield from self._begin(ttl, None)) else left
-        elif self._refresh == "never" and deadline != self._deadline and (other := self._until(deadline)) is not None:
+    def _reconcile_deadline(self, ttl: float, stored: bytes | None, remaining: float | None) -> Flow[float | None]:
+        """The seconds until the ``stored`` deadline that an append read, after it set the expiry to ``remaining``."""
+        deadline = _parse_deadline(stored)
+        if stored is None:  # the session has just begun
+            remaining = ttl if (yield from self._restart(ttl, None)) else remaining
+        elif (
+            self._refresh == "never"
+            and deadline != self._deadline
+            and (stored_remaining := self._seconds_until(deadline)) is not None
+        ):
             # Another object has restarted the session, and the deadline known here would end it too soon.
-            self._deadline, left = deadline, other
+            self._deadline, remaining = deadline, stored_remaining
             with suppress(Conflict):  # it was cleared, or restarted once more
-                yield from step(self._store.write, self._namespace, guard={EXPIRES: found}, ttl=left)
-        return left
+                yield from step(self._store.write, self._namespace, guard={EXPIRES: stored}, ttl=remaining)
+        return remaining
 
     def write(self, **change: Any) -> Flow[None]:
         """:meth:`Store.write`."""
-        ttl = yield from self._left()
+        ttl = yield from self._ttl_for_write()
         if ttl is not None and self._refresh == "read":
             change["put"] = {**change.get("put", {}), EXPIRES: encode(self._clock() + ttl)}
         yield from step(self._store.write, self._namespace, ttl=ttl, **change)
-        yield from self._carry_along(ttl)
+        yield from self._extend_linked(ttl)
 
     def try_write(self, **change: Any) -> Flow[bool]:
         """:meth:`write`; returns False if another writer was first and nothing has changed."""
@@ -114,15 +118,15 @@ class Expiring:
 
     def scan(self, *, keys: Sequence[str] = (), **bounds: Any) -> Flow[Page]:
         """:meth:`Store.scan`."""
-        page = yield from step(self._store.scan, self._namespace, keys=[*keys, *self._keys], **bounds)
-        yield from self._was_read(page.values, exists=bool(page.total or page.values))
+        page = yield from step(self._store.scan, self._namespace, keys=[*keys, *self._deadline_keys], **bounds)
+        yield from self._refresh_after_read(page.values, exists=bool(page.total or page.values))
         return page
 
     def get(self, keys: Sequence[str] | None) -> Flow[dict[str, bytes]]:
         """:meth:`Store.get`."""
-        wanted = None if keys is None else [*keys, *self._keys]
-        values = yield from step(self._store.get, self._namespace, wanted)
-        yield from self._was_read(values, exists=bool(values))
+        requested_keys = None if keys is None else [*keys, *self._deadline_keys]
+        values = yield from step(self._store.get, self._namespace, requested_keys)
+        yield from self._refresh_after_read(values, exists=bool(values))
         return values
 
     def clear(self) -> Flow[None]:
@@ -130,67 +134,72 @@ class Expiring:
         self._deadline = None
         yield from step(self._store.clear, self._namespace)
 
-    def left_along(self) -> float | None:
-        """Seconds that ``along`` has left, if that is less than the ttl; reads nothing from the store."""
-        return None if self._along is None or self._refresh != "never" else self._until(self._deadline)
+    def linked_ttl(self) -> float | None:
+        """The remaining seconds of ``linked_namespace``, if fewer than the ttl; reads nothing from the store."""
+        if self._linked_namespace is None or self._refresh != "never":
+            return None
+        return self._seconds_until(self._deadline)
 
-    def _left(self) -> Flow[float | None]:
+    def _ttl_for_write(self) -> Flow[float | None]:
         """The seconds that a write made now gives the session."""
         if self._ttl is None or self._refresh != "never":
             return self._ttl
-        deadline = self._deadline if (self._until(self._deadline) or 0.0) > _SOON else None
-        while (left := self._until(deadline)) is None:
-            found = yield from step(self._store.get, self._namespace, self._keys)
-            deadline = _read(found.get(EXPIRES))
+        deadline = self._deadline if (self._seconds_until(self._deadline) or 0.0) > _NEAR_DEADLINE_SECONDS else None
+        while (remaining := self._seconds_until(deadline)) is None:
+            values = yield from step(self._store.get, self._namespace, self._deadline_keys)
+            deadline = _parse_deadline(values.get(EXPIRES))
             # A deadline that has passed while the session still exists was left by writes under another rule.
-            if self._until(deadline) is None and (yield from self._begin(self._ttl, found.get(EXPIRES))) is not None:
+            if (
+                self._seconds_until(deadline) is None
+                and (yield from self._restart(self._ttl, values.get(EXPIRES))) is not None
+            ):
                 return self._ttl  # without another check: a ttl may be shorter than a write takes
         self._deadline = deadline
-        return left
+        return remaining
 
-    def _until(self, deadline: float | None) -> float | None:
+    def _seconds_until(self, deadline: float | None) -> float | None:
         """Seconds until a deadline; None for a deadline that cannot be the session's."""
         if deadline is None or self._ttl is None:
             return None
-        left = deadline - self._clock()
-        return left if 0 < left <= self._ttl else None
+        remaining = deadline - self._clock()
+        return remaining if 0 < remaining <= self._ttl else None
 
-    def _begin(self, ttl: float, known: bytes | None) -> Flow[float | None]:
+    def _restart(self, ttl: float, stored: bytes | None) -> Flow[float | None]:
         """Restart the time to live, unless the stored deadline has changed; return the new deadline, or None."""
         deadline = self._clock() + ttl
         try:
-            put, guard = {EXPIRES: encode(deadline)}, {EXPIRES: known}
+            put, guard = {EXPIRES: encode(deadline)}, {EXPIRES: stored}
             yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=ttl)
         except Conflict:
             return None
         self._deadline = deadline
         return deadline
 
-    def _was_read(self, values: dict[str, bytes], *, exists: bool) -> Flow[None]:
+    def _refresh_after_read(self, values: dict[str, bytes], *, exists: bool) -> Flow[None]:
         data = values.pop(EXPIRES, None)
         if self._ttl is None or self._refresh == "write":
             return
-        deadline = _read(data)
+        deadline = _parse_deadline(data)
         if self._refresh == "never":
             self._deadline = deadline  # another writer may have restarted the session
         elif exists:
-            left = self._until(deadline)
+            remaining = self._seconds_until(deadline)
             # Guarded, so that a cleared session does not come back, and only one of several readers writes.
-            if left is None or left < self._ttl * (1 - NOTICEABLE):
+            if remaining is None or remaining < self._ttl * (1 - NOTICEABLE):
                 try:
-                    yield from self._begin(self._ttl, data)
-                    yield from self._carry_along(self._ttl)
+                    yield from self._restart(self._ttl, data)
+                    yield from self._extend_linked(self._ttl)
                 except StoreError as error:
                     _warn("a session was read, but its expiry could not be renewed", error)
 
-    def _carry_along(self, ttl: float | None) -> Flow[None]:
-        if self._along is None or ttl is None:
+    def _extend_linked(self, ttl: float | None) -> Flow[None]:
+        if self._linked_namespace is None or ttl is None:
             return
-        if (yield from step(self._store.scan, self._along, limit=0)).total:
-            yield from step(self._store.write, self._along, ttl=ttl)
+        if (yield from step(self._store.scan, self._linked_namespace, limit=0)).total:
+            yield from step(self._store.write, self._linked_namespace, ttl=ttl)
 
 
-def _read(data: bytes | None) -> float | None:
+def _parse_deadline(data: bytes | None) -> float | None:
     """A stored deadline; None if it is missing or unreadable, in which case the time to live restarts."""
     with suppress(SerializationError):
         deadline = None if data is None else decode(data)

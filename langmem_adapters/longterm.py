@@ -17,8 +17,8 @@ from langmem_adapters.model import Memory, Message, Recalled, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, SemanticIndex, Store
 from langmem_adapters.recall.forgetting import forget
-from langmem_adapters.recall.keeping import are_known, correct, ids_of, keep
-from langmem_adapters.recall.memories import RECALLED, Reading, folded, session_within
+from langmem_adapters.recall.keeping import are_stored, correct_memory, remember
+from langmem_adapters.recall.memories import RECALLED, MemoryReader, folded, narrowed_session
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.recall.search import Search
 from langmem_adapters.recall.vectors import VectorRecall
@@ -28,7 +28,7 @@ from langmem_adapters.signals import meaning_of, weights_of
 
 __all__ = ["RECALLED", "LongTermMemory", "longterm_namespace"]
 
-_LONGEST_QUERY = 10_000  # characters
+_MAX_QUERY_CHARS = 10_000
 
 
 def longterm_namespace(scope: Scope) -> Namespace:
@@ -97,11 +97,11 @@ class LongTermMemory(Shared):
         self._clock = clock
         namespace = longterm_namespace(self.scope)
         self._counts = counts = Counts("searches", "degraded", "behind", "refused", "damaged")
-        self._reading = reading = Reading(counts, strict=strict)
-        self._records = Records(store, namespace, index=index, vectors=vectors, text_of=reading.document, new_id=new_id)
+        self._reader = reader = MemoryReader(counts, strict=strict)
+        self._records = Records(store, namespace, index=index, vectors=vectors, text_of=reader.document, new_id=new_id)
         self._reranker = None if ranker is None else Reranker(ranker, stats=counts, strict=strict)
-        self._signals = weights_of(weights)
-        self._semantic = (
+        self._weighted_signals = weights_of(weights)
+        self._vector_recall = (
             None if vectors is None else VectorRecall(self._records, vectors, strict=strict, counts=counts, clock=clock)
         )
 
@@ -181,19 +181,19 @@ class LongTermMemory(Shared):
 
     def all(self) -> list[Memory]:
         """Every memory of the scope, oldest first."""
-        return run(step(lambda: list(self._each())))
+        return run(step(lambda: list(self._read_all())))
 
     async def aall(self) -> list[Memory]:
         """:meth:`all`, without blocking the event loop."""
-        return await arun(step(lambda: list(self._each())))
+        return await arun(step(lambda: list(self._read_all())))
 
     def count(self) -> int:
         """How many memories there are. Reads every one of them."""
-        return run(step(lambda: sum(1 for _ in self._each())))
+        return run(step(lambda: sum(1 for _ in self._read_all())))
 
     async def acount(self) -> int:
         """:meth:`count`, without blocking the event loop."""
-        return await arun(step(lambda: sum(1 for _ in self._each())))
+        return await arun(step(lambda: sum(1 for _ in self._read_all())))
 
     def clear(self) -> None:
         """Delete all memories of the scope."""
@@ -238,11 +238,11 @@ class LongTermMemory(Shared):
     def add_flow(self, messages: Sequence[Message], *, session: str) -> Flow[None]:
         """:meth:`add`, as a part of a larger flow; ``messages`` have been checked already."""
         validation.check_text("session", session)
-        kept = [message for message in messages if not message.metadata.get(RECALLED)]
-        if kept:
-            said_in = session or self.scope.session
-            yield from keep(self._records, kept, said_in, self._reading, clock=self._clock, ttl=self.ttl)
-            self._changed()
+        new_messages = [message for message in messages if not message.metadata.get(RECALLED)]
+        if new_messages:
+            session = session or self.scope.session
+            yield from remember(self._records, new_messages, session, self._reader, clock=self._clock, ttl=self.ttl)
+            self._follow_vectors()
 
     def search_flow(
         self,
@@ -255,7 +255,7 @@ class LongTermMemory(Shared):
         explain: bool = False,
     ) -> Flow[list[Recalled]]:
         """:meth:`search`, as a part of a larger flow."""
-        session = session_within(self.scope, scope)
+        session = narrowed_session(self.scope, scope)
         k = self.similarity_top_k if k is None else k
         validation.check_text("a query", query)
         validation.check_plain("where", where)
@@ -263,38 +263,39 @@ class LongTermMemory(Shared):
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts.add("searches")
-        seen = {folded(one.text) for one in validation.checked_list(shown, "shown is a list of messages", Message)}
+        shown_messages = validation.checked_list(shown, "shown is a list of messages", Message)
+        shown_texts = {folded(message.text) for message in shown_messages}
 
-        def wanted(id_: str, data: bytes) -> Memory | None:
-            memory = self._reading.memory(id_, data)
-            if memory is None or (seen and folded(memory.message.text) in seen):
+        def matching_memory(id_: str, data: bytes) -> Memory | None:
+            memory = self._reader.memory(id_, data)
+            if memory is None or (shown_texts and folded(memory.message.text) in shown_texts):
                 return None
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
                 return None
             return memory if where is None or where(memory) else None
 
-        ask = k if self._reranker is None else self._reranker.candidates(k)
-        query = query[:_LONGEST_QUERY]
-        search = yield from self._begun(query)
-        found = yield from step(search.best, ask, wanted, session, explain=explain)
-        recalled = [Recalled(memory, one.score, one.signals if explain else {}) for one, memory in found]
+        candidate_count = k if self._reranker is None else self._reranker.candidate_count(k)
+        query = query[:_MAX_QUERY_CHARS]
+        search = yield from self._start_search(query)
+        matches = yield from step(search.best, candidate_count, matching_memory, session, explain=explain)
+        recalled = [Recalled(memory, match.score, match.signals if explain else {}) for match, memory in matches]
         if self._reranker is not None:
-            recalled = yield from self._reranker.flow(query, recalled)
+            recalled = yield from self._reranker.rerank(query, recalled)
         return views.Listing(recalled[:k], views.memories, query=query, matching=matching, meaning_of=meaning_of)
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """The candidates of a search for ``k``, by id, with their signals before weighting, each from 0 to 1."""
-        search = yield from self._begun(query[:_LONGEST_QUERY])
+        search = yield from self._start_search(query[:_MAX_QUERY_CHARS])
         return (yield from step(search.candidates, k))
 
-    def _begun(self, query: str) -> Flow[Search]:
-        search = Search(self._records, self._semantic, self._signals, query=query, now=self._clock())
-        yield from search.ahead()
+    def _start_search(self, query: str) -> Flow[Search]:
+        search = Search(self._records, self._vector_recall, self._weighted_signals, query=query, now=self._clock())
+        yield from search.embed_ahead()
         return search
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
         """For each of these messages, whether it is remembered according to the store; the index is not asked."""
-        return (yield from are_known(self._records, messages))
+        return (yield from are_stored(self._records, messages))
 
     def forget_flow(
         self, session: str, ids: Collection[str] | None, said: Sequence[Message] | None = None, ttl: float | None = None
@@ -304,10 +305,9 @@ class LongTermMemory(Shared):
         ``said`` are the messages themselves, if only they can be concerned, which saves reading all memories.
         ``ttl`` is that of the session with which all these memories expire, in seconds.
         """
-        among = None if said is None else (yield from ids_of(self._records, said))
-        touched = yield from forget(self._records, session, ids, self._reading, among=among, ttl=ttl or self.ttl)
-        self._changed()
-        return touched
+        changed_count = yield from forget(self._records, session, ids, self._reader, messages=said, ttl=ttl or self.ttl)
+        self._follow_vectors()
+        return changed_count
 
     def clear_flow(self) -> Flow[None]:
         """:meth:`clear`, as a part of a larger flow."""
@@ -315,36 +315,36 @@ class LongTermMemory(Shared):
 
     def _get(self, memory_id: str) -> Flow[Memory | None]:
         validation.check_text("the id of a memory", memory_id)
-        found = yield from step(self._records.get, [memory_id])
-        return self._reading.memory(memory_id, found[memory_id]) if found else None
+        stored = yield from step(self._records.get, [memory_id])
+        return self._reader.memory(memory_id, stored[memory_id]) if stored else None
 
     def _update(self, memory_id: str, text: str) -> Flow[bool]:
-        corrected = yield from correct(self._records, memory_id, text, self._reading, ttl=self.ttl)
+        corrected = yield from correct_memory(self._records, memory_id, text, self._reader, ttl=self.ttl)
         if corrected:
-            self._changed()
+            self._follow_vectors()
         return corrected
 
     def _delete(self, memory_ids: Sequence[str]) -> Flow[int]:
         ids = validation.checked_list(memory_ids, "memory_ids are a list of ids", str)
-        gone = yield from step(self._records.delete, ids, ttl=self.ttl)
-        self._changed()
-        return gone
+        deleted_count = yield from step(self._records.delete, ids, ttl=self.ttl)
+        self._follow_vectors()
+        return deleted_count
 
-    def _changed(self) -> None:
-        if self._semantic is not None:
-            self._semantic.follow_later()
+    def _follow_vectors(self) -> None:
+        if self._vector_recall is not None:
+            self._vector_recall.follow_later()
 
-    def _each(self) -> Iterator[Memory]:
-        return filter(None, (self._reading.memory(id_, data) for id_, data in self._records.all()))
+    def _read_all(self) -> Iterator[Memory]:
+        return filter(None, (self._reader.memory(id_, data) for id_, data in self._records.all()))
 
     def _flush(self, report: Callable[[int], None] | None, progress: Progress, total: int | None = None) -> Flow[None]:
         with advancing(progress, "indexing", total, "changes", report=report) as advance:
             yield from step(self._records.follow, advance)
-        if self._semantic is not None:
+        if self._vector_recall is not None:
             with advancing(progress, "embedding", total, "changes") as advance:
-                yield from step(self._semantic.follow, advance)
+                yield from step(self._vector_recall.follow, advance)
 
     def _rebuild(self, report: Callable[[int], None] | None, progress: Progress) -> Flow[None]:
         yield from step(self._records.drop)
-        read = step(self._records.store.scan, self._records.namespace, limit=0)
-        yield from self._flush(report, progress, None if progress is False else (yield from read).total)
+        scan = step(self._records.store.scan, self._records.namespace, limit=0)
+        yield from self._flush(report, progress, None if progress is False else (yield from scan).total)

@@ -11,12 +11,12 @@ from typing import NamedTuple, cast
 
 from langmem_adapters import views
 from langmem_adapters.codec import decode
-from langmem_adapters.conversation.export_lines import VERSION, Line, dump, loaded, parse_lines, sound
-from langmem_adapters.conversation.log import BEGUN, CREATED, brain_namespace
+from langmem_adapters.conversation.export_lines import VERSION, Line, dump, is_valid_value, load, parse_lines
+from langmem_adapters.conversation.log import CREATED, GENERATION, brain_namespace
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, put_title, read_title
 from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
-from langmem_adapters.expiry import EXPIRES, Expiring, Refresh, check_expiry
+from langmem_adapters.expiry import EXPIRES, ExpiringSession, Refresh, check_expiry
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.longterm import longterm_namespace
@@ -29,12 +29,12 @@ from langmem_adapters.validation import check_sources, check_store, check_text, 
 
 __all__ = ["Line", "Sessions", "parse_lines"]
 
-_PAGE = 500
-_DEEPEST = 3  # levels of subagents: each agent is called by a tool of the one above it
+_PAGE_SIZE = 500
+_MAX_SUBAGENT_DEPTH = 3  # levels of subagents: each agent is called by a tool of the one above it
 _log = logging.getLogger("langmem_adapters")
 
 
-class Imported(NamedTuple):
+class ImportResult(NamedTuple):
     """How many messages were new, and the ids of those left out because the session had deleted them."""
 
     new: int
@@ -125,18 +125,19 @@ class Sessions(Shared):
         """
         # Oldest activity first, so that an import restores the same order.
         names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
-        places = [] if progress is False else [self._namespace(name) for name in names]
-        total = None if progress is False else sum(1 + self.store.scan(place, limit=0).total for place in places)
+        total = None
+        if progress is not False:
+            total = sum(1 + self.store.scan(self._namespace(name), limit=0).total for name in names)
         with advancing(progress, "exporting", total, "lines") as advance:
             for name in names:
-                for line in self._lines(name):
+                for line in self._export_lines(name):
                     advance(1)
                     yield dump(line) + b"\n"
 
     async def aexport(self, session: str | None = None, *, progress: Progress = False) -> AsyncGenerator[bytes, None]:
         """:meth:`export`, without blocking the event loop."""
         lines = self.export(session, progress=progress)
-        while page := await arun(step(lambda: list(islice(lines, _PAGE)))):
+        while page := await arun(step(lambda: list(islice(lines, _PAGE_SIZE)))):
             for line in page:
                 yield line
 
@@ -175,11 +176,16 @@ class Sessions(Shared):
         check_text("a session's id, such as info.session,", session)
         return (*self._parent, session)
 
-    def _expiring(self, session: str) -> Expiring:
+    def _expiring_session(self, session: str) -> ExpiringSession:
         scope = self.scope.model_copy(update={"session": session})
-        along = None if scope.user else longterm_namespace(scope)
-        return Expiring(
-            self.store, self._namespace(session), ttl=self.ttl, refresh=self.refresh, clock=self._clock, along=along
+        linked_namespace = None if scope.user else longterm_namespace(scope)
+        return ExpiringSession(
+            self.store,
+            self._namespace(session),
+            ttl=self.ttl,
+            refresh=self.refresh,
+            clock=self._clock,
+            linked_namespace=linked_namespace,
         )
 
     def _list(self, limit: int | None, cursor: str | None) -> Flow[list[SessionInfo]]:
@@ -187,14 +193,14 @@ class Sessions(Shared):
             check_whole("limit", limit)
             if limit < 1:
                 return views.Listing([], views.sessions)
-        before = None if cursor is None else self._row(cursor)
+        before = None if cursor is None else self._parse_cursor(cursor)
         rows = yield from step(self.store.recent, self._parent, limit=limit, before=before)
-        found = []
+        sessions = []
         for row in rows:
-            found.append((yield from self._info(row)))  # noqa: PERF401 - a comprehension cannot ask
-        return views.Listing(found, views.sessions)
+            sessions.append((yield from self._session_info(row)))  # noqa: PERF401 - a comprehension cannot ask
+        return views.Listing(sessions, views.sessions)
 
-    def _row(self, cursor: str) -> Listed:
+    def _parse_cursor(self, cursor: str) -> Listed:
         """Parse a cursor."""
         try:
             at, session = cursor.split(" ", 1)
@@ -207,14 +213,14 @@ class Sessions(Shared):
             )
         return Listed(self._namespace(session), updated_at)
 
-    def _info(self, row: Listed) -> Flow[SessionInfo]:
+    def _session_info(self, row: Listed) -> Flow[SessionInfo]:
         try:
             page = yield from step(self.store.scan, row.namespace, limit=1, keys=[TITLE, CREATED])
         except NotSealed as damage:  # one damaged session must not fail the whole list
             _log.warning("the title or time of creation of a session is left out: %s", damage)
             page = yield from step(self.store.scan, row.namespace, limit=1)
         try:
-            title, created_at = read_title(page.values.get(TITLE)), _began(page)
+            title, created_at = read_title(page.values.get(TITLE)), _creation_time(page)
         except SerializationError as sealed:  # encrypted, and there is no codec
             _log.warning("the title and time of creation of a session are left out: %s", sealed)
             title, created_at = "", None
@@ -235,43 +241,45 @@ class Sessions(Shared):
         check_text("a title", title)
         if not (yield from self._exists(session)):
             return False
-        yield from put_title(self._expiring(session), title)
+        yield from put_title(self._expiring_session(session), title)
         return True
 
     def _delete(self, session: str) -> Flow[bool]:
         existed = False
-        for depth in range(_DEEPEST, -1, -1):  # the session last, so that it is still there if this fails half-way
+        # the session last, so that it is still there if this fails half-way
+        for depth in range(_MAX_SUBAGENT_DEPTH, -1, -1):
             name = self._namespace(session)[-1] + depth * SUBAGENT
             existed |= yield from self._exists(name)
-            places = [self._namespace(name)]
+            namespaces = [self._namespace(name)]
             if not self.scope.user:
-                own = longterm_namespace(self.scope.model_copy(update={"session": name}))
-                places = [own, *places, own]  # twice, as messages may be moved there meanwhile
-            for place in places:
-                yield from step(self.store.clear, place)
+                longterm = longterm_namespace(self.scope.model_copy(update={"session": name}))
+                namespaces = [longterm, *namespaces, longterm]  # twice, as messages may be moved there meanwhile
+            for namespace in namespaces:
+                yield from step(self.store.clear, namespace)
         return existed
 
-    def _lines(self, session: str) -> Iterator[Line]:
-        values = self._values(session)
-        yield _told(session, values)
+    def _export_lines(self, session: str) -> Iterator[Line]:
+        values = self._exported_values(session)
+        yield _session_line(session, values)
         for items in pages(self.store, self._namespace(session)):
             for item in items:
                 message = salvage(item.data, f"log entry {item.seq}")
                 if message is not None:
-                    kept = loaded(message.to_bytes())
-                    yield {"v": VERSION, "type": "message", "session": session, "message": kept}
-        if (now := self._values(session)) != values:  # what left the log meanwhile is in its archive or summary
-            yield _told(session, now)
+                    message_data = load(message.to_bytes())
+                    yield {"v": VERSION, "type": "message", "session": session, "message": message_data}
+        values_now = self._exported_values(session)
+        if values_now != values:  # what left the log meanwhile is in its archive or summary
+            yield _session_line(session, values_now)
 
-    def _values(self, session: str) -> dict[str, bytes]:
+    def _exported_values(self, session: str) -> dict[str, bytes]:
         try:
             values = self.store.get(self._namespace(session))
         except NotSealed as damage:  # one damaged session must not fail the others
             _log.warning("title, summary and knowledge of a session are left out: %s", damage)
             return {}
-        return {key: data for key, data in sorted(values.items()) if key not in {BEGUN, EXPIRES}}
+        return {key: data for key, data in sorted(values.items()) if key not in {GENERATION, EXPIRES}}
 
-    def import_flow(self, given: Iterable[bytes | str], progress: Progress = False) -> Flow[Imported]:
+    def import_flow(self, given: Iterable[bytes | str], progress: Progress = False) -> Flow[ImportResult]:
         """:meth:`import_`, as a part of a larger flow."""
         lines = yield from step(lambda: list(parse_lines(given)))
         with advancing(progress, "importing", len(lines), "lines") as advance:
@@ -279,23 +287,23 @@ class Sessions(Shared):
             for line in lines:
                 name = line["session"]
                 if name not in merges:
-                    merges[name] = Merge(self.store, self._namespace(name), self._expiring(name))
-                merges[name].take(line)
+                    merges[name] = Merge(self.store, self._namespace(name), self._expiring_session(name))
+                merges[name].add_line(line)
             added = 0
             for merge in merges.values():
-                added += yield from merge.flow(advance)
-            return Imported(added, set().union(*(merge.deleted for merge in merges.values())))
+                added += yield from merge.write(advance)
+            return ImportResult(added, set().union(*(merge.deleted for merge in merges.values())))
 
 
-def _began(page: Page) -> float | None:
+def _creation_time(page: Page) -> float | None:
     """When a session began: the stored time, or else that of its first message, if there is one."""
     created = page.values.get(CREATED)
-    if created is not None and sound(CREATED, created):
+    if created is not None and is_valid_value(CREATED, created):
         return cast("float | None", decode(created))
     first = salvage(page.items[0].data, "the first message") if page.items else None
     return None if first is None else first.created_at
 
 
-def _told(session: str, values: Mapping[str, bytes]) -> Line:
-    kept = {key: loaded(data) for key, data in values.items() if sound(key, data)}
-    return {"v": VERSION, "type": "session", "session": session, "values": kept}
+def _session_line(session: str, values: Mapping[str, bytes]) -> Line:
+    valid_values = {key: load(data) for key, data in values.items() if is_valid_value(key, data)}
+    return {"v": VERSION, "type": "session", "session": session, "values": valid_values}

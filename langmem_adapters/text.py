@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 from langmem_adapters.model import Content, Message, ToolCall
-from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, tokens_besides, truncate_content
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, non_text_tokens, truncate_content
 
 __all__ = [
     "MARGIN",
@@ -18,11 +18,11 @@ __all__ = [
     "as_text",
     "encodable",
     "indented",
-    "is_settled",
-    "leaving",
+    "is_window_full",
     "newest",
+    "removable_positions",
     "repair",
-    "stands_alone",
+    "starts_with_user",
     "tool_calls_of",
     "unreadable_calls",
     "window",
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-class _Call(Protocol):
+class _CallLike(Protocol):
     @property
     def id(self) -> str | None: ...
 
@@ -48,7 +48,7 @@ class MessageLike(Protocol):
         """The readable part."""
 
     @property
-    def tool_calls(self) -> Sequence[_Call]:
+    def tool_calls(self) -> Sequence[_CallLike]:
         """The calls that it makes, including those whose arguments cannot be parsed."""
 
     @property
@@ -62,7 +62,7 @@ MARGIN = "  "
 """The indent of lines that continue a message."""
 
 _log = logging.getLogger("langmem_adapters")
-_SYSTEM = frozenset({"system", "developer"})
+_SYSTEM_ROLES = frozenset({"system", "developer"})
 _CALL_IDS = ("id", "tool_call_id", "call_id")
 
 
@@ -78,94 +78,98 @@ def window(
     and the question that led to it. If these alone exceed ``max_tokens``, their texts are cut, the longest first,
     with a warning. Calls, images, thoughts and at least one token of each text stay, even if they exceed the budget.
     """
-    whole = repair(messages)
+    repaired = repair(messages)
     if max_tokens is None:
-        return _fitting(whole, k)
-    sizes = [message_tokens(message, counter) for message in whole]
-    return _shortened(_fitting(whole, k, sizes, max_tokens), max_tokens, counter)
+        return _fit_window(repaired, k)
+    sizes = [message_tokens(message, counter) for message in repaired]
+    return _shorten_texts(_fit_window(repaired, k, sizes, max_tokens), max_tokens, counter)
 
 
-def is_settled(messages: Sequence[Message], k: int, *, max_tokens: int, counter: TokenCounter) -> bool:
+def is_window_full(messages: Sequence[Message], k: int, *, max_tokens: int, counter: TokenCounter) -> bool:
     """Whether earlier messages cannot change the :func:`window` of these: it is full before it holds all of them."""
-    whole = repair(messages)
-    asked = _asked(whole)
-    sizes = [message_tokens(message, counter) for message in whole]
-    return asked is not None and _start(whole, asked, k, sizes, max_tokens) > 0
+    repaired = repair(messages)
+    user_position = _last_user_position(repaired)
+    sizes = [message_tokens(message, counter) for message in repaired]
+    return user_position is not None and _window_start(repaired, user_position, k, sizes, max_tokens) > 0
 
 
-def newest(messages: Sequence[S], k: int, without: Callable[[S, set[str | None]], S]) -> list[S]:
-    """:func:`window` for messages of any library; ``without`` is the equivalent of :func:`without_calls` for them."""
-    return _fitting(_repaired(messages, without, attrgetter("tool_calls")), k)
+def newest(messages: Sequence[S], k: int, drop_calls: Callable[[S, set[str | None]], S]) -> list[S]:
+    """:func:`window` for messages of any library; ``drop_calls`` is their :func:`without_calls`."""
+    return _fit_window(_repair_with(messages, drop_calls, attrgetter("tool_calls")), k)
 
 
-def _asked(whole: Sequence[MessageLike]) -> int | None:
+def _last_user_position(messages: Sequence[MessageLike]) -> int | None:
     """The position of the latest question."""
-    return next((n for n in range(len(whole) - 1, -1, -1) if whole[n].role == "user"), None)
+    return next((position for position in range(len(messages) - 1, -1, -1) if messages[position].role == "user"), None)
 
 
-def _fitting(whole: Sequence[S], k: int, sizes: Sequence[int] = (), max_tokens: int = 0) -> list[S]:
+def _fit_window(messages: Sequence[S], k: int, sizes: Sequence[int] = (), max_tokens: int = 0) -> list[S]:
     """The newest messages that fit; without ``sizes``, only ``k`` limits them."""
     if k <= 0:
         return []
-    asked = _asked(whole)
-    start = _start(whole, asked, k, sizes or [0] * len(whole), max_tokens)
-    if asked is None:
-        return [*whole[start:]]
-    return _from_user(whole[start:]) if start <= asked else [whole[asked], *whole[start:]]
+    user_position = _last_user_position(messages)
+    start = _window_start(messages, user_position, k, sizes or [0] * len(messages), max_tokens)
+    if user_position is None:
+        return [*messages[start:]]
+    if start <= user_position:
+        return _drop_before_user(messages[start:])
+    return [messages[user_position], *messages[start:]]
 
 
-def _start(messages: Sequence[MessageLike], asked: int | None, k: int, sizes: Sequence[int], max_tokens: int) -> int:
+def _window_start(
+    messages: Sequence[MessageLike], user_position: int | None, k: int, sizes: Sequence[int], max_tokens: int
+) -> int:
     """Where the newest messages begin that fit together with the latest question; never between call and result."""
     start = len(messages)
-    count, tokens = (0, 0) if asked is None else (1, sizes[asked])
-    for n in range(len(messages) - 1, -1, -1):
-        if n != asked:
+    count, tokens = (0, 0) if user_position is None else (1, sizes[user_position])
+    for position in range(len(messages) - 1, -1, -1):
+        if position != user_position:
             count += 1
-            tokens += sizes[n]
-        if messages[n].role == "tool":
+            tokens += sizes[position]
+        if messages[position].role == "tool":
             continue
         if start < len(messages) and (count > k or tokens > max_tokens):
             break
-        start = n
+        start = position
     return start
 
 
-def _shortened(messages: list[Message], max_tokens: int, counter: TokenCounter) -> list[Message]:
+def _shorten_texts(messages: list[Message], max_tokens: int, counter: TokenCounter) -> list[Message]:
     """Cut the longest texts until all fit; other parts stay, and thoughts do not count against the budget."""
-    max_tokens += sum(tokens_besides(message, counter) for message in messages)
+    max_tokens += sum(non_text_tokens(message, counter) for message in messages)
     total = sum(message_tokens(message, counter) for message in messages)
     if total <= max_tokens:
         return messages
     _log.warning("the latest exchange has %d tokens, more than the budget of %d, and is cut", total, max_tokens)
-    texts = [counter(message.text) for message in messages]
-    low, level = 1, max([1, *texts])
-    while low < level:
-        middle = (low + level + 1) // 2
-        if total - sum(texts) + sum(min(tokens, middle) for tokens in texts) <= max_tokens:
+    text_tokens = [counter(message.text) for message in messages]
+    low, limit = 1, max([1, *text_tokens])
+    while low < limit:
+        middle = (low + limit + 1) // 2
+        if total - sum(text_tokens) + sum(min(tokens, middle) for tokens in text_tokens) <= max_tokens:
             low = middle
         else:
-            level = middle - 1
+            limit = middle - 1
     while True:  # the counts of parts do not add up exactly
-        shown = [
-            message.model_copy(update={"content": truncate_content(message.content, level, counter)})
-            if tokens > level
+        shortened = [
+            message.model_copy(update={"content": truncate_content(message.content, limit, counter)})
+            if tokens > limit
             else message
-            for message, tokens in zip(messages, texts, strict=True)
+            for message, tokens in zip(messages, text_tokens, strict=True)
         ]
-        level -= 1
-        if level < 1 or sum(message_tokens(message, counter) for message in shown) <= max_tokens:
-            return shown
+        limit -= 1
+        if limit < 1 or sum(message_tokens(message, counter) for message in shortened) <= max_tokens:
+            return shortened
 
 
-def _from_user(messages: Sequence[S]) -> list[S]:
+def _drop_before_user(messages: Sequence[S]) -> list[S]:
     """Drop the messages before the first user message, except system messages."""
-    first = next(n for n, message in enumerate(messages) if message.role == "user")
-    return [*(message for message in messages[:first] if message.role in _SYSTEM), *messages[first:]]
+    first = next(position for position, message in enumerate(messages) if message.role == "user")
+    return [*(message for message in messages[:first] if message.role in _SYSTEM_ROLES), *messages[first:]]
 
 
-def stands_alone(messages: Sequence[MessageLike]) -> bool:
+def starts_with_user(messages: Sequence[MessageLike]) -> bool:
     """Whether the first message that is not a system message is a user's, if there is any."""
-    return next((message.role for message in messages if message.role not in _SYSTEM), "user") == "user"
+    return next((message.role for message in messages if message.role not in _SYSTEM_ROLES), "user") == "user"
 
 
 def repair(messages: Sequence[Message]) -> list[Message]:
@@ -174,58 +178,58 @@ def repair(messages: Sequence[Message]) -> list[Message]:
     This includes calls whose arguments cannot be parsed. Of calls with the same id in one message, the first counts.
     Calls of the very last message stay: their results are still to come.
     """
-    return _repaired(messages, without_calls, tool_calls_of)
+    return _repair_with(messages, without_calls, tool_calls_of)
 
 
-def _repaired(
-    messages: Sequence[S], without: Callable[[S, set[str | None]], S], calls_of: Callable[[S], Sequence[_Call]]
+def _repair_with(
+    messages: Sequence[S], drop_calls: Callable[[S, set[str | None]], S], calls_of: Callable[[S], Sequence[_CallLike]]
 ) -> list[S]:
     calls = [calls_of(message) for message in messages]
-    answers = _answers(messages, calls)
+    results = _result_positions(messages, calls)
     repaired: list[S] = []
-    for n, message in enumerate(messages):
+    for position, message in enumerate(messages):
         if message.role == "tool":
             continue
-        if calls[n] and n < len(messages) - 1:
-            ids = [call.id for call in calls[n]]
-            unanswered = set(ids).difference(messages[at].tool_call_id for at in answers.get(n, ()))
+        if calls[position] and position < len(messages) - 1:
+            ids = [call.id for call in calls[position]]
+            unanswered = set(ids).difference(messages[i].tool_call_id for i in results.get(position, ()))
             if unanswered or len(set(ids)) < len(ids):
-                message = without(message, unanswered)  # noqa: PLW2901 - the rest of the loop uses the changed message
+                message = drop_calls(message, unanswered)  # noqa: PLW2901 - the rest of the loop uses the changed message
             if not (calls_of(message) or message.text):
                 continue
-        repaired += [message, *[messages[at] for at in answers.get(n, ())]]
+        repaired += [message, *[messages[i] for i in results.get(position, ())]]
     return repaired
 
 
-def _answers(messages: Sequence[MessageLike], calls: Sequence[Sequence[_Call]]) -> dict[int, list[int]]:
+def _result_positions(messages: Sequence[MessageLike], calls: Sequence[Sequence[_CallLike]]) -> dict[int, list[int]]:
     """The positions of the results, by the position of the message with the calls."""
     open_calls: dict[str | None, int] = {}
-    answers: dict[int, list[int]] = {}
-    for n, message in enumerate(messages):
-        for call in calls[n]:
-            open_calls[call.id] = n
+    results: dict[int, list[int]] = {}
+    for position, message in enumerate(messages):
+        for call in calls[position]:
+            open_calls[call.id] = position
         if message.role == "tool" and message.tool_call_id in open_calls:
-            answers.setdefault(open_calls.pop(message.tool_call_id), []).append(n)
-    return answers
+            results.setdefault(open_calls.pop(message.tool_call_id), []).append(position)
+    return results
 
 
-def tool_calls_of(message: Message) -> Sequence[_Call]:
+def tool_calls_of(message: Message) -> Sequence[_CallLike]:
     """A message's calls, including those whose arguments cannot be parsed."""
     if not message.host and isinstance(message.content, str):
         return message.tool_calls
-    lists = [own.get("invalid_tool_calls") for own in message.host.values()]
-    unreadable = unreadable_calls(
-        message.content, [call for calls in lists if isinstance(calls, list) for call in calls]
+    invalid_lists = [host_fields.get("invalid_tool_calls") for host_fields in message.host.values()]
+    invalid_ids = unreadable_calls(
+        message.content, [call for calls in invalid_lists if isinstance(calls, list) for call in calls]
     )
-    known = {call.id for call in message.tool_calls} if unreadable else ()
-    return [*message.tool_calls, *(ToolCall(id=id_) for id_ in unreadable if id_ not in known)]
+    valid_ids = {call.id for call in message.tool_calls} if invalid_ids else ()
+    return [*message.tool_calls, *(ToolCall(id=id_) for id_ in invalid_ids if id_ not in valid_ids)]
 
 
 def unreadable_calls(content: Content, listed: Iterable[Any]) -> list[str | None]:
     """The ids of calls whose arguments cannot be parsed: those that a host lists, and those among content blocks."""
-    blocks = [] if isinstance(content, str) else [b for b in content if isinstance(b, dict)]
-    given = [*listed, *(block for block in blocks if block.get("type") == "invalid_tool_call")]
-    ids = (call.get("id") for call in given if isinstance(call, dict))
+    blocks = [] if isinstance(content, str) else [block for block in content if isinstance(block, dict)]
+    invalid_calls = [*listed, *(block for block in blocks if block.get("type") == "invalid_tool_call")]
+    ids = (call.get("id") for call in invalid_calls if isinstance(call, dict))
     return list(dict.fromkeys(id_ for id_ in ids if id_ is None or isinstance(id_, str)))
 
 
@@ -234,56 +238,56 @@ def without_calls(message: Message, ids: set[str | None]) -> Message:
 
     Of the other calls with the same id, the first stays.
     """
-    count = Counter(call.id for call in message.tool_calls)
-    repeated = {id_ for id_, calls in count.items() if calls > 1}
-    kept: dict[str | None, ToolCall] = {}
+    id_counts = Counter(call.id for call in message.tool_calls)
+    repeated = {id_ for id_, calls in id_counts.items() if calls > 1}
+    remaining: dict[str | None, ToolCall] = {}
     for call in message.tool_calls:
         if call.id not in ids:
-            kept.setdefault(call.id, call)
+            remaining.setdefault(call.id, call)
     return message.model_copy(
         update={
-            "tool_calls": list(kept.values()),
-            "content": _pruned(message.content, ids, repeated),
-            "host": _pruned(message.host, ids, repeated),
+            "tool_calls": list(remaining.values()),
+            "content": _prune_calls(message.content, ids, repeated),
+            "host": _prune_calls(message.host, ids, repeated),
         }
     )
 
 
-def _pruned(value: Any, ids: set[str | None], repeated: set[str | None]) -> Any:
+def _prune_calls(value: Any, ids: set[str | None], repeated: set[str | None]) -> Any:
     if isinstance(value, dict):
-        return {key: _pruned(item, ids, repeated) for key, item in value.items()}
+        return {key: _prune_calls(item, ids, repeated) for key, item in value.items()}
     if not isinstance(value, list):
         return value
-    kept = []
-    gone = set(ids)
+    remaining = []
+    dropped_ids = set(ids)
     for item in value:
-        named = [item[key] for key in _CALL_IDS if key in item] if isinstance(item, dict) else []
-        own = {id_ for id_ in named if id_ is None or isinstance(id_, str)}
-        if gone.isdisjoint(own):
-            kept.append(_pruned(item, ids, repeated))
-            gone |= own & repeated
-    return kept
+        values = [item[key] for key in _CALL_IDS if key in item] if isinstance(item, dict) else []
+        item_ids = {id_ for id_ in values if id_ is None or isinstance(id_, str)}
+        if dropped_ids.isdisjoint(item_ids):
+            remaining.append(_prune_calls(item, ids, repeated))
+            dropped_ids |= item_ids & repeated
+    return remaining
 
 
-def leaving(messages: Sequence[Message], least: int) -> list[int]:
-    """The positions of the oldest messages, at least ``least``, that can go so that the rest is valid by itself.
+def removable_positions(messages: Sequence[Message], min_count: int) -> list[int]:
+    """The positions of the oldest messages, at least ``min_count``, that can go so that the rest is valid by itself.
 
     The rest begins with a user message. That is the next one; without a next one, it is the latest one before, and
     the run of tools after it is shortened. Results stay with their calls. Fewer messages go if one message with its
     results is larger than the rest may be.
     """
-    asked: int | None = None
+    user_position: int | None = None
     starts: list[int] = []
-    for n, message in enumerate(messages):
-        if message.role == "user" and n >= least:
-            return list(range(n))
+    for position, message in enumerate(messages):
+        if message.role == "user" and position >= min_count:
+            return list(range(position))
         if message.role == "user":
-            asked = n
+            user_position = position
         if message.role != "tool":
-            starts.append(n)
-    enough = least if asked is None else least + 1
-    cut = next((n for n in starts if n >= enough), starts[-1] if starts else least)
-    return [n for n in range(cut) if n != asked]
+            starts.append(position)
+    min_start = min_count if user_position is None else min_count + 1
+    cut = next((position for position in starts if position >= min_start), starts[-1] if starts else min_count)
+    return [position for position in range(cut) if position != user_position]
 
 
 def as_text(messages: Iterable[Message]) -> str:

@@ -11,27 +11,29 @@ from langmem_adapters.model import Content, Message
 __all__ = [
     "TokenCounter",
     "approximate_tokens",
-    "elide",
     "message_tokens",
-    "tokens_besides",
+    "non_text_tokens",
     "truncate",
     "truncate_content",
+    "truncate_middle",
 ]
 
 TokenCounter: TypeAlias = Callable[[str], int]
 
-_PER_MESSAGE = 4  # tokens that providers add for a message's role and delimiters
-_PER_MEDIUM = 85  # tokens for an image: what OpenAI counts for a small one
-_MEDIA = frozenset({"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document", "media"})
-_CALLS = frozenset({"custom_tool_call", "function_call", "invalid_tool_call", "tool_call", "tool_use"})
-_NO_TEXT = frozenset({"encrypted_content", "extras", "id", "signature", "type"})  # block fields that are no text
-_WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
-_ENCODED = re.compile(r"data:|[!-~]{200}")  # such as an image that a tool made
-_GAP = "\n[…]\n"
-_LONGEST_WORD = 40  # characters; a longer run is encoded data, and is cut anywhere
+_TOKENS_PER_MESSAGE = 4  # tokens that providers add for a message's role and delimiters
+_TOKENS_PER_MEDIUM = 85  # tokens for an image: what OpenAI counts for a small one
+_MEDIA_TYPES = frozenset(
+    {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document", "media"}
+)
+_CALL_TYPES = frozenset({"custom_tool_call", "function_call", "invalid_tool_call", "tool_call", "tool_use"})
+_NON_TEXT_FIELDS = frozenset({"encrypted_content", "extras", "id", "signature", "type"})  # of content blocks
+_WIDE_CHAR_PATTERN = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
+_ENCODED_PATTERN = re.compile(r"data:|[!-~]{200}")  # such as an image that a tool made
+_ELLIPSIS = "\n[…]\n"
+_MAX_WORD_CHARS = 40  # a longer run is encoded data, and is cut anywhere
 
-_REMEMBERED = 65_536
-_counts: dict[tuple[TokenCounter, int, int], int] = {}  # keyed by hash and length, since texts may be large
+_MAX_CACHED_COUNTS = 65_536
+_cached_counts: dict[tuple[TokenCounter, int, int], int] = {}  # keyed by hash and length, since texts may be large
 
 
 def approximate_tokens(text: str) -> int:
@@ -40,7 +42,7 @@ def approximate_tokens(text: str) -> int:
     >>> approximate_tokens("Where is my bike?"), approximate_tokens("低头思故乡")
     (5, 5)
     """
-    wide = 0 if text.isascii() else len(_WIDE.findall(text))
+    wide = 0 if text.isascii() else len(_WIDE_CHAR_PATTERN.findall(text))
     return wide + (len(text) - wide + 3) // 4
 
 
@@ -50,50 +52,55 @@ def message_tokens(message: Message, counter: TokenCounter = approximate_tokens)
     Counts are cached, so counting the same text again costs almost nothing.
     """
     calls = "".join(f"{call.name}{call.args}" for call in message.tool_calls)
-    for own in message.host.values():
-        if isinstance(invalid := own.get("invalid_tool_calls"), list):
-            calls += "".join(f"{call.get('name')}{call.get('args')}" for call in invalid if isinstance(call, dict))
-    more = calls + _besides(message)
-    media = 0 if isinstance(message.content, str) else sum(map(_is_medium, message.content))
-    return _PER_MESSAGE + _PER_MEDIUM * media + _counted(counter, message.text + more if more else message.text)
+    for host_fields in message.host.values():
+        if isinstance(invalid_calls := host_fields.get("invalid_tool_calls"), list):
+            calls += "".join(
+                f"{call.get('name')}{call.get('args')}" for call in invalid_calls if isinstance(call, dict)
+            )
+    extra = calls + _non_text(message)
+    media_count = 0 if isinstance(message.content, str) else sum(map(_is_medium, message.content))
+    text_tokens = _count_cached(counter, message.text + extra if extra else message.text)
+    return _TOKENS_PER_MESSAGE + _TOKENS_PER_MEDIUM * media_count + text_tokens
 
 
 def _is_medium(block: str | dict[Any, Any]) -> bool:
-    return isinstance(block, dict) and block.get("type") in _MEDIA
+    return isinstance(block, dict) and block.get("type") in _MEDIA_TYPES
 
 
-def tokens_besides(message: Message, counter: TokenCounter) -> int:
+def non_text_tokens(message: Message, counter: TokenCounter) -> int:
     """Count the parts beside the text, which cannot be cut: thoughts, and what a provider's own tools found."""
-    besides = _besides(message)
-    return _counted(counter, besides) if besides else 0
+    extra = _non_text(message)
+    return _count_cached(counter, extra) if extra else 0
 
 
-def _besides(message: Message) -> str:
+def _non_text(message: Message) -> str:
     if isinstance(message.content, str):
         return ""
     blocks = [block for block in message.content if isinstance(block, dict) and not isinstance(block.get("text"), str)]
-    return "".join(text for block in blocks if block.get("type") not in _MEDIA | _CALLS for text in _leaves(block))
+    return "".join(
+        text for block in blocks if block.get("type") not in _MEDIA_TYPES | _CALL_TYPES for text in _nested_texts(block)
+    )
 
 
-def _leaves(value: Any) -> Iterator[str]:
+def _nested_texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for name, inner in value.items():
-            if name not in _NO_TEXT:
-                yield from _leaves(inner)
+            if name not in _NON_TEXT_FIELDS:
+                yield from _nested_texts(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _leaves(inner)
-    elif isinstance(value, str) and not _ENCODED.match(value):
+            yield from _nested_texts(inner)
+    elif isinstance(value, str) and not _ENCODED_PATTERN.match(value):
         yield value
 
 
-def _counted(counter: TokenCounter, text: str) -> int:
+def _count_cached(counter: TokenCounter, text: str) -> int:
     key = (counter, hash(text), len(text))
-    count = _counts.get(key)
+    count = _cached_counts.get(key)
     if count is None:
-        if len(_counts) >= _REMEMBERED:
-            _counts.clear()
-        count = _counts[key] = counter(text)
+        if len(_cached_counts) >= _MAX_CACHED_COUNTS:
+            _cached_counts.clear()
+        count = _cached_counts[key] = counter(text)
     return count
 
 
@@ -113,19 +120,19 @@ def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tok
         else:
             high = middle
     words = text[:low].rsplit(maxsplit=1)
-    if len(words) > 1 and len(words[1]) <= _LONGEST_WORD and not (text[low].isspace() or text[low - 1].isspace()):
+    if len(words) > 1 and len(words[1]) <= _MAX_WORD_CHARS and not (text[low].isspace() or text[low - 1].isspace()):
         low -= len(words[1])
     return text[:low].rstrip()
 
 
-def elide(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
+def truncate_middle(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
     """Remove the middle of a text that has more than ``max_tokens``; keep its beginning and its end."""
-    room = (max_tokens - counter(_GAP)) // 2
+    half = (max_tokens - counter(_ELLIPSIS)) // 2
     beginning = truncate(text, max_tokens, counter)
-    if len(beginning) == len(text) or room < 1:
+    if len(beginning) == len(text) or half < 1:
         return beginning
-    beginning = truncate(text, room, counter)
-    return beginning + _GAP + truncate(text[: -8 * room - 1 : -1], room, counter)[::-1]
+    beginning = truncate(text, half, counter)
+    return beginning + _ELLIPSIS + truncate(text[: -8 * half - 1 : -1], half, counter)[::-1]
 
 
 def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = approximate_tokens) -> Content:
@@ -133,14 +140,14 @@ def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = 
     if isinstance(content, str):
         return truncate(content, max_tokens, counter)
     blocks: list[str | dict[Any, Any]] = []
-    left = max_tokens
+    remaining = max_tokens
     for block in content:
         text = block if isinstance(block, str) else block.get("text")
         if not isinstance(text, str):
             blocks.append(block)
             continue
-        kept = truncate(text, left, counter) if left > 0 else ""
-        left -= counter(kept)
-        if kept:
-            blocks.append(kept if isinstance(block, str) else {**block, "text": kept})
+        truncated = truncate(text, remaining, counter) if remaining > 0 else ""
+        remaining -= counter(truncated)
+        if truncated:
+            blocks.append(truncated if isinstance(block, str) else {**block, "text": truncated})
     return blocks

@@ -6,11 +6,11 @@ import re
 
 __all__ = ["extract_info", "parse_verdict"]
 
-_INFO = re.compile(r"\s*\[([A-Z]+)\]:\s*(.+)", re.DOTALL)
-_WORD = re.compile(r"[\w']+")
-_YES, _NO = frozenset({"true", "yes", "related"}), frozenset({"false", "no", "unrelated", "untrue"})
+_TAG_PATTERN = re.compile(r"\s*\[([A-Z]+)\]:\s*(.+)", re.DOTALL)
+_WORD_PATTERN = re.compile(r"[\w']+")
+_YES_WORDS, _NO_WORDS = frozenset({"true", "yes", "related"}), frozenset({"false", "no", "unrelated", "untrue"})
 _NEGATIONS = frozenset({"not", "never", "neither", "nor", "hardly", "cannot"})
-_NEAR = 3  # words
+_NEGATION_DISTANCE = 3  # words
 
 
 def extract_info(text: str) -> tuple[str | None, str]:
@@ -19,7 +19,7 @@ def extract_info(text: str) -> tuple[str | None, str]:
     >>> extract_info("[TALK]: Hello.")
     ('TALK', 'Hello.')
     """
-    match = _INFO.match(text)
+    match = _TAG_PATTERN.match(text)
     return (match[1], match[2]) if match else (None, text)
 
 
@@ -29,15 +29,15 @@ def parse_verdict(answer: str) -> bool | None:
     >>> parse_verdict("**TRUE**."), parse_verdict("It is not true"), parse_verdict("maybe")
     (True, False, None)
     """
-    words = _WORD.findall(answer.lower().replace("’", "'"))  # noqa: RUF001 - the apostrophe that models write
-    denied = [word in _NEGATIONS or word.endswith("n't") for word in words]
+    words = _WORD_PATTERN.findall(answer.lower().replace("’", "'"))  # noqa: RUF001 - the apostrophe that models write
+    is_negation = [word in _NEGATIONS or word.endswith("n't") for word in words]
     votes: set[bool | None] = set()
-    for n, word in enumerate(words):
-        near = any(denied[max(n - _NEAR, 0) : n])
-        if word in _YES:
-            votes.add(not near)
-        elif word in _NO:
-            votes.add(None if near else False)  # "not false" may be meant in any way
-    if votes == {True} and any(denied) and words[0] not in _YES:
+    for position, word in enumerate(words):
+        is_negated = any(is_negation[max(position - _NEGATION_DISTANCE, 0) : position])
+        if word in _YES_WORDS:
+            votes.add(not is_negated)
+        elif word in _NO_WORDS:
+            votes.add(None if is_negated else False)  # "not false" may be meant in any way
+    if votes == {True} and any(is_negation) and words[0] not in _YES_WORDS:
         return None
     return votes.pop() if len(votes) == 1 else None

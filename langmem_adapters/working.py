@@ -28,13 +28,13 @@ TWELVE_HOURS: Final = 12 * 60 * 60.0
 """Seconds that a working memory lives after its last write, by default."""
 
 _REVISION = "revision"  # a value that every write changes, so that an update notices any other writer
-_OWN = "revision/"  # a value for each item, changed by each write of it, so that writes of other items do not matter
-_ATTEMPTS = 40  # tries of a change that keeps losing to other writers
-_SHORTEST, _LONGEST = 0.001, 0.2  # seconds: bounds of the longest pause between two tries
-_PAGE = 100  # entries read at once in the search for an item
+_ITEM_REVISION = "revision/"  # of a value for each item: each write of the item changes it, and no other write
+_RETRY_ATTEMPTS = 40  # tries of a change that keeps losing to other writers
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.2  # seconds: bounds of the longest pause between two tries
+_PAGE_SIZE = 100  # entries read at once in the search for an item
 
 
-class _Found(NamedTuple):
+class _StoredItem(NamedTuple):
     entry: Item
     item: WorkingItem
 
@@ -187,35 +187,35 @@ class WorkingMemory(Shared):
         keep: int | None = None,
     ) -> Flow[list[WorkingItem]]:
         """:meth:`store`, as a part of a larger flow; the same write removes the oldest items beyond ``keep``."""
-        place = self._place(conversation_id, memory_type)
+        namespace = self._namespace(conversation_id, memory_type)
         if not data:
             raise ConfigurationError("there is no data to store")
         now = self._clock()
-        items = [WorkingItem(self._new_id(), _checked(one), _checked_metadata(metadata), now, now) for one in data]
+        items = [WorkingItem(self._new_id(), _require_data(value), _as_dict(metadata), now, now) for value in data]
         entries = [(item.id, write_item(item)) for item in items]
-        put = {_REVISION: entries[-1][0].encode(), **{_OWN + item.id: item.id.encode() for item in items}}
-        old = (yield from self._surplus(place, keep - len(items), len(items))) if keep else []
-        own = self._revisions(place, old)
-        yield from step(self._store.write, place, append=entries, put=put, remove=old, delete=own, ttl=self.ttl)
+        put = {_REVISION: entries[-1][0].encode(), **{_ITEM_REVISION + item.id: item.id.encode() for item in items}}
+        oldest = (yield from self._surplus_entries(namespace, keep - len(items), len(items))) if keep else []
+        keys = self._revision_keys(namespace, oldest)
+        yield from step(self._store.write, namespace, append=entries, put=put, remove=oldest, delete=keys, ttl=self.ttl)
         return items
 
-    def _revisions(self, place: Namespace, entries: Sequence[Item]) -> list[str]:
-        return [_OWN + item.id for entry in entries if (item := read_item(entry, place[-1]))]
+    def _revision_keys(self, namespace: Namespace, entries: Sequence[Item]) -> list[str]:
+        return [_ITEM_REVISION + item.id for entry in entries if (item := read_item(entry, namespace[-1]))]
 
-    def _surplus(self, place: Namespace, room: int, count: int) -> Flow[list[Item]]:
-        """The oldest entries beyond ``room``: up to twice ``count``, so that an overfull memory shrinks over time."""
-        page = yield from step(self._store.scan, place, limit=2 * count)
-        return page.items[: max(page.total - max(room, 0), 0)]
+    def _surplus_entries(self, namespace: Namespace, capacity: int, added: int) -> Flow[list[Item]]:
+        """The oldest entries beyond ``capacity``: up to twice ``added``, so that an overfull memory shrinks."""
+        page = yield from step(self._store.scan, namespace, limit=2 * added)
+        return page.items[: max(page.total - max(capacity, 0), 0)]
 
     def retrieve_flow(
         self, conversation_id: str, memory_type: MemoryType, limit: int | None
     ) -> Flow[list[WorkingItem]]:
         """:meth:`retrieve`, as a part of a larger flow."""
-        place = self._place(conversation_id, memory_type)
+        namespace = self._namespace(conversation_id, memory_type)
         if limit is not None:
             check_count("limit", limit)
-        found, _ = yield from self._newest(place, limit)
-        return views.Listing((one.item for one in reversed(found)), views.items)
+        stored, _ = yield from self._read_newest(namespace, limit)
+        return views.Listing((match.item for match in reversed(stored)), views.items)
 
     def update_flow(
         self,
@@ -232,119 +232,119 @@ class WorkingMemory(Shared):
 
         ``keep`` as in :meth:`store_flow`.
         """
-        place = self._place(conversation_id, memory_type)
-        for attempt in range(_ATTEMPTS):
-            found, revisions = yield from self._look_again(attempt, place, item_id)
-            old = found[0].item if found else None
+        namespace = self._namespace(conversation_id, memory_type)
+        for attempt in range(_RETRY_ATTEMPTS):
+            stored, revisions = yield from self._read_with_backoff(attempt, namespace, item_id)
+            old = stored[0].item if stored else None
             if old is None and item_id is not None:
                 return None
             data = (yield from step(change, old.data if old else None)) if callable(change) else change
-            new = self._changed(old, _checked(data), metadata)
-            items = [new, *(self._changed(None, _checked(one), new.metadata) for one in behind)]
+            new = self._new_version(old, _require_data(data), metadata)
+            items = [new, *(self._new_version(None, _require_data(value), new.metadata) for value in behind)]
             count = len(behind)
-            surplus = (yield from self._surplus(place, keep - count, count)) if keep and count else []
-            if (yield from self._replace(place, found, items[-keep if keep else 0 :], revisions, surplus)):
+            surplus = (yield from self._surplus_entries(namespace, keep - count, count)) if keep and count else []
+            if (yield from self._replace(namespace, stored, items[-keep if keep else 0 :], revisions, surplus)):
                 return new
-        raise _overtaken()
+        raise _conflict_error()
 
-    def _changed(self, old: WorkingItem | None, data: Any, metadata: Mapping[str, Any] | None) -> WorkingItem:
+    def _new_version(self, old: WorkingItem | None, data: Any, metadata: Mapping[str, Any] | None) -> WorkingItem:
         now = self._clock()
         if old is None:
-            return WorkingItem(self._new_id(), data, _checked_metadata(metadata), now, now)
-        kept = old.metadata if metadata is None else _checked_metadata(metadata)
-        return WorkingItem(old.id, data, kept, old.created_at, now)
+            return WorkingItem(self._new_id(), data, _as_dict(metadata), now, now)
+        new_metadata = old.metadata if metadata is None else _as_dict(metadata)
+        return WorkingItem(old.id, data, new_metadata, old.created_at, now)
 
     def _delete(self, conversation_id: str, memory_type: MemoryType, item_id: str | None) -> Flow[bool]:
-        place = self._place(conversation_id, memory_type)
+        namespace = self._namespace(conversation_id, memory_type)
         if item_id is None:
-            total = (yield from step(self._store.scan, place, limit=0)).total
-            yield from step(self._store.clear, place)
+            total = (yield from step(self._store.scan, namespace, limit=0)).total
+            yield from step(self._store.clear, namespace)
             return bool(total)
-        for attempt in range(_ATTEMPTS):
-            found, revisions = yield from self._look_again(attempt, place, item_id)
-            if not found:
+        for attempt in range(_RETRY_ATTEMPTS):
+            stored, revisions = yield from self._read_with_backoff(attempt, namespace, item_id)
+            if not stored:
                 return False
-            if (yield from self._replace(place, found, [], revisions)):
+            if (yield from self._replace(namespace, stored, [], revisions)):
                 return True
-        raise _overtaken()
+        raise _conflict_error()
 
-    def _place(self, conversation_id: str, memory_type: str) -> Namespace:
+    def _namespace(self, conversation_id: str, memory_type: str) -> Namespace:
         if not isinstance(conversation_id, str) or not conversation_id:
             raise ConfigurationError(f"a conversation id is a text that is not empty, not {conversation_id!r:.50}")
         if memory_type not in get_args(MemoryType):
             raise ConfigurationError(f"a memory type is {', '.join(get_args(MemoryType))}, not {memory_type!r:.50}")
         return ("working", *self._owner, conversation_id, memory_type)
 
-    def _look_again(
-        self, attempt: int, place: Namespace, item_id: str | None
-    ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
+    def _read_with_backoff(
+        self, attempt: int, namespace: Namespace, item_id: str | None
+    ) -> Flow[tuple[list[_StoredItem], dict[str, bytes]]]:
         """The newest item, or the one of this id, with the revisions. Before a further attempt, pause at random."""
         if attempt:
-            share = zlib.crc32(to_bytes(self._new_id())) / 2**32
-            seconds = share * min(_SHORTEST * 2**attempt, _LONGEST)
+            fraction = zlib.crc32(to_bytes(self._new_id())) / 2**32
+            seconds = fraction * min(_MIN_PAUSE_SECONDS * 2**attempt, _MAX_PAUSE_SECONDS)
             wait = (lambda: asyncio.sleep(seconds)) if self._sleep is pauses.sleep else None
             yield Step(lambda: self._sleep(seconds), wait)
-        return (yield from self._newest(place, 1, item_id))
+        return (yield from self._read_newest(namespace, 1, item_id))
 
     def _replace(
         self,
-        place: Namespace,
-        found: list[_Found],
+        namespace: Namespace,
+        stored: list[_StoredItem],
         items: Sequence[WorkingItem],
         revisions: dict[str, bytes],
         surplus: Sequence[Item] = (),
     ) -> Flow[bool]:
         """Replace the found item and ``surplus`` by new items; False, if another writer was faster."""
         entries = [(self._new_id(), write_item(item)) for item in items]
-        put = {_OWN + item.id: version.encode() for item, (version, _) in zip(items, entries, strict=True)}
-        own = _OWN + (found[0].item if found else items[0]).id
-        guarded = own if own in revisions else _REVISION
-        gone = [own, *self._revisions(place, surplus)]
+        put = {_ITEM_REVISION + item.id: version.encode() for item, (version, _) in zip(items, entries, strict=True)}
+        item_key = _ITEM_REVISION + (stored[0].item if stored else items[0]).id
+        guard_key = item_key if item_key in revisions else _REVISION
+        old_keys = [item_key, *self._revision_keys(namespace, surplus)]
         try:
             yield from step(
                 self._store.write,
-                place,
+                namespace,
                 append=entries,
-                remove=list(dict.fromkeys([*(one.entry for one in found), *surplus])),
+                remove=list(dict.fromkeys([*(match.entry for match in stored), *surplus])),
                 put={_REVISION: self._new_id().encode(), **put},
-                delete=[key for key in gone if key not in put],
-                guard={guarded: revisions.get(guarded)},
+                delete=[key for key in old_keys if key not in put],
+                guard={guard_key: revisions.get(guard_key)},
                 ttl=self.ttl,
             )
         except Conflict:
             return False
         return True
 
-    def _newest(
-        self, place: Namespace, wanted: int | None, item_id: str | None = None
-    ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
+    def _read_newest(
+        self, namespace: Namespace, count: int | None, item_id: str | None = None
+    ) -> Flow[tuple[list[_StoredItem], dict[str, bytes]]]:
         """The newest readable items, newest first, and the revisions that they were read at."""
         check_text("item_id", "" if item_id is None else item_id)
-        found: list[_Found] = []
-        limit = wanted if item_id is None else _PAGE
-        keys = [_REVISION] if item_id is None else [_REVISION, _OWN + item_id]
-        page = yield from step(self._store.scan, place, limit=limit, reverse=True, keys=keys)
+        matches: list[_StoredItem] = []
+        limit = count if item_id is None else _PAGE_SIZE
+        keys = [_REVISION] if item_id is None else [_REVISION, _ITEM_REVISION + item_id]
+        page = yield from step(self._store.scan, namespace, limit=limit, reverse=True, keys=keys)
         revisions = page.values
         while True:
-            read = ((entry, read_item(entry, place[-1])) for entry in page.items)
-            found += [_Found(entry, item) for entry, item in read if item and item_id in {None, item.id}]
-            if limit is None or len(page.items) < limit or len(found) >= (wanted or 0):
-                return found[:wanted], revisions
-            limit, before = _PAGE, page.items[-1].seq
-            page = yield from step(self._store.scan, place, before=before, limit=limit, reverse=True)
+            pairs = ((entry, read_item(entry, namespace[-1])) for entry in page.items)
+            matches += [_StoredItem(entry, item) for entry, item in pairs if item and item_id in {None, item.id}]
+            if limit is None or len(page.items) < limit or len(matches) >= (count or 0):
+                return matches[:count], revisions
+            limit, before = _PAGE_SIZE, page.items[-1].seq
+            page = yield from step(self._store.scan, namespace, before=before, limit=limit, reverse=True)
 
 
-def _overtaken() -> Conflict:
-    return Conflict(f"other writers came first {_ATTEMPTS} times in a row, and nothing was changed: try again")
+def _conflict_error() -> Conflict:
+    return Conflict(f"other writers came first {_RETRY_ATTEMPTS} times in a row, and nothing was changed: try again")
 
 
-def _checked(data: Any) -> Any:
+def _require_data(data: Any) -> Any:
     if data is None:
         raise ConfigurationError("None is no data: a change must return the new data, even if it changes it in place")
     return data
 
 
-def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+def _as_dict(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
         raise ConfigurationError(f"metadata is a dictionary, not {type(metadata).__name__}")
     return dict(metadata or {})

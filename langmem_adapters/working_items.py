@@ -42,8 +42,8 @@ def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
         fields = decode(entry.data)
         version = fields.pop("v")
         item = WorkingItem(**fields)
-        sound = isinstance(item.id, str) and isinstance(item.metadata, dict)
-        if version == FORMAT and sound and is_number(item.created_at) and is_number(item.updated_at):
+        has_valid_types = isinstance(item.id, str) and isinstance(item.metadata, dict)
+        if version == FORMAT and has_valid_types and is_number(item.created_at) and is_number(item.updated_at):
             return item
     refuse_undamaged(entry.data, "a working memory")
     _log.warning("a working memory of type %s holds a damaged item, which is left out", memory_type)

@@ -86,7 +86,7 @@ def failing(tries=[]):
 
 for waits in (
     lambda: run(leases.pause(1)),
-    lambda: run(working._look_again(1, ("working", "", "", "c", "SHORT_TERM"), None)),
+    lambda: run(working._read_with_backoff(1, ("working", "", "", "c", "SHORT_TERM"), None)),
     lambda: Retries(60).call(failing, lambda _: True),
 ):
     seen = []

@@ -15,7 +15,7 @@ from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.language.analysis import analyze, matching
 from langmem_adapters.language.inflection import inflects, parts
 from langmem_adapters.protocols import Document
-from langmem_adapters.recall.news import find_news
+from langmem_adapters.recall.novelty import find_news
 from langmem_adapters.stores.memory import MemoryStore
 
 FORMS = [

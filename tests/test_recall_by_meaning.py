@@ -98,7 +98,7 @@ def test_settings_hand_the_embedder_and_the_ranker_on(tmp_path: Path, monkeypatc
     assert sorted(texts(memory.search("Where did I cycle?"))) == told
     assert len(asked) == 1
     assert "bicycle" not in repr(settings)
-    assert settings.long_term(user="ada")._semantic is not None
+    assert settings.long_term(user="ada")._vector_recall is not None
     assert Settings(url=url).long_term(user="ada").search("Where did I cycle?") == []
     monkeypatch.setenv("LANGMEM_VECTORS_URL", f"sqlite:///{tmp_path}/vectors.db")
     elsewhere = Settings(url=url, embedder=Meanings()).long_term(user="ada")

@@ -362,7 +362,7 @@ def test_the_answers_are_those_of_a_filter_before_the_pool(
 ) -> None:
     kept, pool = Kept(said, with_vectors=with_vectors), 4
     with pytest.MonkeyPatch.context() as patch, contextlib.closing(kept):
-        patch.setattr(search, "_POOL", pool)
+        patch.setattr(search, "_POOL_SIZE", pool)
         index, everything = kept.index, len(said) + 1
 
         def where(one: Memory) -> bool:

@@ -17,7 +17,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Memory, Recalled
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.recall.news import find_news
+from langmem_adapters.recall.novelty import find_news
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -47,14 +47,14 @@ def texts(recalled: list[Recalled]) -> list[str]:
 )
 def test_what_the_model_names_comes_first_and_the_rest_keeps_its_order(answer: str) -> None:
     ranker, stats = reranker(lambda _: answer)
-    ranked = run(ranker.flow("Where is the bike?", found(TEXTS)))
+    ranked = run(ranker.rerank("Where is the bike?", found(TEXTS)))
     assert texts(ranked) == [TEXTS[1], TEXTS[3], TEXTS[0], TEXTS[2]]
     assert [one.score for one in ranked] == [one.score for one in found(TEXTS)]
     assert (stats["calls"], stats["unparsed"], stats["failures"]) == (1, 0, 0)
 
 
 def test_what_was_first_may_be_named_between_others() -> None:
-    ranked = run(reranker(lambda _: "3, 1, 4")[0].flow("Where is the bike?", found(TEXTS)))
+    ranked = run(reranker(lambda _: "3, 1, 4")[0].rerank("Where is the bike?", found(TEXTS)))
     assert texts(ranked) == [TEXTS[2], TEXTS[0], TEXTS[3], TEXTS[1]]
 
 
@@ -66,7 +66,7 @@ def test_the_model_reads_the_question_and_every_candidate_as_one_line() -> None:
         return "1"
 
     ranker, _ = reranker(model)
-    run(ranker.flow("Where?", found(["one\nline\n[3] trick", "x" * 10_000])))
+    run(ranker.rerank("Where?", found(["one\nline\n[3] trick", "x" * 10_000])))
     (prompt,) = asked
     assert Prompts().rank in prompt
     assert "Question:\nWhere?" in prompt
@@ -94,21 +94,21 @@ async def test_f2c_a_failure_leaves_the_order_and_is_counted(
 ) -> None:
     ranker, stats = reranker(model)
     with caplog.at_level(logging.WARNING):
-        assert run(ranker.flow("q", found(TEXTS))) == found(TEXTS)
-        assert await arun(ranker.flow("q", found(TEXTS))) == found(TEXTS)
+        assert run(ranker.rerank("q", found(TEXTS))) == found(TEXTS)
+        assert await arun(ranker.rerank("q", found(TEXTS))) == found(TEXTS)
     assert stats[counted] == 2
     (said,) = caplog.messages  # not with every search, while the model is away
     assert said.startswith("the recalled memories were not reranked: ModelError: the model")
     assert "secret" not in caplog.text
     strict, _ = reranker(model, strict=True)
     with pytest.raises(ModelError):
-        run(strict.flow("q", found(TEXTS)))
+        run(strict.rerank("q", found(TEXTS)))
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_nothing_is_asked_where_there_is_nothing_to_order(count: int) -> None:
     ranker, stats = reranker(raises)
-    assert run(ranker.flow("q", found(TEXTS[:count]))) == found(TEXTS[:count])
+    assert run(ranker.rerank("q", found(TEXTS[:count]))) == found(TEXTS[:count])
     assert stats["calls"] == 0
 
 
@@ -118,9 +118,9 @@ async def test_any_model_of_both_frameworks() -> None:
 
     for model in (FakeListChatModel(responses=["2"]), coroutine):
         ranker, _ = reranker(model)
-        assert texts(await arun(ranker.flow("q", found(TEXTS))))[0] == TEXTS[1]
+        assert texts(await arun(ranker.rerank("q", found(TEXTS))))[0] == TEXTS[1]
     echoing, stats = reranker(MockLLM())
-    assert await arun(echoing.flow("q", found(TEXTS))) == found(TEXTS)
+    assert await arun(echoing.rerank("q", found(TEXTS))) == found(TEXTS)
     assert stats["unparsed"] == 1
 
 
@@ -128,13 +128,13 @@ async def test_any_model_of_both_frameworks() -> None:
 def test_whatever_the_model_answers_the_memories_are_the_same(answer: str, count: int) -> None:
     ranker, _ = reranker(lambda _: answer)
     before = found([f"text {n}" for n in range(count)])
-    after = run(ranker.flow("q", before))
+    after = run(ranker.rerank("q", before))
     assert sorted(texts(after)) == sorted(texts(before))
     assert [one.score for one in after] == [one.score for one in before]
 
 
 def test_candidates_are_more_than_wanted_and_bounded() -> None:
-    assert [Reranker.candidates(k) for k in (1, 5, 10, 50)] == [4, 20, 40, 50]
+    assert [Reranker.candidate_count(k) for k in (1, 5, 10, 50)] == [4, 20, 40, 50]
 
 
 # --- news

@@ -40,7 +40,7 @@ def said(*texts: str) -> list[Message]:
 
 
 def summarized(model: Any, messages: list[Message], so_far: str = "", **arguments: Any) -> str:
-    return run(Summarizer(Completer(model), **arguments).flow(so_far, messages))
+    return run(Summarizer(Completer(model), **arguments).summarize(so_far, messages))
 
 
 def words(count: int) -> str:
@@ -165,7 +165,7 @@ async def test_b3_what_is_too_long_is_shortened_by_the_model_and_else_cut() -> N
     assert len(model.prompts) == 2
     assert words(100).startswith(cut)
     assert 10 < approximate_tokens(cut) <= 20
-    assert await arun(Summarizer(Completer(Scripted(words(9))), max_tokens=20).flow("", said("Hello"))) == words(9)
+    assert await arun(Summarizer(Completer(Scripted(words(9))), max_tokens=20).summarize("", said("Hello"))) == words(9)
 
 
 @pytest.mark.parametrize("counter", [len, lambda text: len(text.split()), approximate_tokens])
@@ -244,9 +244,9 @@ A_SUMMARY = {
 async def test_b2_a_refusal_an_error_and_half_a_summary_are_no_summary(answer: str) -> None:
     completer = Completer(Chat(answer))
     with pytest.raises(ModelError):
-        run(Summarizer(completer).flow("so far", said("Hello")))
+        run(Summarizer(completer).summarize("so far", said("Hello")))
     with pytest.raises(ModelError, match=r"a refusal or an error, not|no summary between its marks|empty, filtered or"):
-        await arun(Summarizer(completer).flow("so far", said("Hello")))
+        await arun(Summarizer(completer).summarize("so far", said("Hello")))
     assert (completer.stats["calls"], completer.stats["failures"]) == (2, 2)
 
 

@@ -15,7 +15,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import encode
-from langmem_adapters.conversation.log import BEGUN, CREATED, brain_namespace
+from langmem_adapters.conversation.log import CREATED, GENERATION, brain_namespace
 from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted, with_deleted
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.flow import run
@@ -285,7 +285,7 @@ def test_a_session_that_began_anew_is_not_taken_for_the_one_that_was_cleared(any
 def test_a_session_from_which_an_older_version_took_when_it_began_tells_it_again(any_store: Store) -> None:
     brain = brain_on(any_store)
     brain.add_messages(at_five(0))
-    any_store.write(brain_namespace(brain.scope), put={BEGUN: encode("some id")})  # which it leaves behind
+    any_store.write(brain_namespace(brain.scope), put={GENERATION: encode("some id")})  # which it leaves behind
     brain.add_messages(said(1, 2))
     (info,) = Sessions(any_store, user="ada").list_sessions()
     assert (info.messages, info.created_at) == (2, 5.0)

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_adapters.model import Message, ToolCall
-from langmem_adapters.text import as_text, leaving, repair, window, without_calls
+from langmem_adapters.text import as_text, removable_positions, repair, window, without_calls
 from langmem_adapters.tokens import approximate_tokens, message_tokens, truncate_content
 
 SYSTEM = {"system", "developer"}
@@ -387,7 +387,7 @@ def test_the_question_stands_in_front_of_a_long_run_of_tools() -> None:
 
 @given(conversations(tidy=True), st.integers(1, 12))
 def test_what_stays_can_stand_alone(said: list[Message], least: int) -> None:
-    gone = leaving(said, least)
+    gone = removable_positions(said, least)
     stays = [message for n, message in enumerate(said) if n not in gone]
     assert gone == sorted(set(gone))
     has_user = any(message.role == "user" for message in said)
@@ -400,7 +400,7 @@ def test_what_stays_can_stand_alone(said: list[Message], least: int) -> None:
 
 @given(conversations(), st.integers(1, 12))
 def test_as_many_leave_as_must_but_for_one_question_and_one_group(said: list[Message], least: int) -> None:
-    stays = len(said) - len(leaving(said, least))
+    stays = len(said) - len(removable_positions(said, least))
     groups = "".join("t" if message.role == "tool" else " x" for message in said).split()
     longest = max(map(len, groups), default=0)
     assert stays <= max(len(said) - least, 1 + longest)
@@ -408,9 +408,9 @@ def test_as_many_leave_as_must_but_for_one_question_and_one_group(said: list[Mes
 
 def test_the_next_question_is_where_the_cut_is() -> None:
     said = [say("user"), say("assistant"), ask("a"), answer("a"), say("user"), say("assistant")]
-    assert leaving(said, 1) == leaving(said, 4) == [0, 1, 2, 3]
-    assert leaving(said, 5) == [0, 1, 2, 3]  # nothing but the question and its answer is left
-    assert leaving([say("moderator"), say("moderator"), say("moderator")], 1) == [0]
+    assert removable_positions(said, 1) == removable_positions(said, 4) == [0, 1, 2, 3]
+    assert removable_positions(said, 5) == [0, 1, 2, 3]  # nothing but the question and its answer is left
+    assert removable_positions([say("moderator"), say("moderator"), say("moderator")], 1) == [0]
 
 
 # --- small things

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_adapters.model import Message, ToolCall
-from langmem_adapters.tokens import approximate_tokens, elide, message_tokens, truncate, truncate_content
+from langmem_adapters.tokens import approximate_tokens, message_tokens, truncate, truncate_content, truncate_middle
 
 TEXTS = st.text(st.sampled_from("ab \n\t床é🙂\ud800"), max_size=200)
 
@@ -121,13 +121,13 @@ def test_a_long_text_is_not_counted_as_a_whole_to_be_cut() -> None:
 
 @given(TEXTS, st.integers(1, 60))
 def test_a_middle_is_left_out_only_where_it_must(text: str, tokens: int) -> None:
-    kept = elide(text, tokens)
+    kept = truncate_middle(text, tokens)
     assert approximate_tokens(kept) <= tokens
     assert (kept == text) == (approximate_tokens(text) <= tokens)
 
 
 def test_the_beginning_and_the_end_stay() -> None:
-    kept = elide("begin " + "x " * 1000 + "end", 20)
+    kept = truncate_middle("begin " + "x " * 1000 + "end", 20)
     assert kept.startswith("begin x")
     assert kept.endswith("x end")
     assert "\n[…]\n" in kept

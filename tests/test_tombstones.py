@@ -13,7 +13,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import brain_namespace
-from langmem_adapters.conversation.session import Unsummarized
+from langmem_adapters.conversation.session import Backlog
 from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
@@ -219,12 +219,12 @@ def test_what_was_deleted_and_is_delivered_again_is_not_summarised_meanwhile(any
     brain = brain_that_lets_go(any_store, kind)
     brain.add_messages(said(0, 1, 2))
     brain.delete(["id-1"])
-    looks: list[Unsummarized] = []
-    slow = Overtaken(any_store, lambda: looks.append(run(brain._flows.uncovered())), at="scan")
+    looks: list[Backlog] = []
+    slow = Overtaken(any_store, lambda: looks.append(run(brain._flows.backlog())), at="scan")
     brain_that_lets_go(cast("Store", slow), kind).add_messages(said(1))
     (look,) = looks
-    assert [message.id for _, message in look.readable] == ["id-0", "id-2", "id-1"]
-    assert not run(brain._flows.summarized(look, look.readable, "m1 and all the rest.", archive=kind == "summary"))
+    assert [message.id for _, message in look.entries] == ["id-0", "id-2", "id-1"]
+    assert not run(brain._flows.store_summary(look, look.entries, "m1 and all the rest.", archive=kind == "summary"))
     assert ids(brain) == ["id-0", "id-2"]
     assert brain.get_summary() is None
     assert in_long_term(brain) == []

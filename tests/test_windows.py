@@ -27,7 +27,7 @@ from langmem_adapters.model import ToolCall
 from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
-from langmem_adapters.text import is_settled, repair, window
+from langmem_adapters.text import is_window_full, repair, window
 from langmem_adapters.tokens import approximate_tokens
 from tests.test_text import asked_for, assert_acceptable, conversations, wordy_conversations
 
@@ -112,7 +112,7 @@ def test_b4_reading_page_by_page_shows_what_reading_all_shows(
         brain.summarize(keep=max(len(said) - summarised_up_to, 0))
     summary, newest = run(brain._flows.newest(k, lambda items: [message for _, message in readable(items)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "_FIRST", first)
+        patch.setattr(session, "_FIRST_PAGE_SIZE", first)
         shown = brain.context(k, max_tokens=budget)
     assert shown == (summary, window(newest, k, max_tokens=budget))
 
@@ -127,7 +127,7 @@ def test_b4_what_the_budget_holds_is_measured_by_the_memorys_own_counter() -> No
 def test_b4_what_was_said_before_does_not_change_a_settled_window(
     said: list[Message], before: list[Message], k: int, budget: int
 ) -> None:
-    if is_settled(said, k, max_tokens=budget, counter=approximate_tokens):
+    if is_window_full(said, k, max_tokens=budget, counter=approximate_tokens):
         assert window([*before, *said], k, max_tokens=budget) == window(said, k, max_tokens=budget)
 
 

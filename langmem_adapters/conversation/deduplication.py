@@ -22,63 +22,70 @@ class Delivery:
     Args:
         messages: In their order.
         ids: Their ids in the store.
-        new: For each, whether it was appended.
-        gone: For each, whether it was in the log before, and has left it.
+        is_new: For each, whether it was appended.
+        departed: For each, whether it was in the log before, and has left it.
     """
 
     def __init__(
-        self, messages: Sequence[Message], ids: Sequence[str], new: Sequence[bool], gone: Sequence[bool]
+        self, messages: Sequence[Message], ids: Sequence[str], is_new: Sequence[bool], departed: Sequence[bool]
     ) -> None:
         self._messages = messages
         self._ids = ids
-        self._new = new
-        self._first = next((n for n in range(len(ids)) if new[n] and not gone[n]), len(ids))
-        self._places = {ids[n]: n for n in reversed(range(len(ids)))}  # the first position of each id
+        self._is_new = is_new
+        self._first_new = next((i for i in range(len(ids)) if is_new[i] and not departed[i]), len(ids))
+        self._first_positions = {ids[i]: i for i in reversed(range(len(ids)))}
 
     @property
-    def unclear(self) -> set[str]:
+    def unclear_ids(self) -> set[str]:
         """The ids whose log entries are needed to judge these messages, or to remove them again."""
-        behind = range(self._first, len(self._ids))
-        asks_again = any(self._messages[n].role == "user" for n in behind if not self._new[n])
-        return {self._ids[n] for n in range(len(self._ids)) if n < self._first or self._new[n] or asks_again}
+        after_first = range(self._first_new, len(self._ids))
+        asks_again = any(self._messages[i].role == "user" for i in after_first if not self._is_new[i])
+        return {id_ for i, id_ in enumerate(self._ids) if i < self._first_new or self._is_new[i] or asks_again}
 
-    def others(self, known: Mapping[str, Message], left: Sequence[bool]) -> dict[int, Message]:
+    def renamed_messages(self, stored: Mapping[str, Message], departed: Sequence[bool]) -> dict[int, Message]:
         """The messages that say something new under a known id, by position, with another id.
 
         Args:
-            known: The log's messages with the unclear ids.
-            left: For each message, whether it has left the log by now.
+            stored: The log's messages with the unclear ids.
+            departed: For each message, whether it has left the log by now.
         """
-        same = [not new and self._is_same(n, known) for n, new in enumerate(self._new)]
-        gives_back = any(same[n] and self._is_asked_again(n) for n in range(self._first, len(same)))
-        others: dict[int, Message] = {}
-        for n, message in enumerate(self._messages):
-            repeated = same[n] or left[n] if n < self._first else same[n] and gives_back
-            if not (self._new[n] or repeated):
-                others[n] = message.model_copy(update={"id": self._other_id(n, others)})
-        return others
+        is_stored = [not new and self._is_same(position, stored) for position, new in enumerate(self._is_new)]
+        after_first = range(self._first_new, len(is_stored))
+        is_echo = any(is_stored[i] and self._is_repeated_question(i) for i in after_first)
+        renamed: dict[int, Message] = {}
+        for position, message in enumerate(self._messages):
+            if position < self._first_new:
+                is_repeated = is_stored[position] or departed[position]
+            else:
+                is_repeated = is_stored[position] and is_echo
+            if not (self._is_new[position] or is_repeated):
+                renamed[position] = message.model_copy(update={"id": self._new_id(position, renamed)})
+        return renamed
 
-    def misplaced(self, others: Mapping[int, Message]) -> tuple[list[int], list[int]]:
+    def misplaced_positions(self, renamed: Mapping[int, Message]) -> tuple[list[int], list[int]]:
         """The positions of messages appended though they had left; and of those that belong after the first other."""
-        appended = [n for n, new in enumerate(self._new) if new]
-        start = max(self._first, min(others, default=len(self._ids)))
-        return [n for n in appended if n < self._first], [n for n in appended if n >= start]
+        appended = [i for i, new in enumerate(self._is_new) if new]
+        start = max(self._first_new, min(renamed, default=len(self._ids)))
+        return [i for i in appended if i < self._first_new], [i for i in appended if i >= start]
 
-    def _is_same(self, n: int, known: Mapping[str, Message]) -> bool:
+    def _is_same(self, position: int, stored: Mapping[str, Message]) -> bool:
         """Whether the log has this message, compared as stored: there, a parsed answer is a dictionary and no model."""
-        old, message = known.get(self._ids[n]), self._messages[n]
+        old, message = stored.get(self._ids[position]), self._messages[position]
         return old is not None and content_id(old.model_copy(update={"id": message.id})) == content_id(message)
 
-    def _is_asked_again(self, n: int) -> bool:
+    def _is_repeated_question(self, position: int) -> bool:
         """Whether this is a question that is answered already, or is the new one: no cache replays questions."""
-        answered = n + 1 < len(self._ids) and not self._new[n + 1]
-        return self._messages[n].role == "user" and (answered or self._places[self._ids[n]] < n)
+        is_answered = position + 1 < len(self._ids) and not self._is_new[position + 1]
+        is_second = self._first_positions[self._ids[position]] < position
+        return self._messages[position].role == "user" and (is_answered or is_second)
 
-    def _other_id(self, n: int, others: Mapping[int, Message]) -> str:
+    def _new_id(self, position: int, renamed: Mapping[int, Message]) -> str:
         """An id that is the same when the message is delivered again, but not when said again after something else.
 
         Empty, so that a new id is given, after a message that will itself get another id.
         """
-        own = content_id(self._messages[n])
-        before = others.get(n - 1, self._messages[n - 1]).id if n else ""
-        return fingerprint(before, own) if before else "" if n else own
+        own_id = content_id(self._messages[position])
+        if not position:
+            return own_id
+        previous_id = renamed.get(position - 1, self._messages[position - 1]).id
+        return fingerprint(previous_id, own_id) if previous_id else ""

@@ -11,13 +11,13 @@ from langmem_adapters.codec import decode, parsed, refuse_undamaged
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED
 from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
 from langmem_adapters.conversation.stored_summary import SUMMARY
-from langmem_adapters.conversation.tombstones import DEPARTED, is_departed
+from langmem_adapters.conversation.tombstones import DEPARTED, are_marks
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
 from langmem_adapters.validation import lines_of
 
-__all__ = ["VERSION", "Line", "dump", "loaded", "parse_lines", "sound"]
+__all__ = ["VERSION", "Line", "dump", "is_valid_value", "load", "parse_lines"]
 
 VERSION = 1
 Line = dict[str, Any]
@@ -32,7 +32,7 @@ def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
         if not raw.strip():
             continue
         try:
-            line = _checked(json.loads(raw), number)
+            line = _check_line(json.loads(raw), number)
         except (ValueError, SerializationError) as error:
             raise SerializationError(f"line {number} is not a session or a message: {error!s:.200}") from error
         except (KeyError, TypeError, AttributeError, RecursionError) as error:  # these tell of this code, not the line
@@ -40,7 +40,7 @@ def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
         yield line
 
 
-def _checked(line: Any, number: int) -> Line:
+def _check_line(line: Any, number: int) -> Line:
     if line["v"] != VERSION or not isinstance(line["session"], str) or not line["session"]:
         raise ValueError("not a line of this version's export")
     if line["type"] == "message":
@@ -49,13 +49,13 @@ def _checked(line: Any, number: int) -> Line:
         Message.from_bytes(dump(line["message"]))
     elif line["type"] == "session":
         for key, value in line["values"].items():
-            _check(key, dump(value))
+            _check_value(key, dump(value))
     else:
         raise ValueError('its type is neither "session" nor "message"')
     return dict(line)
 
 
-def _check(key: str, data: bytes) -> None:
+def _check_value(key: str, data: bytes) -> None:
     """Raise if a session's value is not what its readers expect; unknown keys come from a newer version."""
     if key.startswith(KNOWLEDGE):
         int(key[len(KNOWLEDGE) :])
@@ -64,7 +64,7 @@ def _check(key: str, data: bytes) -> None:
         Message.from_bytes(data)
     elif key == ARCHIVED and type(decode(data)) is not int:
         raise ValueError("its number of archived messages is not a number")
-    elif key == DEPARTED and not is_departed(decode(data)):
+    elif key == DEPARTED and not are_marks(decode(data)):
         raise ValueError("its marks of messages that left are not valid")
     elif key == SUMMARY:
         Summary.from_bytes(data)
@@ -74,11 +74,11 @@ def _check(key: str, data: bytes) -> None:
         raise ValueError("its time of creation is not a number")
 
 
-def sound(key: str, data: bytes) -> bool:
+def is_valid_value(key: str, data: bytes) -> bool:
     """Whether a session's stored value is what its readers expect; a warning tells if it is not."""
     try:
-        _check(key, data)
-        loaded(data)
+        _check_value(key, data)
+        load(data)
     except (ValueError, SerializationError) as damage:
         refuse_undamaged(data, "a stored value")
         _log.warning("the stored value %r of a session is left out: %s", key.partition("/")[0], damage)
@@ -86,7 +86,7 @@ def sound(key: str, data: bytes) -> bool:
     return True
 
 
-def loaded(data: bytes) -> Any:
+def load(data: bytes) -> Any:
     """Parse stored JSON without decoding it, with the codec's type marks."""
     try:
         return parsed(data, bounded=True)

@@ -26,17 +26,19 @@ from langmem_adapters.validation import check_count, check_text
 
 __all__ = ["CONTEXT_TOKENS", "ModelTasks"]
 
-_ASYNC = "messages are summarised inline by a model that is a coroutine function: add them with an async method"
+_ASYNC_MODEL_ERROR = (
+    "messages are summarised inline by a model that is a coroutine function: add them with an async method"
+)
 _log = logging.getLogger("langmem_adapters")
 CONTEXT_TOKENS = 2000  # tokens of history that a model is asked about; a longer history is summarised first
 
 
 class _PendingSummary:
-    """A summary in progress; ``grown``: whether its session has grown since it was last checked."""
+    """A summary in progress; ``has_grown``: whether its session has grown since it was last checked."""
 
     def __init__(self) -> None:
         self.done: Future[None] = Future()
-        self.grown = True
+        self.has_grown = True
 
 
 _pending: dict[tuple[int, Namespace], _PendingSummary] = {}  # by session, while a summary is in progress
@@ -69,17 +71,17 @@ class ModelTasks:
         self._prompts = prompts
         self._stats = stats
         self._key = (id(conversation.store), conversation.namespace)
-        self._own = None if model is None else self._completer(model)
+        self._default_completer = None if model is None else self._completer(model)
 
     def compact(self, model: Any = None) -> Flow[None]:
         """Summarise, if that is due and not in progress already."""
-        pending = self._begin()
+        pending = self._start_summary()
         if pending is None:
             return
         try:
-            yield from self._compaction.when_due(self._summarizer(model))
+            yield from self._compaction.compact_if_due(self._summarizer(model))
         finally:
-            self._end(pending)
+            self._end_summary(pending)
 
     def check_background(self) -> None:
         """Raise ConfigurationError if the model cannot be asked on a worker thread."""
@@ -89,46 +91,46 @@ class ModelTasks:
     def check_inline(self) -> Flow[None]:
         """Raise ConfigurationError, before anything is stored, if this blocks and the model can only be awaited."""
         if not self._completer(None).blocks:
-            yield from answered(None, partial(asyncio.sleep, 0), _ASYNC)
+            yield from answered(None, partial(asyncio.sleep, 0), _ASYNC_MODEL_ERROR)
 
     def compact_in_background(self) -> None:
         """:meth:`compact` on a worker thread; again, if messages were added while it ran."""
-        pending = self._begin()
+        pending = self._start_summary()
         if pending is None:
             return
         try:
             submit(lambda: self._compact_and_log(pending))
         except RuntimeError:  # the interpreter is shutting down
-            self._end(pending)
+            self._end_summary(pending)
 
-    def _begin(self) -> _PendingSummary | None:
+    def _start_summary(self) -> _PendingSummary | None:
         """None if a summary is in progress; that one then checks again."""
         with _lock.held():
             if self._key in _pending:
-                _pending[self._key].grown = True
+                _pending[self._key].has_grown = True
                 return None
             pending = _pending[self._key] = _PendingSummary()
             return pending
 
     def _compact_and_log(self, pending: _PendingSummary) -> None:
         try:
-            while self._is_due(pending):
-                run(self._compaction.when_due(self._summarizer(None)))
+            while self._begin_check(pending):
+                run(self._compaction.compact_if_due(self._summarizer(None)))
         except BaseException:  # noqa: BLE001 - even a cancelled client's: only a log can tell
             self._stats.add("failed_summaries")
             _log.exception("a summary in the background failed, and the next turn tries again")
         finally:
-            self._end(pending)
+            self._end_summary(pending)
 
-    def _is_due(self, pending: _PendingSummary) -> bool:
+    def _begin_check(self, pending: _PendingSummary) -> bool:
         """Whether another check is due; if not, the next message that is added begins a new summary."""
         with _lock.held():
-            due, pending.grown = pending.grown, False
-            if not due:
+            is_due, pending.has_grown = pending.has_grown, False
+            if not is_due:
                 del _pending[self._key]
-            return due
+            return is_due
 
-    def _end(self, pending: _PendingSummary) -> None:
+    def _end_summary(self, pending: _PendingSummary) -> None:
         with _lock.held():
             if _pending.get(self._key) is pending:  # otherwise it has ended already, or is the parent's
                 del _pending[self._key]
@@ -142,25 +144,26 @@ class ModelTasks:
 
     def summarize(self, model: Any, max_tokens: int | None, keep: int, *, keep_language: bool) -> Flow[str]:
         """Summarise now."""
-        return (yield from self._compaction.now(self._summarizer(model, max_tokens, keep_language=keep_language), keep))
+        summarizer = self._summarizer(model, max_tokens, keep_language=keep_language)
+        return (yield from self._compaction.summarize(summarizer, keep))
 
     def title(self, model: Any, max_words: int) -> Flow[str]:
         """The title; a new one, if there is none and there is a model to ask."""
         check_count("max_words", max_words)
         title = yield from self._conversation.get_title()
-        if title or (model is None and self._own is None):
+        if title or (model is None and self._default_completer is None):
             return title
-        newest = yield from self._conversation.entries(1)
+        latest = yield from self._conversation.entries(1)
         context = yield from self._context("")
         completer = self._completer(model)
         if not context.strip():
             return ""
-        told = "a session stays without a title"
+        failure_note = "a session stays without a title"
         instruction = self._prompts.title.replace("{max_words}", str(max_words))
-        answer = yield from _answer(completer, instruction, context, told, asked="")
+        answer = yield from _ask(completer, instruction, context, failure_note, original="")
         line = answer.partition("\n")[0].strip().strip("\"'*#«»“”„ ").removesuffix(".")
         title = " ".join(line.split()[:max_words])
-        return (yield from self._conversation.entitle(title, newest)) if title else ""
+        return (yield from self._conversation.set_generated_title(title, latest)) if title else ""
 
     def is_related(self, text: str, context: str, model: Any, *, default: bool) -> Flow[bool]:
         """Whether a text continues or depends on another; ``default`` if the model does not say."""
@@ -168,8 +171,9 @@ class ModelTasks:
         _check_texts(text, context)
         if not context.strip() or not text.strip():
             return False
-        told, both = "it is unknown whether a text is related", f"First text:\n{context}\n\nSecond text:\n{text}"
-        answer = yield from _answer(completer, self._prompts.related, both, told)
+        failure_note = "it is unknown whether a text is related"
+        prompt = f"First text:\n{context}\n\nSecond text:\n{text}"
+        answer = yield from _ask(completer, self._prompts.related, prompt, failure_note)
         verdict = parse_verdict(answer)
         self._stats.add("unparsed", bool(answer) and verdict is None)
         return default if verdict is None else verdict
@@ -180,8 +184,9 @@ class ModelTasks:
         _check_texts(sentence, context)
         if not context.strip() or not sentence.strip():
             return sentence
-        told, both = "a sentence was not rewritten", f"Context:\n{context}\n\nSentence:\n{sentence}"
-        return (yield from _answer(completer, self._prompts.rewrite, both, told, asked=sentence)) or sentence
+        failure_note, prompt = "a sentence was not rewritten", f"Context:\n{context}\n\nSentence:\n{sentence}"
+        rewritten = yield from _ask(completer, self._prompts.rewrite, prompt, failure_note, original=sentence)
+        return rewritten or sentence
 
     def refine(self, last_talk: str, model: Any) -> Flow[str]:
         """Summarise, test whether related, rewrite: the sequence of MetaGPT's Assistant."""
@@ -206,9 +211,9 @@ class ModelTasks:
     def _completer(self, model: Any) -> Completer:
         if model is not None:
             return Completer(model, counter=self._counter, stats=self._stats)
-        if self._own is None:
+        if self._default_completer is None:
             raise ConfigurationError("this needs a model: give BrainMemory model=, or one to this call")
-        return self._own
+        return self._default_completer
 
     def _summarizer(self, model: Any, max_tokens: int | None = None, *, keep_language: bool = True) -> Summarizer:
         return Summarizer(
@@ -225,15 +230,17 @@ def _check_texts(text: object, context: object) -> None:
     check_text("its context, as history_text() gives it,", context)
 
 
-def _answer(completer: Completer, instruction: str, text: str, told: str, *, asked: str | None = None) -> Flow[str]:
-    """A model's answer; empty if it fails, or refuses in a way that ``asked`` does not: then ``told`` is logged."""
+def _ask(
+    completer: Completer, instruction: str, text: str, failure_note: str, *, original: str | None = None
+) -> Flow[str]:
+    """A model's answer; empty if it fails, or refuses in a way that ``original`` does not: then a log tells."""
     try:
         answer = yield from completer.ask(instruction, text)
     except ModelError as failure:
-        _log.warning("%s: %s", told, failure)
+        _log.warning("%s: %s", failure_note, failure)
         return ""
-    if asked is None or is_refusal(asked) or not is_refusal(answer):
+    if original is None or is_refusal(original) or not is_refusal(answer):
         return answer
     completer.stats.add("failures")
-    _log.warning("%s: the model refused", told)
+    _log.warning("%s: the model refused", failure_note)
     return ""

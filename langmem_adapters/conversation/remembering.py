@@ -9,16 +9,16 @@ from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled
-from langmem_adapters.recall import news
 from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.recall.memories import told
+from langmem_adapters.recall.novelty import find_news
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import checked_list, checked_messages
 
-__all__ = ["Remembering", "joined"]
+__all__ = ["Remembering", "recalled_message"]
 
-_SHARE = 3  # the fraction of a token budget that recalled memories may take at most
+_RECALL_DIVISOR = 3  # recalled memories may take at most a third of a token budget
 
 
 class Remembering:
@@ -28,7 +28,7 @@ class Remembering:
     max_tokens: int | None
     _flows: Conversation
     _counter: TokenCounter
-    _heading: str
+    _recall_heading: str
 
     def recall(self, query: str, k: int | None = None) -> list[Recalled]:
         """Search the long-term memory; messages that the window still shows are not repeated."""
@@ -96,36 +96,39 @@ class Remembering:
     def _remembering_window(self, k: int | None, max_tokens: int | None, recall_k: int | None) -> Flow[list[Message]]:
         k = self.memory_k if k is None else k
         budget = self.max_tokens if max_tokens is None else max_tokens
-        _, shown = yield from self._flows.context(k, budget, self._counter)
+        _, visible = yield from self._flows.context(k, budget, self._counter)
         long_term = self._flows.long_term
-        if long_term is None or not shown or shown[-1].role != "user":
-            return shown
-        found = yield from long_term.search_flow(shown[-1].text, recall_k, shown=shown)
-        recalled = joined(found, self._heading, None if budget is None else budget // _SHARE, self._counter)
+        if long_term is None or not visible or visible[-1].role != "user":
+            return visible
+        matches = yield from long_term.search_flow(visible[-1].text, recall_k, shown=visible)
+        recall_budget = None if budget is None else budget // _RECALL_DIVISOR
+        recalled = recalled_message(matches, self._recall_heading, recall_budget, self._counter)
         if recalled is None:
-            return shown
+            return visible
         if budget is not None:
-            left = budget - message_tokens(recalled, self._counter)  # at least two thirds
-            shown = window(shown, k, max_tokens=left, counter=self._counter)
-        return [recalled, *shown]
+            remaining = budget - message_tokens(recalled, self._counter)  # at least two thirds
+            visible = window(visible, k, max_tokens=remaining, counter=self._counter)
+        return [recalled, *visible]
 
     def _find_news(self, observed: Sequence[Message], k: int | None) -> Flow[list[Message]]:
         observed = checked_messages(observed)
-        shown = yield from self._flows.messages(self.memory_k if k is None else k)
-        kept = as_kept(self._flows.store, observed)
-        found = yield from news.find_news(kept, shown, self._flows.long_term)
-        given = {id(as_stored): message for as_stored, message in zip(kept, observed, strict=True)}
-        return [given[id(message)] for message in found]
+        visible = yield from self._flows.messages(self.memory_k if k is None else k)
+        stored = as_kept(self._flows.store, observed)
+        news_messages = yield from find_news(stored, visible, self._flows.long_term)
+        originals = {id(copy): message for copy, message in zip(stored, observed, strict=True)}
+        return [originals[id(message)] for message in news_messages]
 
     def _delete(self, message_ids: Sequence[str]) -> Flow[int]:
         return (yield from self._flows.delete(set(checked_list(message_ids, "message_ids are a list of ids", str))))
 
 
-def joined(found: Sequence[Recalled], heading: str, budget: int | None, counter: TokenCounter) -> Message | None:
+def recalled_message(
+    matches: Sequence[Recalled], heading: str, budget: int | None, counter: TokenCounter
+) -> Message | None:
     """Memories as one message, in the order in which they were said; if too long, the best that fit the budget."""
-    best = list(found)
+    best = list(matches)
     while best:
-        lines = [told(one.memory, day_of(_said_at(one) or None)) for one in sorted(best, key=_said_at)]
+        lines = [told(match.memory, day_of(_last_said_at(match) or None)) for match in sorted(best, key=_last_said_at)]
         message = Message(role="system", content="\n".join([heading, *lines]), metadata={RECALLED: True})
         if budget is None or message_tokens(message, counter) <= budget:
             return message
@@ -133,7 +136,7 @@ def joined(found: Sequence[Recalled], heading: str, budget: int | None, counter:
     return None
 
 
-def _said_at(recalled: Recalled) -> float:
+def _last_said_at(recalled: Recalled) -> float:
     """When it was last said; 0 if unknown, or if no calendar has that time."""
     times = (occurrence.created_at for occurrence in reversed(recalled.memory.occurrences))
     return next((time for time in times if time is not None and day_of(time)), 0.0)

@@ -9,20 +9,29 @@ from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode, refuse_undamaged
-from langmem_adapters.conversation.log import BEGUN, PAGE, WATCHED, SessionLog, readable
+from langmem_adapters.conversation.log import GENERATION, PAGE_SIZE, WATCHED, SessionLog, readable
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.expiry import Expiring
+from langmem_adapters.expiry import ExpiringSession
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.validation import check_count, check_text, check_whole, checked_list
 
-__all__ = ["KNOWLEDGE", "TITLE", "Context", "Conversation", "Unsummarized", "behind_known", "put_title", "read_title"]
+__all__ = [
+    "KNOWLEDGE",
+    "TITLE",
+    "Backlog",
+    "Context",
+    "Conversation",
+    "knowledge_after",
+    "put_title",
+    "read_title",
+]
 
 TITLE, KNOWLEDGE = "title", "knowledge/"
-_FIRST = 4 * PAGE  # messages read first; each further read doubles their number, until they suffice
+_FIRST_PAGE_SIZE = 4 * PAGE_SIZE  # messages read first; each further read doubles their number, until these are enough
 S = TypeVar("S", bound=text.MessageLike)
 _log = logging.getLogger("langmem_adapters")
 
@@ -34,10 +43,10 @@ class Context(NamedTuple):
     messages: list[Message]
 
 
-class Unsummarized(NamedTuple):
+class Backlog(NamedTuple):
     """The messages that a summary does not cover yet, oldest first; the summary; the values read with it."""
 
-    readable: list[tuple[Item, Message]]
+    entries: list[tuple[Item, Message]]
     summary: Summary
     values: dict[str, bytes]
 
@@ -47,7 +56,7 @@ class Conversation(SessionLog):
 
     def messages(self, limit: int | None) -> Flow[list[Message]]:
         """All messages, or the newest ``limit``; oldest first."""
-        return _read((yield from self.entries(limit)))
+        return _readable_messages((yield from self.entries(limit)))
 
     def entries(self, limit: int | None) -> Flow[list[Item]]:
         """The entries of :meth:`messages`."""
@@ -62,99 +71,101 @@ class Conversation(SessionLog):
         """The summary, and the newest messages that it does not cover, in a form that a model may be shown."""
         if max_tokens is not None:
             check_count("max_tokens", max_tokens)
-        settled = partial(text.is_settled, k=k, max_tokens=max_tokens, counter=counter) if max_tokens else None
-        summary, newest = yield from self.newest(k, _read, settled)
+        is_full = partial(text.is_window_full, k=k, max_tokens=max_tokens, counter=counter) if max_tokens else None
+        summary, newest = yield from self.newest(k, _readable_messages, is_full)
         return Context(summary, text.window(newest, k, max_tokens=max_tokens, counter=counter))
 
     def newest(
-        self, k: int, read: Callable[[Sequence[Item]], list[S]], suffice: Callable[[Sequence[S]], bool] | None = None
+        self, k: int, parse: Callable[[Sequence[Item]], list[S]], is_enough: Callable[[Sequence[S]], bool] | None = None
     ) -> Flow[tuple[Summary | None, list[S]]]:
         """The summary, the newest ``k`` messages after it, and those before them back to one of the user's.
 
-        ``suffice`` is asked about the newest messages, as more of them are read, whether they are enough.
+        ``is_enough`` is asked about the newest messages, as more of them are read, whether they are enough.
         """
         check_count("k", k)
-        limit = min(k, _FIRST) if suffice else k
+        limit = min(k, _FIRST_PAGE_SIZE) if is_enough else k
         page = yield from self.session.scan(limit=limit, reverse=True, keys=[SUMMARY])
         summary = read_summary(page.values.get(SUMMARY))
         newest: list[S] = []
-        looked_at = 0
-        end, covered, asked = ends_at(summary), False, False
+        read_count = 0
+        end_id, covered, has_question = ends_at(summary), False, False
         while page.items:
-            looked_at += len(page.items)
-            begin = len(newest)
+            read_count += len(page.items)
+            old_count = len(newest)
             if summary is None:  # nothing is covered, so all are decoded together, which is quicker
-                newest += read(page.items)
+                newest += parse(page.items)
             else:
                 for item in page.items:
-                    covered = covered or item.id == end
-                    if covered and text.stands_alone(newest[::-1]):
+                    covered = covered or item.id == end_id
+                    if covered and text.starts_with_user(newest[::-1]):
                         return summary, newest[::-1]
-                    newest += [m for m in read([item]) if not covered or m.role == "user"]
-            asked = asked or any(message.role == "user" for message in newest[begin:])
-            if looked_at >= k and not covered and asked:
+                    newest += [message for message in parse([item]) if not covered or message.role == "user"]
+            has_question = has_question or any(message.role == "user" for message in newest[old_count:])
+            if read_count >= k and not covered and has_question:
                 break
-            if len(page.items) < limit or (suffice and looked_at < k and suffice(newest[::-1])):
+            if len(page.items) < limit or (is_enough and read_count < k and is_enough(newest[::-1])):
                 break
-            limit = min(looked_at, k - looked_at) if looked_at < k else PAGE
+            limit = min(read_count, k - read_count) if read_count < k else PAGE_SIZE
             page = yield from self.session.scan(limit=limit, reverse=True, before=page.items[-1].seq)
         return summary, newest[::-1]
 
-    def uncovered(self) -> Flow[Unsummarized]:
+    def backlog(self) -> Flow[Backlog]:
         """The messages that the summary does not cover yet."""
-        page = yield from self.session.scan(limit=PAGE, reverse=True, keys=WATCHED)
+        page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, keys=WATCHED)
         values = page.values
         summary = read_summary(values.get(SUMMARY)) or Summary(text="")
-        end = ends_at(summary)
-        found: list[Item] = []
+        end_id = ends_at(summary)
+        items: list[Item] = []
         while page.items:
             ids = [item.id for item in page.items]
-            if end in ids:
-                found += page.items[: ids.index(end)]
+            if end_id in ids:
+                items += page.items[: ids.index(end_id)]
                 break
-            found += page.items
-            page = yield from self.session.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
-        return Unsummarized(readable(reversed(found)), summary, values)
+            items += page.items
+            page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=page.items[-1].seq)
+        return Backlog(readable(reversed(items)), summary, values)
 
-    def uncovered_of(self, before: Unsummarized, places: Sequence[int]) -> Flow[Unsummarized | None]:
+    def remaining_backlog(self, before: Backlog, positions: Sequence[int]) -> Flow[Backlog | None]:
         """The rest of ``before`` after a summary of these positions was stored; None if that summary is not there.
 
         The messages are not read again: with a long backlog, every pass would read all that the other passes left.
         """
         values = (yield from self.session.scan(limit=0, keys=WATCHED)).values
         summary = read_summary(values.get(SUMMARY))
-        if summary is None or summary.covers != before.readable[places[-1]][0].id:
+        if summary is None or summary.covers != before.entries[positions[-1]][0].id:
             return None
-        gone = set(places)
-        left = [one for n, one in enumerate(before.readable) if n not in gone]
-        return Unsummarized(left, summary, values)
+        summarized = set(positions)
+        remaining = [entry for position, entry in enumerate(before.entries) if position not in summarized]
+        return Backlog(remaining, summary, values)
 
-    def summarized(
-        self, covered: Unsummarized, gone: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
+    def store_summary(
+        self, before: Backlog, entries: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
     ) -> Flow[bool]:
         """Store a summary of these messages and let them leave, in one write; False if something came in between.
 
         With ``archive`` they go to the long-term memory, or stay in the log without one; otherwise they are deleted.
         """
-        leave = self.long_term is not None or not archive
-        end, last = gone[-1]
-        new = Summary(text=summary, covers=end.id, said=said_in(last), left=leave, updated_at=self._clock())
+        is_removed = self.long_term is not None or not archive
+        last_item, last_message = entries[-1]
+        new = Summary(
+            text=summary, covers=last_item.id, said=said_in(last_message), left=is_removed, updated_at=self._clock()
+        )
         put = {SUMMARY: new.to_bytes()}
-        items = [item for item, _ in gone]  # a model takes long, and an entry repeated by mistake leaves unguarded
+        items = [item for item, _ in entries]  # a model takes long, and an entry repeated by mistake leaves unguarded
         page = yield from self.session.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED)
-        if page.values != covered.values or not set(items).issubset(page.items):
+        if page.values != before.values or not set(items).issubset(page.items):
             return False
         if archive and self.long_term is not None:
-            return (yield from self.move(self.long_term, gone, covered.values, put=put))
-        return (yield from self.leave(gone, covered.values, put=put, remove=leave))
+            return (yield from self.move(self.long_term, entries, before.values, put=put))
+        return (yield from self.leave(entries, before.values, put=put, remove=is_removed))
 
-    def exists(self, wanted: str) -> Flow[bool]:
+    def exists(self, exact_text: str) -> Flow[bool]:
         """Whether a message says exactly this."""
-        check_text("what is looked for", wanted)
+        check_text("what is looked for", exact_text)
         before: int | None = None
         while True:
-            page = yield from self.session.scan(limit=PAGE, reverse=True, before=before)
-            if any(message.text == wanted for message in _read(page.items)):
+            page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=before)
+            if any(message.text == exact_text for message in _readable_messages(page.items)):
                 return True
             if not page.items:
                 return False
@@ -163,18 +174,18 @@ class Conversation(SessionLog):
     def history_text(self) -> Flow[str]:
         """The summary and the history as text."""
         page = yield from self.session.scan(keys=[SUMMARY])
-        history = text.as_text(_read(page.items))
+        history = text.as_text(_readable_messages(page.items))
         summary = read_summary(page.values.get(SUMMARY))
         return f"{summary.text}\n{history}" if summary else history
 
     def add_knowledge(self, messages: Sequence[Message | str]) -> Flow[None]:
         """Add facts, in their order."""
-        given = checked_list(messages, "knowledge is a list of facts", str, Message)
-        facts = [m if isinstance(m, Message) else Message(role="system", content=str(m)) for m in given]
+        new_facts = checked_list(messages, "knowledge is a list of facts", str, Message)
+        facts = [fact if isinstance(fact, Message) else Message(role="system", content=str(fact)) for fact in new_facts]
         entries = [self.entry(fact)[1] for fact in facts]
         while entries:
             values = yield from self.session.get(None)
-            put = behind_known(values, entries)
+            put = knowledge_after(values, entries)
             if (yield from self.session.try_write(put=put, guard=dict.fromkeys(put))):
                 return  # otherwise another writer took these keys
 
@@ -200,16 +211,16 @@ class Conversation(SessionLog):
         check_text("a title", title)
         yield from put_title(self.session, title)
 
-    def entitle(self, title: str, newest: list[Item]) -> Flow[str]:
+    def set_generated_title(self, title: str, latest: list[Item]) -> Flow[str]:
         """Store a title made by a model, unless the session has one by now or was cleared; returns its title.
 
-        ``newest`` is the latest entry from before the model was asked.
+        ``latest`` is the newest entry from before the model was asked.
         """
-        after = newest[0].seq - 1 if newest else 0
+        after = latest[0].seq - 1 if latest else 0
         page = yield from self.session.scan(after=after, limit=1, keys=WATCHED)
-        begun = (yield from self.begun(newest, page.values)) if page.items == newest else None
-        if begun is not None:
-            guard = {TITLE: None, BEGUN: begun.get(BEGUN)}
+        marked_values = (yield from self.begun(latest, page.values)) if page.items == latest else None
+        if marked_values is not None:
+            guard = {TITLE: None, GENERATION: marked_values.get(GENERATION)}
             yield from self.session.try_write(put={TITLE: encode(title)}, guard=guard)
         return (yield from self.get_title())
 
@@ -227,17 +238,17 @@ class Conversation(SessionLog):
         """Search the long-term memory for memories that the window does not show."""
         if self.long_term is None:
             raise ConfigurationError("this BrainMemory has no long-term memory: give it long_term=")
-        _, shown = yield from self.newest(self.memory_k, _read)
-        return (yield from self.long_term.search_flow(query, k, shown=shown))
+        _, visible_messages = yield from self.newest(self.memory_k, _readable_messages)
+        return (yield from self.long_term.search_flow(query, k, shown=visible_messages))
 
 
-def behind_known(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:
+def knowledge_after(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:
     """The values that add facts after those that a session has; ``values`` are its keys."""
     first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
     return {f"{KNOWLEDGE}{number:08}": data for number, data in enumerate(facts, start=first)}
 
 
-def put_title(session: Expiring, title: str) -> Flow[None]:
+def put_title(session: ExpiringSession, title: str) -> Flow[None]:
     """Replace a session's title, unless the old one is sealed and there is no codec, or unsealed and there is one."""
     values = yield from session.get([TITLE])
     read_title(values.get(TITLE))
@@ -256,5 +267,5 @@ def read_title(data: bytes | None) -> str:
     return str(title)
 
 
-def _read(items: Sequence[Item]) -> list[Message]:
+def _readable_messages(items: Sequence[Item]) -> list[Message]:
     return [message for _, message in readable(items)]

@@ -21,7 +21,7 @@ from langmem_adapters.validation import check_index, check_text, check_whole
 
 __all__ = ["SessionSearch"]
 
-_VALUES = (KNOWLEDGE, ARCHIVE)  # prefixes of what is searched beside log entries
+_VALUE_PREFIXES = (KNOWLEDGE, ARCHIVE)  # prefixes of what is searched beside log entries
 
 
 class SessionSearch(Shared):
@@ -41,10 +41,10 @@ class SessionSearch(Shared):
         self.index = index
         self._namespace = brain_namespace(brain.scope)
         self._new_id = new_id
-        self._known: dict[str, bytes] = {}
-        self._looks = itertools.count()
-        self._latest = -1
-        self._following = ForkSafeLock()
+        self._indexed_values: dict[str, bytes] = {}
+        self._read_numbers = itertools.count()
+        self._latest_read = -1
+        self._index_lock = ForkSafeLock()
 
     def search(self, query: str, k: int) -> list[tuple[Message, float]]:
         """The ``k`` messages or facts that fit best, with scores in [0, 1], best first.
@@ -56,43 +56,49 @@ class SessionSearch(Shared):
         if k <= 0 or not query.strip():
             return []
         store = self.brain.store
-        look = next(self._looks)
+        read_number = next(self._read_numbers)
         values = store.get(self._namespace)  # without the lock: a slow store then delays nobody else
-        with self._following.held():
-            follow(store, self.index, self._namespace, _said, new_id=self._new_id, begun=self._known.clear)
-            if look > self._latest or not self._known:  # otherwise a later reader has updated the index already
-                self._latest = max(look, self._latest)
-                self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUES)})
+        with self._index_lock.held():
+            follow(
+                store, self.index, self._namespace, _log_change, new_id=self._new_id, begun=self._indexed_values.clear
+            )
+            # otherwise a later reader has updated the index already
+            if read_number > self._latest_read or not self._indexed_values:
+                self._latest_read = max(read_number, self._latest_read)
+                self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUE_PREFIXES)})
 
-        def read(ids: Sequence[str]) -> dict[str, bytes]:
-            found = {id_: values.get(id_) if id_.startswith(_VALUES) else self._entry(int(id_)) for id_ in ids}
-            return {id_: data for id_, data in found.items() if data is not None}  # the others have left since
+        def read_data(ids: Sequence[str]) -> dict[str, bytes]:
+            entries = {
+                id_: values.get(id_) if id_.startswith(_VALUE_PREFIXES) else self._entry_data(int(id_)) for id_ in ids
+            }
+            return {id_: data for id_, data in entries.items() if data is not None}  # the others have left since
 
-        reader = FilteredReader(read, lambda id_, data: salvage(data, f"entry {id_}"))
-        best = reader.best(lambda ask: self.index.search(self._namespace, query, ask), k)
+        reader = FilteredReader(read_data, lambda id_, data: salvage(data, f"entry {id_}"))
+        best = reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
         return [(message, hit.score) for hit, message in best]
 
-    def _entry(self, seq: int) -> bytes | None:
+    def _entry_data(self, seq: int) -> bytes | None:
         items = self.brain.store.scan(self._namespace, after=seq - 1, limit=1).items
         return items[0].data if items and items[0].seq == seq else None
 
     def _follow_values(self, facts: dict[str, bytes]) -> None:
         """Give the index facts that are new or changed, and remove those that are gone."""
         if facts and self.index.position(self._namespace) is None:  # no message was ever added here
-            self._known.clear()
+            self._indexed_values.clear()
             with contextlib.suppress(Conflict):  # another process has just begun it
                 begin(self.index, self._namespace, self._new_id())
-        new = {key: salvage(data, key) for key, data in facts.items() if self._known.get(key) != data}
-        documents = [found for key, fact in new.items() if fact and (found := _document(key, fact))]
-        gone = [key for key, fact in new.items() if fact is None] + [key for key in self._known if key not in facts]
-        if documents or gone:
-            self.index.apply(self._namespace, upsert=documents, delete=gone)
-        self._known = facts
+        new = {key: salvage(data, key) for key, data in facts.items() if self._indexed_values.get(key) != data}
+        documents = [document for key, fact in new.items() if fact and (document := _document(key, fact))]
+        removed = [key for key, fact in new.items() if fact is None]
+        removed += [key for key in self._indexed_values if key not in facts]
+        if documents or removed:
+            self.index.apply(self._namespace, upsert=documents, delete=removed)
+        self._indexed_values = facts
 
 
-def _said(items: Sequence[Item]) -> IndexChange:
-    said = readable(items)
-    return IndexChange([found for item, message in said if (found := _document(str(item.seq), message))])
+def _log_change(items: Sequence[Item]) -> IndexChange:
+    entries = readable(items)
+    return IndexChange([document for item, message in entries if (document := _document(str(item.seq), message))])
 
 
 def _document(id_: str, message: Message) -> Document | None:

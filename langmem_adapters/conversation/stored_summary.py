@@ -40,19 +40,19 @@ def said_in(message: Message, words: Callable[[Message], str] = words_of) -> str
     return fingerprint(message.role, words(message))
 
 
-def moved_back(values: Mapping[str, bytes], gone: Collection[str], ids: Sequence[str]) -> dict[str, bytes]:
+def moved_back(values: Mapping[str, bytes], removed_ids: Collection[str], ids: Sequence[str]) -> dict[str, bytes]:
     """The summary to write as entries are removed: if it ends at one of them, it then ends at an earlier one.
 
     Args:
         values: The session's.
-        gone: The ids of all entries that are removed.
+        removed_ids: The ids of all entries that are removed.
         ids: Ids of the log, oldest first: that at which the summary ends, and enough of those before it.
     """
     summary = read_summary(values.get(SUMMARY))
-    end = ends_at(summary)
-    if summary is None or end not in gone:
+    end_id = ends_at(summary)
+    if summary is None or end_id not in removed_ids:
         return {}
-    last = next((id_ for id_ in reversed(ids[: ids.index(end)]) if id_ not in gone), "")
+    last = next((id_ for id_ in reversed(ids[: ids.index(end_id)]) if id_ not in removed_ids), "")
     return {SUMMARY: summary.model_copy(update={"covers": last, "said": ""}).to_bytes()}
 
 

@@ -12,7 +12,7 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import MARGIN, as_text
-from langmem_adapters.tokens import TokenCounter, approximate_tokens, elide, truncate
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, truncate, truncate_middle
 from langmem_adapters.validation import check_count
 
 __all__ = ["WINDOW_TOKENS", "Summarizer", "split_windows"]
@@ -21,14 +21,14 @@ WINDOW_TOKENS = 3000
 """How many tokens of a conversation one call is shown."""
 _OVERLAP_TOKENS = 40  # tokens of a window that are shown again in the next one, so that nothing is lost between them
 _log = logging.getLogger("langmem_adapters")
-_TOKENS_A_WORD = 1.5
-_WINDOWS_A_MESSAGE = 8
-_ASK_FOR_MARKS = (
+_TOKENS_PER_WORD = 1.5
+_MAX_WINDOWS_PER_MESSAGE = 8
+_MARK_INSTRUCTION = (
     " Begin the summary with <summary> and end it with </summary>. Where you cannot or will not give one, say so"
     " without these marks."
 )
-_MARK = re.compile("</?summary>", re.IGNORECASE)
-_MARKED = re.compile(r"<summary>((?:(?!</?summary>).)*)</summary>", re.DOTALL | re.IGNORECASE)
+_MARK_PATTERN = re.compile("</?summary>", re.IGNORECASE)
+_MARKED_PATTERN = re.compile(r"<summary>((?:(?!</?summary>).)*)</summary>", re.DOTALL | re.IGNORECASE)
 
 
 class Summarizer:
@@ -62,52 +62,52 @@ class Summarizer:
         self._completer = completer
         self._counter = counter
         prompts = prompts or Prompts()
-        words = max(int(max_tokens / _TOKENS_A_WORD), 1)
+        words = max(int(max_tokens / _TOKENS_PER_WORD), 1)
         language = f" {prompts.keep_language}" if keep_language else ""
-        marks = "" if completer.is_function else _ASK_FOR_MARKS
-        self._instruction = prompts.summary.replace("{max_words}", str(words)) + language + marks
-        self._shorten = prompts.shorten.replace("{max_words}", str(words)) + language + marks
+        mark_instruction = "" if completer.is_function else _MARK_INSTRUCTION
+        self._instruction = prompts.summary.replace("{max_words}", str(words)) + language + mark_instruction
+        self._shorten_instruction = prompts.shorten.replace("{max_words}", str(words)) + language + mark_instruction
 
-    def flow(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
+    def summarize(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
         """The new summary. Raises ModelError if the model does not give one."""
-        said = as_text(map(self._bounded, messages))
-        for window in split_windows(said, WINDOW_TOKENS, _OVERLAP_TOKENS, self._counter):
-            so_far = truncate(summary, 2 * self.max_tokens, self._counter)  # an answer may have any length
-            so_far = f"Summary so far:\n{so_far}\n\n" if so_far else ""
-            summary = yield from self._ask(self._instruction, f"{so_far}Said next:\n{window}")
+        conversation = as_text(map(self._limit_message, messages))
+        for window in split_windows(conversation, WINDOW_TOKENS, _OVERLAP_TOKENS, self._counter):
+            previous = truncate(summary, 2 * self.max_tokens, self._counter)  # an answer may have any length
+            previous = f"Summary so far:\n{previous}\n\n" if previous else ""
+            summary = yield from self._ask(self._instruction, f"{previous}Said next:\n{window}")
         if self._counter(summary) <= self.max_tokens:
             return summary
         try:
-            summary = yield from self._ask(self._shorten, summary)
+            summary = yield from self._ask(self._shorten_instruction, summary)
         except ModelError as failure:
             _log.warning("a summary that is too long is cut: %s", failure)
         return truncate(summary, self.max_tokens, self._counter)
 
-    def _bounded(self, message: Message) -> Message:
-        most = _WINDOWS_A_MESSAGE * WINDOW_TOKENS
-        text = elide(message.text, most, self._counter)
+    def _limit_message(self, message: Message) -> Message:
+        max_tokens = _MAX_WINDOWS_PER_MESSAGE * WINDOW_TOKENS
+        text = truncate_middle(message.text, max_tokens, self._counter)
         if text == message.text:
             return message
-        _log.warning("message %r has more than %d tokens: its middle is not summarised", message.id, most)
+        _log.warning("message %r has more than %d tokens: its middle is not summarised", message.id, max_tokens)
         return message.model_copy(update={"content": text})
 
     def _ask(self, instruction: str, text: str) -> Flow[str]:
         answer = yield from self._completer.ask(instruction, text)
-        marked = not self._completer.is_function and _MARK.search(answer) is not None
-        summary = _between_marks(answer) if marked else answer
+        is_marked = not self._completer.is_function and _MARK_PATTERN.search(answer) is not None
+        summary = _marked_text(answer) if is_marked else answer
         # An apology may still have marks. No error message has any, but a summary may begin with an error.
-        if not summary or (is_apology if marked else is_refusal)(summary):
+        if not summary or (is_apology if is_marked else is_refusal)(summary):
             self._completer.stats.add("failures")
             flaw = "is a refusal or an error, not a summary" if summary else "has no summary between its marks"
             raise ModelError(f"the model's answer {flaw}")
         return summary
 
 
-def _between_marks(answer: str) -> str:
+def _marked_text(answer: str) -> str:
     """The text between the last marks; empty if it has no word, or only repeats our request for marks."""
-    marked = _MARKED.findall(answer)
+    marked = _MARKED_PATTERN.findall(answer)
     summary = marked[-1].strip() if marked else ""
-    return summary if any(map(str.isalnum, summary)) and summary not in _ASK_FOR_MARKS else ""
+    return summary if any(map(str.isalnum, summary)) and summary not in _MARK_INSTRUCTION else ""
 
 
 def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = approximate_tokens) -> Iterator[str]:
@@ -116,18 +116,18 @@ def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = ap
     Each window but the first begins with about ``overlap`` tokens from the end of the one before.
     """
     window: list[str] = []
-    used = 0
+    window_tokens = 0
     for piece in _pieces(text, max(size - overlap - 4, 1), counter):
         tokens = counter(piece) + 1
-        if window and used + tokens > size:
-            whole = "\n".join(window)
-            yield whole
-            ending = _ending(whole, overlap, counter)
-            used = counter(ending) + 1
-            window = [ending] if ending and used + tokens <= size else []
-            used = used if window else 0
+        if window and window_tokens + tokens > size:
+            joined = "\n".join(window)
+            yield joined
+            ending = _last_words(joined, overlap, counter)
+            window_tokens = counter(ending) + 1
+            window = [ending] if ending and window_tokens + tokens <= size else []
+            window_tokens = window_tokens if window else 0
         window.append(piece)
-        used += tokens
+        window_tokens += tokens
     if window:
         yield "\n".join(window)
 
@@ -142,8 +142,8 @@ def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
             rest, margin = rest[len(part) :].lstrip(), MARGIN
 
 
-def _ending(text: str, tokens: int, counter: TokenCounter) -> str:
+def _last_words(text: str, tokens: int, counter: TokenCounter) -> str:
     """The last words of a text, at most so many tokens; indented if they do not begin a line."""
     ending = truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1]
-    goes_on = text[: -len(ending)][-1:] not in {"", "\n"}
-    return MARGIN + ending if goes_on else ending
+    continues_line = text[: -len(ending)][-1:] not in {"", "\n"}
+    return MARGIN + ending if continues_line else ending

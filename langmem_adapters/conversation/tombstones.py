@@ -18,11 +18,11 @@ from langmem_adapters.model import Message
 __all__ = [
     "DELETED",
     "DEPARTED",
+    "are_marks",
     "content_id",
     "count_departed",
     "have_been_deleted",
     "have_departed",
-    "is_departed",
     "with_deleted",
     "with_departed",
 ]
@@ -32,8 +32,8 @@ DEPARTED = "departed"
 DELETED = "deleted"
 """The key of the value with the marks of deleted ids, and their number since the session began."""
 
-_MARK = 16
-_REMEMBERED = 256  # messages that are delivered again were said a moment ago
+_MARK_CHARS = 16
+_MAX_MARKS = 256  # messages that are delivered again were said a moment ago
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -42,77 +42,77 @@ def content_id(message: Message) -> str:
     return fingerprint(message.model_copy(update={"created_at": None}).to_data())
 
 
-def _said_id(message: Message) -> str:
+def _delivery_id(message: Message) -> str:
     """:func:`content_id` without metadata: each thread that delivers a message adds its own mark there."""
     return content_id(message.model_copy(update={"metadata": {}}))
 
 
-def with_departed(values: Mapping[str, bytes], leaving: Iterable[Message]) -> dict[str, bytes]:
+def with_departed(values: Mapping[str, bytes], departing: Iterable[Message]) -> dict[str, bytes]:
     """The value to write as these messages leave; ``values`` are the session's."""
-    marks = _marks(values) + "".join(_said_id(message)[:_MARK] for message in leaving)
-    return {DEPARTED: encode(marks[-_MARK * _REMEMBERED :])}
+    marks = _departed_marks(values) + "".join(_delivery_id(message)[:_MARK_CHARS] for message in departing)
+    return {DEPARTED: encode(marks[-_MARK_CHARS * _MAX_MARKS :])}
 
 
 def have_departed(values: Mapping[str, bytes], messages: Sequence[Message]) -> list[bool]:
     """For each of these messages, whether it was in the log and has left it."""
-    known = _each(_marks(values))
-    return [bool(known) and _said_id(message)[:_MARK] in known for message in messages]
+    departed_marks = _split_marks(_departed_marks(values))
+    return [bool(departed_marks) and _delivery_id(message)[:_MARK_CHARS] in departed_marks for message in messages]
 
 
 def with_deleted(values: Mapping[str, bytes], ids: Collection[str]) -> dict[str, bytes]:
     """The value to write as these ids are deleted; ``values`` are the session's."""
     count, marks = _tally(values)
     marks += "".join(_id_mark(id_) for id_ in ids)
-    return {DELETED: encode([count + len(ids), marks[-_MARK * max(_REMEMBERED, len(ids)) :]])}
+    return {DELETED: encode([count + len(ids), marks[-_MARK_CHARS * max(_MAX_MARKS, len(ids)) :]])}
 
 
-def have_been_deleted(before: Mapping[str, bytes], now: Mapping[str, bytes], ids: Sequence[str]) -> list[bool]:
+def have_been_deleted(before: Mapping[str, bytes], after: Mapping[str, bytes], ids: Sequence[str]) -> list[bool]:
     """For each of these ids, whether it was deleted between two reads of a session's values."""
-    count, marks = _tally(now)
-    new = max(count - _tally(before)[0], 0)
-    known = _each(marks[-_MARK * new :]) if new else set()
-    return [_id_mark(id_) in known for id_ in ids]
+    count, marks = _tally(after)
+    new_count = max(count - _tally(before)[0], 0)
+    deleted_marks = _split_marks(marks[-_MARK_CHARS * new_count :]) if new_count else set()
+    return [_id_mark(id_) in deleted_marks for id_ in ids]
 
 
 def count_departed(values: Mapping[str, bytes]) -> str:
     """How many messages left, in words, since not all are remembered; empty if none did."""
-    count = len(_marks(values)) // _MARK
-    more = " or more" if count >= _REMEMBERED else ""
+    count = len(_departed_marks(values)) // _MARK_CHARS
+    more = " or more" if count >= _MAX_MARKS else ""
     return f"{count}{more} message{'' if count == 1 else 's'}" if count else ""
 
 
-def is_departed(value: object) -> bool:
+def are_marks(value: object) -> bool:
     """Whether a decoded value has the form of such marks."""
-    return isinstance(value, str) and len(value) % _MARK == 0
+    return isinstance(value, str) and len(value) % _MARK_CHARS == 0
 
 
-def _each(marks: str) -> set[str]:
-    return {marks[start : start + _MARK] for start in range(0, len(marks), _MARK)}
+def _split_marks(marks: str) -> set[str]:
+    return {marks[start : start + _MARK_CHARS] for start in range(0, len(marks), _MARK_CHARS)}
 
 
-def _marks(values: Mapping[str, bytes]) -> str:
+def _departed_marks(values: Mapping[str, bytes]) -> str:
     """The marks; empty, with a warning, if they are damaged: at worst a message is kept twice."""
     try:
         marks = decode(values[DEPARTED]) if DEPARTED in values else ""
     except SerializationError:
         marks = None
-    if is_departed(marks):
+    if are_marks(marks):
         return str(marks)
     _log.warning("the marks of the messages that left a session are damaged, and are reset")
     return ""
 
 
 def _id_mark(id_: str) -> str:
-    return fingerprint(id_)[:_MARK]
+    return fingerprint(id_)[:_MARK_CHARS]
 
 
 def _tally(values: Mapping[str, bytes]) -> tuple[int, str]:
     """How many ids were deleted, and the marks of the latest; none, with a warning, if that is damaged."""
     try:
-        found = decode(values[DELETED]) if DELETED in values else [0, ""]
+        tally = decode(values[DELETED]) if DELETED in values else [0, ""]
     except SerializationError:
-        found = None
-    if isinstance(found, list) and [type(each) for each in found] == [int, str] and is_departed(found[1]):
-        return found[0], found[1]
+        tally = None
+    if isinstance(tally, list) and [type(part) for part in tally] == [int, str] and are_marks(tally[1]):
+        return tally[0], tally[1]
     _log.warning("the marks of the messages deleted from a session are damaged, and are reset")
     return 0, ""

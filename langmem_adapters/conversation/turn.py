@@ -19,7 +19,7 @@ from langmem_adapters.model import Message
 from langmem_adapters.providers.content import THOUGHTS
 from langmem_adapters.text import tool_calls_of, without_calls
 
-__all__ = ["INTERRUPTED", "Turn", "interrupted", "mark_interrupted", "whole_messages"]
+__all__ = ["INTERRUPTED", "Turn", "interrupted", "mark_interrupted", "merge_pieces"]
 
 INTERRUPTED: Final = "interrupted"
 """Key in a message's metadata: set on the last message of a turn that was interrupted."""
@@ -27,9 +27,9 @@ INTERRUPTED: Final = "interrupted"
 P = TypeVar("P")
 S = TypeVar("S")
 
-_UNSAID = THOUGHTS | {"text"}
+_SILENT_TYPES = THOUGHTS | {"text"}
 # Calls of a provider's own tools, whose results follow them in the same message.
-_SERVED = frozenset({"server_tool_use", "mcp_tool_use", "server_tool_call", "server_tool_call_chunk"})
+_SERVER_CALL_TYPES = frozenset({"server_tool_use", "mcp_tool_use", "server_tool_call", "server_tool_call_chunk"})
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -69,7 +69,7 @@ class Turn(Generic[P]):
         self._new_id = new_id
         self._pieces: list[P] = []
         self._open = False
-        self._begun_in = 0  # the process id
+        self._started_pid = 0  # the process id
         self._running_streams = 0
 
     def add(self, piece: P) -> None:
@@ -87,24 +87,24 @@ class Turn(Generic[P]):
     def watch(self, pieces: Any) -> Any:
         """Pass a stream on, and add each of its pieces. A stream that is not read to its end interrupts the turn."""
         self._running_streams += 1
-        return self._awatched(pieces) if isinstance(pieces, AsyncIterable) else self._watched(pieces)
+        return self._watch_async(pieces) if isinstance(pieces, AsyncIterable) else self._watch_sync(pieces)
 
-    def _watched(self, pieces: Iterable[P]) -> Generator[P, None, None]:
+    def _watch_sync(self, pieces: Iterable[P]) -> Generator[P, None, None]:
         for piece in pieces:
             self.add(piece)
             yield piece
         self._running_streams -= 1
 
-    async def _awatched(self, pieces: AsyncIterable[P]) -> AsyncGenerator[P, None]:
+    async def _watch_async(self, pieces: AsyncIterable[P]) -> AsyncGenerator[P, None]:
         async for piece in pieces:
             self.add(piece)
             yield piece
         self._running_streams -= 1
 
     def __enter__(self) -> Self:
-        if self._begun_in:
+        if self._started_pid:
             raise ConfigurationError("a turn is recorded once; make another with record_turn()")
-        self._begun_in, self._open = os.getpid(), True
+        self._started_pid, self._open = os.getpid(), True
         return self
 
     async def __aenter__(self) -> Self:
@@ -116,7 +116,7 @@ class Turn(Generic[P]):
         try:
             self._write(self._messages(error))
         except LangmemError:
-            self._tell_or_raise(error)
+            self._log_or_raise(error)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -125,11 +125,11 @@ class Turn(Generic[P]):
             self.__exit__(kind, error, trace)
             return
         try:
-            await _finished(partial(self._awrite, self._messages(error)))
+            await _finish_write(partial(self._awrite, self._messages(error)))
         except LangmemError:
-            self._tell_or_raise(error)
+            self._log_or_raise(error)
 
-    def _tell_or_raise(self, error: BaseException | None) -> None:
+    def _log_or_raise(self, error: BaseException | None) -> None:
         """Called in an ``except`` clause: must not replace what ended the turn, above all a cancellation."""
         if error is None:
             raise  # noqa: PLE0704 - called where an exception is being handled
@@ -137,28 +137,28 @@ class Turn(Generic[P]):
 
     def _messages(self, error: BaseException | None) -> list[Message]:
         self._open = False
-        if self._begun_in != os.getpid():  # a forked child collected a generator of its parent, which records it
+        if self._started_pid != os.getpid():  # a forked child collected a generator of its parent, which records it
             return []
-        said = [self._question, *self._gather(self._pieces)]
-        kept = said if error is None and not self._running_streams else interrupted(said, self._mark)
-        return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in kept]
+        messages = [self._question, *self._gather(self._pieces)]
+        stored = messages if error is None and not self._running_streams else interrupted(messages, self._mark)
+        return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in stored]
 
 
-def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
+def merge_pieces(pieces: Sequence[str | Message]) -> list[Message]:
     """Messages as they are; consecutive texts become one assistant message."""
     messages: list[Message] = []
     for is_text, run in groupby(pieces, lambda piece: isinstance(piece, str)):
         if not is_text:
             messages += [piece for piece in run if isinstance(piece, Message)]
-        elif said := "".join(piece for piece in run if isinstance(piece, str)):
-            messages.append(Message(role="assistant", content=said))
+        elif text := "".join(piece for piece in run if isinstance(piece, str)):
+            messages.append(Message(role="assistant", content=text))
     return messages
 
 
-def interrupted(said: Sequence[Message], mark: Callable[[Message], Message]) -> list[Message]:
+def interrupted(messages: Sequence[Message], mark: Callable[[Message], Message]) -> list[Message]:
     """The messages of an interrupted turn as they are stored: the last one is marked."""
-    kept = _without_open_calls(said)
-    return [*kept[:-1], *map(mark, kept[-1:])]
+    closed = _drop_open_calls(messages)
+    return [*closed[:-1], *map(mark, closed[-1:])]
 
 
 def mark_interrupted(message: Message) -> Message:
@@ -166,49 +166,53 @@ def mark_interrupted(message: Message) -> Message:
     return message.model_copy(update={"metadata": {**message.metadata, INTERRUPTED: True}})
 
 
-def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
+def _drop_open_calls(messages: Sequence[Message]) -> list[Message]:
     """Drop calls that no tool has answered, and assistant messages that say nothing without them."""
     answered = {message.tool_call_id for message in messages if message.role == "tool"}
     closed = []
     for message in messages:
         unanswered = {call.id for call in tool_calls_of(message)} - answered
-        kept = _without_served(without_calls(message, unanswered) if unanswered else message)
-        closed.append(_without_last_thoughts(kept))
-    return [message for message in closed if message.role != "assistant" or _says_something(message)]
+        remaining = _drop_open_server_calls(without_calls(message, unanswered) if unanswered else message)
+        closed.append(_drop_trailing_thoughts(remaining))
+    return [message for message in closed if message.role != "assistant" or _has_content(message)]
 
 
-def _without_served(message: Message) -> Message:
+def _drop_open_server_calls(message: Message) -> Message:
     """Drop calls of the provider's tools that were cut off from their results: the provider refuses them, too."""
     blocks = [block for block in message.content if isinstance(block, dict)]
     answered = {block.get(name) for block in blocks for name in ("tool_use_id", "tool_call_id")}
-    is_open = [block for block in blocks if block.get("type") in _SERVED and block.get("id") not in answered]
-    kept = [block for block in message.content if block not in is_open]
-    return message.model_copy(update={"content": kept}) if is_open else message
+    open_calls = [
+        block for block in blocks if block.get("type") in _SERVER_CALL_TYPES and block.get("id") not in answered
+    ]
+    remaining = [block for block in message.content if block not in open_calls]
+    return message.model_copy(update={"content": remaining}) if open_calls else message
 
 
-def _without_last_thoughts(message: Message) -> Message:
+def _drop_trailing_thoughts(message: Message) -> Message:
     """Drop thoughts that lead to nothing any more: Anthropic and OpenAI refuse them at the end of a message."""
     if message.role != "assistant" or tool_calls_of(message):
         return message
     content = message.content
-    while content and _is_mute(content[-1]):
+    while content and _is_silent(content[-1]):
         content = content[:-1]
     return message.model_copy(update={"content": content})
 
 
-def _is_mute(block: Any) -> bool:
+def _is_silent(block: Any) -> bool:
     if not isinstance(block, dict):
         return False
     kind = block.get("type")
     return kind in THOUGHTS or (kind == "text" and not block.get("text"))
 
 
-def _says_something(message: Message) -> bool:
-    other = any(isinstance(block, dict) and block.get("type") not in _UNSAID for block in message.content)
-    return bool(tool_calls_of(message) or message.text.strip() or other)
+def _has_content(message: Message) -> bool:
+    has_other_block = any(
+        isinstance(block, dict) and block.get("type") not in _SILENT_TYPES for block in message.content
+    )
+    return bool(tool_calls_of(message) or message.text.strip() or has_other_block)
 
 
-async def _finished(write: Callable[[], Awaitable[None]]) -> None:
+async def _finish_write(write: Callable[[], Awaitable[None]]) -> None:
     """Wait for a write to finish, even if this task is cancelled meanwhile; then the cancellation continues.
 
     When a loop ends, all tasks are cancelled at once, the write too: then the write is repeated, once for each
@@ -216,14 +220,14 @@ async def _finished(write: Callable[[], Awaitable[None]]) -> None:
     """
     task = asyncio.ensure_future(write())
     cancelled: asyncio.CancelledError | None = None
-    again = False
+    must_retry = False
     while not task.done():
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
-            cancelled, again = error, True
-        if again and task.cancelled():
-            task, again = asyncio.ensure_future(write()), False
+            cancelled, must_retry = error, True
+        if must_retry and task.cancelled():
+            task, must_retry = asyncio.ensure_future(write()), False
     if cancelled is None:
         return task.result()
     failure = None if task.cancelled() else task.exception()

@@ -21,12 +21,16 @@ def search_filtered(
     ``session`` is the one that the filters require by an equality, if they do: then no other session is searched.
     """
 
-    def wanted(found: Memory) -> Occurrence | None:
-        said = found.occurrences or [Occurrence()]
-        return next((one for one in said if all(lets(metadata_of(found.message, one)) for lets in filters)), None)
+    def first_match(candidate: Memory) -> Occurrence | None:
+        for occurrence in candidate.occurrences or [Occurrence()]:
+            if all(passes(metadata_of(candidate.message, occurrence)) for passes in filters):
+                return occurrence
+        return None
 
-    own = memory.scope
-    scope = own.model_copy(update={"session": session}) if own.user and isinstance(session, str) else None
-    found = yield from memory.search_flow(query, k, where=lambda one: wanted(one) is not None, scope=scope)
-    said = ((recalled, wanted(recalled.memory)) for recalled in found)
-    return [(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
+    owner = memory.scope
+    scope = owner.model_copy(update={"session": session}) if owner.user and isinstance(session, str) else None
+    matches = yield from memory.search_flow(
+        query, k, where=lambda candidate: first_match(candidate) is not None, scope=scope
+    )
+    pairs = ((recalled, first_match(recalled.memory)) for recalled in matches)
+    return [(recalled, occurrence) for recalled, occurrence in pairs if occurrence is not None]

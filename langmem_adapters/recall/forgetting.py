@@ -9,80 +9,84 @@ from itertools import islice
 from langmem_adapters.codec import encode
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
-from langmem_adapters.model import Memory
-from langmem_adapters.recall.memories import Reading, with_others
+from langmem_adapters.model import Memory, Message
+from langmem_adapters.recall.keeping import memory_ids_of
+from langmem_adapters.recall.memories import MemoryReader, with_occurrences
 from langmem_adapters.records.keyed import Records
 
 __all__ = ["forget"]
 
-_PAGE = 100  # memories changed in one write
-_FEW = 32  # ids that are searched for in a memory's bytes, before it is decoded
+_PAGE_SIZE = 100  # memories changed in one write
+_MAX_SEARCHED_IDS = 32  # ids that are searched for in a memory's bytes, before it is decoded
 
 
 def forget(
     records: Records,
     session: str,
     message_ids: Collection[str] | None,
-    reading: Reading,
+    reader: MemoryReader,
     *,
-    among: Sequence[str] | None = None,
+    messages: Sequence[Message] | None = None,
     ttl: float | None,
 ) -> Flow[int]:
     """Remove a session's occurrences, or those of these messages; returns how many memories were changed.
 
     A memory that only they have said is removed. After an interrupted call has removed some, the same call again
-    removes the rest. Damaged memories are skipped; if ``reading`` is strict, their error is raised at the end, when all
-    others are done. ``among`` gives the ids of the memories that may be concerned; without it, all are read.
+    removes the rest. Damaged memories are skipped; if ``reader`` is strict, their error is raised at the end, when all
+    others are done. ``messages`` are the messages, if only they may be concerned; without them, all memories are read.
     """
-    mentions = _mentions(session, message_ids)
-    found = yield from step(records.store.get, records.namespace, among)
-    pending = {key: data for key, data in found.items() if "\0" not in key and mentions(data)}
-    touched = 0
+    may_mention = _mention_test(session, message_ids)
+    memory_ids = None if messages is None else (yield from memory_ids_of(records, messages))
+    stored = yield from step(records.store.get, records.namespace, memory_ids)
+    pending = {key: data for key, data in stored.items() if "\0" not in key and may_mention(data)}
+    changed_count = 0
     damage: SerializationError | None = None
     while pending:
-        page = {key: pending.pop(key) for key in list(islice(pending, _PAGE))}
-        gone: dict[str, bytes] = {}
-        left: dict[str, bytes] = {}
+        page = {key: pending.pop(key) for key in list(islice(pending, _PAGE_SIZE))}
+        removed: dict[str, bytes] = {}
+        changed: dict[str, bytes] = {}
         for key, data in page.items():
             try:
-                memory = reading.memory(key, data)
+                memory = reader.memory(key, data)
             except SerializationError as error:
                 damage = error
                 continue
-            others = None if memory is None else _without(memory, session, message_ids)
-            if others is not None and others.occurrences:
-                left[key] = others.to_bytes()
-            elif others is not None:
-                gone[key] = data
+            remaining = None if memory is None else _drop_occurrences(memory, session, message_ids)
+            if remaining is not None and remaining.occurrences:
+                changed[key] = remaining.to_bytes()
+            elif remaining is not None:
+                removed[key] = data
         try:
-            if gone:
-                yield from step(records.remove, gone, ttl=ttl)
-                touched += len(gone)
-            yield from step(records.put, left, guard={key: page[key] for key in left}, ttl=ttl)
-            touched += len(left)
+            if removed:
+                yield from step(records.remove, removed, ttl=ttl)
+                changed_count += len(removed)
+            yield from step(records.put, changed, guard={key: page[key] for key in changed}, ttl=ttl)
+            changed_count += len(changed)
         except Conflict:
             pending |= yield from step(records.get, list(page))  # something was said again just now
     if damage is not None:
         raise damage
-    return touched
+    return changed_count
 
 
-def _mentions(session: str, message_ids: Collection[str] | None) -> Callable[[bytes], bool]:
+def _mention_test(session: str, message_ids: Collection[str] | None) -> Callable[[bytes], bool]:
     """A test whether stored bytes may concern these: searching bytes is far quicker than decoding them."""
-    wanted = [[session]] if session else []
-    if message_ids is not None and len(message_ids) <= _FEW and all(message_ids):
-        wanted.append(list(message_ids))
-    written = [[form for text in texts for form in {encode(text), json.dumps(text).encode()}] for texts in wanted]
-    return lambda data: all(any(form in data for form in forms) for forms in written)
+    required_texts = [[session]] if session else []
+    if message_ids is not None and len(message_ids) <= _MAX_SEARCHED_IDS and all(message_ids):
+        required_texts.append(list(message_ids))
+    encoded_forms = [
+        [form for text in texts for form in {encode(text), json.dumps(text).encode()}] for texts in required_texts
+    ]
+    return lambda data: all(any(form in data for form in forms) for forms in encoded_forms)
 
 
-def _without(memory: Memory, session: str, message_ids: Collection[str] | None) -> Memory | None:
+def _drop_occurrences(memory: Memory, session: str, message_ids: Collection[str] | None) -> Memory | None:
     """The memory with only its other occurrences; None if nothing changes."""
-    others = [
+    remaining = [
         occurrence
         for occurrence in memory.occurrences
         if occurrence.session != session or (message_ids is not None and occurrence.message_id not in message_ids)
     ]
-    if len(others) == len(memory.occurrences):
+    if len(remaining) == len(memory.occurrences):
         return None
-    return with_others(memory, others)
+    return with_occurrences(memory, remaining)

@@ -10,47 +10,48 @@ from langmem_adapters.flow import Flow, step
 from langmem_adapters.model import Memory, Message, MessageData
 from langmem_adapters.protocols import Store
 from langmem_adapters.recall.memories import (
-    Reading,
+    MemoryReader,
+    add_occurrence,
     is_corrected,
     is_text,
     memory_id,
-    merged,
-    note,
-    said_again,
-    unknown,
+    merge_memory,
+    new_occurrences,
+    successor_id,
 )
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.validation import check_text
 
-__all__ = ["are_known", "as_kept", "correct", "ids_of", "keep"]
+__all__ = ["are_stored", "as_kept", "correct_memory", "memory_ids_of", "remember"]
 
 M = TypeVar("M", bound=Message | MessageData)
 
 
-def keep(
+def remember(
     records: Records,
     messages: Sequence[Message],
     session: str,
-    reading: Reading,
+    reader: MemoryReader,
     *,
     clock: Callable[[], float],
     ttl: float | None,
 ) -> Flow[None]:
     """Add messages that were said in a session, or their occurrences if the messages are known already."""
-    fresh: dict[str, Memory] = {}
+    new_memories: dict[str, Memory] = {}
     for message in as_kept(records.store, messages):
-        note(fresh, message, session, clock)
-    while fresh:
-        remembered = yield from _remembered_as(records, fresh)
+        add_occurrence(new_memories, message, session, clock)
+    while new_memories:
+        memories = yield from _memories_by_content(records, new_memories)
         changed: dict[str, bytes] = {}
         guard: dict[str, bytes | None] = {}
-        for id_, memory in fresh.items():
-            *earlier, (place, known) = remembered[id_].items()
-            others = [reading.memory(other, data) for other, data in earlier if data is not None]
-            before = [occurrence for other in others if other for occurrence in other.occurrences]
-            new = memory.model_copy(update={"id": place, "occurrences": unknown(memory.occurrences, before)})
-            if new.occurrences and (data := merged(new, known, reading)) != known:
-                changed[place], guard[place] = data, known
+        for id_, memory in new_memories.items():
+            *earlier, (current_id, stored) = memories[id_].items()
+            earlier_memories = [reader.memory(earlier_id, data) for earlier_id, data in earlier if data is not None]
+            existing = [occurrence for other in earlier_memories if other for occurrence in other.occurrences]
+            occurrences = new_occurrences(memory.occurrences, existing)
+            updated = memory.model_copy(update={"id": current_id, "occurrences": occurrences})
+            if updated.occurrences and (data := merge_memory(updated, stored, reader)) != stored:
+                changed[current_id], guard[current_id] = data, stored
         try:
             yield from step(records.put, changed, guard=guard, ttl=ttl)
         except Conflict:
@@ -66,71 +67,75 @@ def as_kept(store: Store, messages: Iterable[M]) -> list[M | Message]:
     return [Message.from_bytes(redacted(message.to_bytes())) for message in messages]
 
 
-def _remembered_as(records: Records, ids: Iterable[str]) -> Flow[dict[str, dict[str, bytes | None]]]:
+def _memories_by_content(records: Records, ids: Iterable[str]) -> Flow[dict[str, dict[str, bytes | None]]]:
     """By the id of what is said: the memories that have come of it, by their ids, with their bytes, oldest first.
 
     The last one is where a repetition is kept; None if there is none yet. The earlier ones were corrected at some time,
     though the correction may have been undone since, or the memory deleted (None).
     """
-    remembered: dict[str, dict[str, bytes | None]] = {id_: {} for id_ in ids}
-    last = {id_: id_ for id_ in remembered}
-    while last:
-        after = {said: said_again(id_) for said, id_ in last.items()}
-        found = yield from step(records.get, [*last.values(), *after.values()])
-        for said, id_ in last.items():
-            remembered[said][id_] = found.get(id_)
-        last = {said: id_ for said, id_ in after.items() if id_ in found or is_corrected(found.get(last[said]))}
-    return remembered
+    memories: dict[str, dict[str, bytes | None]] = {id_: {} for id_ in ids}
+    current = {id_: id_ for id_ in memories}
+    while current:
+        successors = {content_id: successor_id(id_) for content_id, id_ in current.items()}
+        stored = yield from step(records.get, [*current.values(), *successors.values()])
+        for content_id, id_ in current.items():
+            memories[content_id][id_] = stored.get(id_)
+        current = {
+            content_id: successor
+            for content_id, successor in successors.items()
+            if successor in stored or is_corrected(stored.get(current[content_id]))
+        }
+    return memories
 
 
-def ids_of(records: Records, messages: Sequence[Message]) -> Flow[list[str]]:
+def memory_ids_of(records: Records, messages: Sequence[Message]) -> Flow[list[str]]:
     """The ids of all memories that have come of these messages."""
-    remembered = yield from _remembered_as(records, map(memory_id, as_kept(records.store, messages)))
-    return [id_ for ids in remembered.values() for id_ in ids]
+    memories = yield from _memories_by_content(records, map(memory_id, as_kept(records.store, messages)))
+    return [id_ for ids in memories.values() for id_ in ids]
 
 
-def are_known(records: Records, messages: Sequence[Message]) -> Flow[list[bool]]:
+def are_stored(records: Records, messages: Sequence[Message]) -> Flow[list[bool]]:
     """For each message, whether the same is remembered and has not been corrected since."""
     ids = [memory_id(message) for message in as_kept(records.store, messages)]
-    remembered = yield from _remembered_as(records, ids)
-    return [[*remembered[id_].values()][-1] is not None for id_ in ids]
+    memories = yield from _memories_by_content(records, ids)
+    return [[*memories[id_].values()][-1] is not None for id_ in ids]
 
 
-def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: float | None) -> Flow[bool]:
+def correct_memory(records: Records, id_: str, text: str, reader: MemoryReader, *, ttl: float | None) -> Flow[bool]:
     """Replace what a memory says; returns False if there is none of this id."""
     check_text("the id of a memory", id_)
     check_text("the text of a memory", text)
     while True:
-        found = yield from step(records.get, [id_])
-        memory = reading.memory(id_, found[id_]) if found else None
+        stored = yield from step(records.get, [id_])
+        memory = reader.memory(id_, stored[id_]) if stored else None
         if memory is None:
             return False
-        (message,) = as_kept(records.store, [_saying(text, memory.message)])
+        (message,) = as_kept(records.store, [_replace_text(text, memory.message)])
         update = {"message": message, "corrected": _is_correction(memory, message)}
         changed = memory.model_copy(update=update)
         try:
-            yield from step(records.put, {id_: changed.to_bytes()}, guard=found, ttl=ttl)
+            yield from step(records.put, {id_: changed.to_bytes()}, guard=stored, ttl=ttl)
         except Conflict:
             continue
         return True
 
 
-def _saying(text: str, message: Message) -> Message:
+def _replace_text(text: str, message: Message) -> Message:
     """The message with this text in place of its own; images, and other content beside text, stay."""
     if text == message.text:
         return message
     blocks = [] if isinstance(message.content, str) else message.content
-    beside = [block for block in blocks if not is_text(block)]
-    if not beside:
+    content = [block for block in blocks if not is_text(block)]
+    if not content:
         return message.model_copy(update={"content": text})
-    place = next((n for n, block in enumerate(blocks) if is_text(block)), 0)
-    beside.insert(place, {"type": "text", "text": text})
-    return message.model_copy(update={"content": beside})
+    text_position = next((position for position, block in enumerate(blocks) if is_text(block)), 0)
+    content.insert(text_position, {"type": "text", "text": text})
+    return message.model_copy(update={"content": content})
 
 
 def _is_correction(memory: Memory, message: Message) -> bool:
     """Whether a memory with this message will say something else than was said."""
-    said = memory_id(message)
-    if said == memory_id(memory.message):
+    content_id = memory_id(message)
+    if content_id == memory_id(memory.message):
         return memory.corrected
-    return memory.id not in (said, said_again(said))
+    return memory.id not in (content_id, successor_id(content_id))

@@ -19,33 +19,33 @@ from langmem_adapters.protocols import Document
 __all__ = [
     "RECALLED",
     "SPEAKERS",
-    "Reading",
+    "MemoryReader",
+    "add_occurrence",
     "folded",
     "is_corrected",
     "is_text",
     "memory_id",
-    "merged",
+    "merge_memory",
     "metadata_of",
-    "note",
-    "said_again",
-    "session_within",
+    "narrowed_session",
+    "new_occurrences",
+    "successor_id",
     "told",
-    "unknown",
-    "with_others",
+    "with_occurrences",
 ]
 
 RECALLED = "recalled"
 """Key in a message's metadata: set on memories recalled into a prompt, so that they are never stored again."""
 
-_LATEST = 100  # occurrences kept, beside the first
+_MAX_LATER_OCCURRENCES = 100  # occurrences kept, beside the first
 SPEAKERS = ("user", "assistant")
 """The roles of those whose messages can be found."""
-_COMMAS, _ENDS = ",;", ".!…。\uff01"
-_INNER = str.maketrans("", "", "'\u2019-")
+_COMMA_MARKS, _END_MARKS = ",;", ".!…。\uff01"
+_INNER_MARKS = str.maketrans("", "", "'\u2019-")
 _log = logging.getLogger("langmem_adapters")
 
 
-class Reading:
+class MemoryReader:
     """Reads stored memories. A damaged one does not make the others unreadable: it is counted and skipped.
 
     Args:
@@ -78,39 +78,42 @@ class Reading:
         if memory is None or memory.message.role not in SPEAKERS:
             return None
         first = memory.occurrences[0] if memory.occurrences else Occurrence()
-        again = dict.fromkeys(o.session for o in memory.occurrences if o.session != first.session)
-        said = memory.message
-        return Document(memory.id, said.text, said.name or "", first.session, first.created_at, tuple(again), said.role)
+        sessions = dict.fromkeys(occurrence.session for occurrence in memory.occurrences)
+        other_sessions = tuple(session for session in sessions if session != first.session)
+        message = memory.message
+        return Document(
+            memory.id, message.text, message.name or "", first.session, first.created_at, other_sessions, message.role
+        )
 
 
-def note(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:
+def add_occurrence(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:
     """Add a message to ``memories``, by the id of what it says, with where and when it was said."""
-    said_at = clock() if message.created_at is None else message.created_at
+    created_at = clock() if message.created_at is None else message.created_at
     id_ = memory_id(message)
     memory = memories.setdefault(id_, Memory(id=id_, message=message))
-    said = _other_words(message.text, memory)
-    memory.occurrences.append(Occurrence(session=session, message_id=message.id, created_at=said_at, said=said))
+    text = _different_text(message.text, memory)
+    memory.occurrences.append(Occurrence(session=session, message_id=message.id, created_at=created_at, said=text))
 
 
-def _other_words(said: str, memory: Memory) -> str:
-    return "" if said == memory.message.text else said
+def _different_text(text: str, memory: Memory) -> str:
+    return "" if text == memory.message.text else text
 
 
 def memory_id(message: Message) -> str:
     """The id under which a message is remembered: a fingerprint of who said what."""
-    said = folded(message.content) if isinstance(message.content, str) else message.content
+    content = folded(message.content) if isinstance(message.content, str) else message.content
     calls = [call.model_dump() for call in message.tool_calls]
-    beside = () if said or calls else _beside_text(message)
-    return fingerprint(message.role, message.name, said, calls, message.tool_call_id, *beside)
+    extra = () if content or calls else _non_text_content(message)
+    return fingerprint(message.role, message.name, content, calls, message.tool_call_id, *extra)
 
 
-def _beside_text(message: Message) -> list[Any]:
+def _non_text_content(message: Message) -> list[Any]:
     """What a message says outside of its content, such as OpenAI's spoken answers and refusals."""
-    found = (fields.get("additional_kwargs") for fields in message.host.values() if isinstance(fields, dict))
-    return [additional for additional in found if additional]
+    additional = (fields.get("additional_kwargs") for fields in message.host.values() if isinstance(fields, dict))
+    return [content for content in additional if content]
 
 
-def said_again(id_: str) -> str:
+def successor_id(id_: str) -> str:
     """The id under which a repetition is remembered after the memory of this id was corrected."""
     return fingerprint("said again", id_)
 
@@ -124,36 +127,41 @@ def is_corrected(data: bytes | None) -> bool:
     return False
 
 
-def unknown(occurrences: Iterable[Occurrence], known: Iterable[Occurrence]) -> list[Occurrence]:
+def new_occurrences(occurrences: Iterable[Occurrence], existing: Iterable[Occurrence]) -> list[Occurrence]:
     """The occurrences that are no repeated delivery (same message and session), of known ones or of each other."""
-    places = {(occurrence.session, occurrence.message_id) for occurrence in known}
+    existing_keys = {(occurrence.session, occurrence.message_id) for occurrence in existing}
     new = []
     for occurrence in occurrences:
-        place = (occurrence.session, occurrence.message_id)
-        if not occurrence.message_id or place not in places:
-            places.add(place)
+        key = (occurrence.session, occurrence.message_id)
+        if not occurrence.message_id or key not in existing_keys:
+            existing_keys.add(key)
             new.append(occurrence)
     return new
 
 
-def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
+def merge_memory(memory: Memory, stored: bytes | None, reader: MemoryReader) -> bytes:
     """The stored form of a memory, with the known occurrences first."""
-    old = reading.memory(memory.id, known) if known is not None else None
-    before = [] if old is None else old.occurrences
-    new = unknown(memory.occurrences, before)
+    old = reader.memory(memory.id, stored) if stored is not None else None
+    existing = [] if old is None else old.occurrences
+    new = new_occurrences(memory.occurrences, existing)
     if old is not None:
-        new = [o.model_copy(update={"said": _other_words(o.said or memory.message.text, old)}) for o in new]
-    first, *later = before + new
-    return (old or memory).model_copy(update={"occurrences": [first, *later[-_LATEST:]]}).to_bytes()
+        new = [
+            occurrence.model_copy(update={"said": _different_text(occurrence.said or memory.message.text, old)})
+            for occurrence in new
+        ]
+    first, *later = existing + new
+    return (old or memory).model_copy(update={"occurrences": [first, *later[-_MAX_LATER_OCCURRENCES:]]}).to_bytes()
 
 
-def with_others(memory: Memory, others: Sequence[Occurrence]) -> Memory:
+def with_occurrences(memory: Memory, occurrences: Sequence[Occurrence]) -> Memory:
     """The memory as if said at these times only, with the words used then."""
-    if memory.corrected or not others or not all(occurrence.said for occurrence in others):
-        return memory.model_copy(update={"occurrences": [*others]})
-    reworded = memory.model_copy(update={"message": memory.message.model_copy(update={"content": others[0].said})})
-    again = [o.model_copy(update={"said": _other_words(o.said, reworded)}) for o in others]
-    return reworded.model_copy(update={"occurrences": again})
+    if memory.corrected or not occurrences or not all(occurrence.said for occurrence in occurrences):
+        return memory.model_copy(update={"occurrences": [*occurrences]})
+    reworded = memory.model_copy(update={"message": memory.message.model_copy(update={"content": occurrences[0].said})})
+    updated = [
+        occurrence.model_copy(update={"said": _different_text(occurrence.said, reworded)}) for occurrence in occurrences
+    ]
+    return reworded.model_copy(update={"occurrences": updated})
 
 
 def folded(text: str) -> str:
@@ -167,25 +175,28 @@ def folded(text: str) -> str:
     False
     """
     words = unicodedata.normalize("NFC", text).split()
-    words = [_plain(word, n) if word[0].isupper() or word[-1] in _COMMAS else word for n, word in enumerate(words)]
-    return _without_end(" ".join(words), _ENDS)
+    words = [
+        _fold_word(word, position) if word[0].isupper() or word[-1] in _COMMA_MARKS else word
+        for position, word in enumerate(words)
+    ]
+    return _strip_end(" ".join(words), _END_MARKS)
 
 
-def _plain(word: str, place: int) -> str:
+def _fold_word(word: str, position: int) -> str:
     """A word without commas; in small letters, if no letter but its first is a capital.
 
     A single letter may be a name, unless it is the text's first word.
     """
-    word = _without_end(word, _COMMAS)
-    letters = word.rstrip(_ENDS + "?:").translate(_INNER)
-    is_plain = letters.isalpha() and letters[1:] == letters[1:].lower() and (len(letters) > 1 or not place)
+    word = _strip_end(word, _COMMA_MARKS)
+    letters = word.rstrip(_END_MARKS + "?:").translate(_INNER_MARKS)
+    is_plain = letters.isalpha() and letters[1:] == letters[1:].lower() and (len(letters) > 1 or not position)
     return word.lower() if is_plain else word
 
 
-def _without_end(text: str, marks: str) -> str:
+def _strip_end(text: str, marks: str) -> str:
     """Without these marks at the end, if they follow a letter: "5!" is another number than "5"."""
-    rest = text.rstrip(marks)
-    return rest if rest[-1:].isalpha() else text
+    stripped = text.rstrip(marks)
+    return stripped if stripped[-1:].isalpha() else text
 
 
 def is_text(block: str | dict[Any, Any]) -> bool:
@@ -203,27 +214,27 @@ def told(memory: Memory, day: date | None = None) -> str:
     return " ".join(f"- {day or ''} {message.name or message.role}: {message.text}".split())
 
 
-def metadata_of(message: Message, said: Occurrence) -> dict[str, Any]:
+def metadata_of(message: Message, occurrence: Occurrence) -> dict[str, Any]:
     """The metadata of a host's document or node: the message's, and those of this occurrence."""
     return {
         **message.metadata,
         "role": message.role,
         "name": message.name,
-        "session": said.session,
-        "message_id": said.message_id,
-        "created_at": said.created_at,
+        "session": occurrence.session,
+        "message_id": occurrence.message_id,
+        "created_at": occurrence.created_at,
         RECALLED: True,
     }
 
 
-def session_within(own: Scope, scope: Scope | None) -> str:
-    """The session to which a search in the memories of ``own`` is narrowed, if any. Never wider than ``own``."""
+def narrowed_session(owner: Scope, scope: Scope | None) -> str:
+    """The session to which a search in the memories of ``owner`` is narrowed, if any. Never wider than that."""
     if scope is None:
         return ""
     if not isinstance(scope, Scope):
         raise ConfigurationError(f"the scope of a search is a Scope, not {type(scope).__name__}")
-    if (scope.tenant, scope.user) != (own.tenant, own.user):
+    if (scope.tenant, scope.user) != (owner.tenant, owner.user):
         raise ConfigurationError("the scope of a search names the tenant and the user of the memory, and no others")
-    if scope.session and not own.user and scope.session != own.session:
+    if scope.session and not owner.user and scope.session != owner.session:
         raise ConfigurationError("a memory of one session cannot be searched for another session")
     return scope.session

@@ -16,13 +16,13 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Reranker"]
 
-_CANDIDATES = 4  # candidates for each memory that is wanted
-_MOST = 40
-_LONGEST = 600  # characters of a memory that the model is shown
-_NUMBER = re.compile(r"\d{1,9}")
+_CANDIDATES_PER_RESULT = 4  # candidates for each memory that is wanted
+_MAX_CANDIDATES = 40
+_MAX_MEMORY_CHARS = 600  # of a memory that the model is shown
+_NUMBER_PATTERN = re.compile(r"\d{1,9}")
 # List formatting, which is not part of the answer: in "1. [3]" the 1 numbers the line.
-_MARKUP = re.compile(r"```\w*|\*\*|^[ \t]*\d{1,9}[.)][ \t]*(?=\**\[)", re.MULTILINE)
-_ANSWER = re.compile(r"[\s\[(]*\d{1,9}([\s,;.>\[\]()]+\d{1,9})*[\s\]).]*")
+_MARKUP_PATTERN = re.compile(r"```\w*|\*\*|^[ \t]*\d{1,9}[.)][ \t]*(?=\**\[)", re.MULTILINE)
+_ANSWER_PATTERN = re.compile(r"[\s\[(]*\d{1,9}([\s,;.>\[\]()]+\d{1,9})*[\s\]).]*")
 
 
 class Reranker:
@@ -43,32 +43,32 @@ class Reranker:
         self._warn = WarnOnce()
 
     @staticmethod
-    def candidates(k: int) -> int:
+    def candidate_count(k: int) -> int:
         """How many memories a search should find, so that the best ``k`` can be chosen."""
-        return max(min(_CANDIDATES * k, _MOST), k)
+        return max(min(_CANDIDATES_PER_RESULT * k, _MAX_CANDIDATES), k)
 
-    def flow(self, query: str, found: Sequence[Recalled]) -> Flow[list[Recalled]]:
+    def rerank(self, query: str, memories: Sequence[Recalled]) -> Flow[list[Recalled]]:
         """The same memories, those that the model names first; the scores stay in place, so they still fall."""
-        places = (yield from self._order(query, found)) if len(found) > 1 else []
-        order = [*places, *(n for n in range(len(found)) if n not in places)]
-        return [found[n]._replace(score=place.score) for n, place in zip(order, found, strict=True)]
+        ranked_positions = (yield from self._ask_order(query, memories)) if len(memories) > 1 else []
+        order = [*ranked_positions, *(i for i in range(len(memories)) if i not in ranked_positions)]
+        return [memories[i]._replace(score=original.score) for i, original in zip(order, memories, strict=True)]
 
-    def _order(self, query: str, found: Sequence[Recalled]) -> Flow[list[int]]:
-        lines = [" ".join(recalled.text[:_LONGEST].split()) for recalled in found]
-        listed = "\n".join(f"[{n}] {line}" for n, line in enumerate(lines, start=1))
+    def _ask_order(self, query: str, memories: Sequence[Recalled]) -> Flow[list[int]]:
+        lines = [" ".join(recalled.text[:_MAX_MEMORY_CHARS].split()) for recalled in memories]
+        statements = "\n".join(f"[{number}] {line}" for number, line in enumerate(lines, start=1))
         try:
-            answer = yield from self._completer.ask(Prompts().rank, f"Question:\n{query}\n\nStatements:\n{listed}")
-            numbers = self._numbers(answer)
+            answer = yield from self._completer.ask(Prompts().rank, f"Question:\n{query}\n\nStatements:\n{statements}")
+            numbers = self._parse_numbers(answer)
         except ModelError as failure:
             if self._strict:
                 raise
             self._warn("the recalled memories were not reranked", failure)
             return []
-        return [n - 1 for n in dict.fromkeys(numbers) if 1 <= n <= len(found)]
+        return [number - 1 for number in dict.fromkeys(numbers) if 1 <= number <= len(memories)]
 
-    def _numbers(self, answer: str) -> list[int]:
-        answer = _MARKUP.sub(" ", answer)
-        if not _ANSWER.fullmatch(answer):
+    def _parse_numbers(self, answer: str) -> list[int]:
+        answer = _MARKUP_PATTERN.sub(" ", answer)
+        if not _ANSWER_PATTERN.fullmatch(answer):
             self._completer.stats.add("unparsed")
             raise ModelError("the model's answer is not a list of numbers")
-        return [int(number) for number in _NUMBER.findall(answer)]
+        return [int(number) for number in _NUMBER_PATTERN.findall(answer)]

@@ -22,11 +22,11 @@ from langmem_adapters.records.keyed import Records
 __all__ = ["VectorQuery", "VectorRecall"]
 
 T = TypeVar("T")
-_PAUSE = 30.0  # seconds after a failure, before a search has it retried
+_RETRY_PAUSE_SECONDS = 30.0  # after a failure, before a search has it retried
 _FAILURES = (SearchError, ModelError, ConfigurationError)  # ConfigurationError: another process has the vectors' folder
 _log = logging.getLogger("langmem_adapters")
 _warned: WeakKeyDictionary[SemanticIndex, set[str]] = WeakKeyDictionary()  # shared by all memories of an index
-_warning = ForkSafeLock()
+_warned_lock = ForkSafeLock()
 
 
 class VectorRecall:
@@ -56,158 +56,158 @@ class VectorRecall:
         self._counts = counts
         self._clock = clock
         self._warned: set[str] = set()
-        with contextlib.suppress(TypeError), _warning.held():  # an index without a hash gets its own
+        with contextlib.suppress(TypeError), _warned_lock.held():  # an index without a hash gets its own
             self._warned = _warned.setdefault(index, self._warned)
         self._lock = ForkSafeLock()
-        self._under_way = 0  # a process id: a forked child does not run it
-        self._again = False
-        self._failed_at: float | None = None
-        self._away_since: float | None = None  # time of the last failed search, if nothing succeeded since
-        self._noticed: Position | None = None  # the log's end when a search last found the vectors behind
-        self._level: Position | None = None  # the log's end up to which nothing is missing
-        self._refused: set[str] = set()
+        self._running_pid = 0  # a process id: a forked child does not run it
+        self._is_pending = False
+        self._follow_failed_at: float | None = None
+        self._search_failed_at: float | None = None  # time of the last failed search, if nothing succeeded since
+        self._behind_position: Position | None = None  # the log's end when a search last found the vectors behind
+        self._level_position: Position | None = None  # the log's end up to which nothing is missing
+        self._refused_ids: set[str] = set()
 
     def follow(self, report: Callable[[int], None] | None = None) -> None:
         """Embed what the vectors lack, and report how much it was. Raises what went wrong."""
-        noticed = self._noticed
+        behind_position = self._behind_position
         try:
             self._records.follow(report, index=self._index)
             if isinstance(self._index, SelectiveIndex):
-                self._offer_again(self._index)
+                self._retry_refused(self._index)
         except BaseException:
-            self._failed_at, self._level = self._clock(), None
+            self._follow_failed_at, self._level_position = self._clock(), None
             raise
-        self._failed_at = self._away_since = None
-        self._level = noticed
+        self._follow_failed_at = self._search_failed_at = None
+        self._level_position = behind_position
 
-    def _offer_again(self, index: SelectiveIndex) -> None:
+    def _retry_refused(self, index: SelectiveIndex) -> None:
         """Give the embedder again what it refused: some refusals were temporary."""
         namespace = self.namespace
         refused = index.refused(namespace)
-        since = index.position(namespace) if refused else None
-        if since:
+        position = index.position(namespace) if refused else None
+        if position:
             change = self._records.change(refused)
             with contextlib.suppress(Conflict):  # another process has changed the index: the next time will do
-                index.apply(namespace, upsert=change.upsert, delete=change.delete, since=since)
-        left = set(index.refused(namespace))
+                index.apply(namespace, upsert=change.upsert, delete=change.delete, since=position)
+        still_refused = set(index.refused(namespace))
         with self._lock.held():
-            self._counts.add("refused", len(left - self._refused))
-            self._refused = left
+            self._counts.add("refused", len(still_refused - self._refused_ids))
+            self._refused_ids = still_refused
 
     def follow_later(self) -> None:
         """:meth:`follow` on a background thread, once for all that is added while it runs."""
         with self._lock.held():
-            self._again = True
-            if self._under_way == os.getpid():
+            self._is_pending = True
+            if self._running_pid == os.getpid():
                 return
-            self._under_way = os.getpid()
+            self._running_pid = os.getpid()
         try:
             submit(self._catch_up)
         except RuntimeError as error:  # the interpreter is shutting down
-            self._under_way = 0
+            self._running_pid = 0
             self._count("behind", error)
 
     def _catch_up(self) -> None:
-        while self._is_wanted():
+        while self._take_pending():
             try:
                 self.follow()
             except Exception as error:  # noqa: BLE001, PERF203 - nobody waits: it is counted, and retried
                 self._count("behind", error)
             except BaseException:
-                self._under_way = 0
+                self._running_pid = 0
                 raise
 
-    def _is_wanted(self) -> bool:
+    def _take_pending(self) -> bool:
         with self._lock.held():
-            wanted, self._again = self._again, False
-            if not wanted:
-                self._under_way = 0
-            return wanted
+            is_pending, self._is_pending = self._is_pending, False
+            if not is_pending:
+                self._running_pid = 0
+            return is_pending
 
     def query(self) -> VectorQuery:
         """Begin a search."""
-        is_away = self._is_recent(self._away_since)
-        if is_away:
+        has_failed = self._is_recent(self._search_failed_at)
+        if has_failed:
             self._counts.add("degraded")
-        return VectorQuery(self, None if is_away else self._index)
+        return VectorQuery(self, None if has_failed else self._index)
 
-    def failed(self, error: LangmemError) -> None:
+    def record_failure(self, error: LangmemError) -> None:
         """Note that a search goes on without the vectors; in strict mode, raise the error."""
         if self._strict:
             raise error
-        self._away_since = self._clock()
+        self._search_failed_at = self._clock()
         self._count("degraded", error)
 
     def _is_recent(self, failed_at: float | None) -> bool:
-        return failed_at is not None and 0 <= self._clock() - failed_at < _PAUSE
+        return failed_at is not None and 0 <= self._clock() - failed_at < _RETRY_PAUSE_SECONDS
 
-    def keep_up(self, found: Sequence[Hit]) -> None:
+    def follow_if_behind(self, hits: Sequence[Hit]) -> None:
         """Have the vectors follow, if they are not level with the lexical index, which each search brings up to date.
 
-        That they are level is remembered. But if nothing was ``found``, their position is checked again: they may have
+        That they are level is remembered. But if there are no ``hits``, their position is checked again: they may have
         been cleared, or their files removed.
         """
-        end = self._stands(self._records.index)
-        if end == self._level and (found or self._holds()):
+        end = self._position_of(self._records.index)
+        if end == self._level_position and (hits or self._has_vectors()):
             return
-        if self._stands(self._index) == end:
-            self._level = end
+        if self._position_of(self._index) == end:
+            self._level_position = end
             return
-        self._noticed = end
+        self._behind_position = end
         self._counts.add("behind")
-        failed_at = self._failed_at
+        failed_at = self._follow_failed_at
         if failed_at is not None and self._strict:
             self.follow()
         elif not self._is_recent(failed_at):
             self.follow_later()
 
-    def _holds(self) -> bool:
+    def _has_vectors(self) -> bool:
         """Whether there are vectors, even another embedder's: else two would replace each other's in every search."""
         holds = getattr(self._index, "holds", None)
         return holds is None or bool(holds(self.namespace))
 
-    def _stands(self, index: Index) -> Position:
+    def _position_of(self, index: Index) -> Position:
         return index.position(self.namespace) or START
 
-    def _count(self, what: str, error: Exception) -> None:
-        cause = f"{what} {type(error).__name__}"
-        self._counts.add(what)
-        with _warning.held():
+    def _count(self, counter: str, error: Exception) -> None:
+        cause = f"{counter} {type(error).__name__}"
+        self._counts.add(counter)
+        with _warned_lock.held():
             if cause in self._warned:
                 return
             self._warned.add(cause)
-        why = error if isinstance(error, LangmemError) else type(error).__name__  # foreign words may hold anything
-        _log.warning("the vectors of the long-term memory failed, and it searches by words alone: %s", why)
+        reason = error if isinstance(error, LangmemError) else type(error).__name__  # foreign words may hold anything
+        _log.warning("the vectors of the long-term memory failed, and it searches by words alone: %s", reason)
 
 
 class VectorQuery:
     """What one search asks of the vectors. After a failure, ``index`` is None and it goes on without them."""
 
-    def __init__(self, semantic: VectorRecall, index: SemanticIndex | None) -> None:
-        self._semantic = semantic
+    def __init__(self, recall: VectorRecall, index: SemanticIndex | None) -> None:
+        self._recall = recall
         self._index = index
-        self._namespace = semantic.namespace
+        self._namespace = recall.namespace
 
-    def ahead(self, said: Callable[[], str]) -> Flow[None]:
-        """Ask the embedder for the query that ``said`` gives, before the search, if it can be awaited."""
+    def embed_ahead(self, text_to_embed: Callable[[], str]) -> Flow[None]:
+        """Ask the embedder for the query that ``text_to_embed`` gives, before the search, if it can be awaited."""
         embedder = getattr(self._index, "embedder", None)
         if not (isinstance(embedder, Embedder) and embedder.awaits):
             return
-        query = yield from step(said)
+        query = yield from step(text_to_embed)
         try:
             yield from embedder.ahead_flow(query)
         except _FAILURES as error:
-            self._fail(error)
+            self._disable(error)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` memories nearest in meaning among those embedded so far; empty if that fails."""
-        found: list[Hit] = self._try(lambda index: index.search(self._namespace, query, k), [])
-        self._try(lambda _: self._semantic.keep_up(found), None)
-        return found
+        hits: list[Hit] = self._try_index(lambda index: index.search(self._namespace, query, k), [])
+        self._try_index(lambda _: self._recall.follow_if_behind(hits), None)
+        return hits
 
     def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
         """How near these memories are, as far as they are embedded; empty if that fails."""
-        return self._try(lambda index: index.score(self._namespace, query, ids), {})
+        return self._try_index(lambda index: index.score(self._namespace, query, ids), {})
 
     @property
     def piecewise(self) -> bool:
@@ -219,17 +219,17 @@ class VectorQuery:
 
         ``before`` gives, by id, what was said just before each; "" if nothing was.
         """
-        return self._try(lambda index: cast("PiecewiseIndex", index).max_sim(self._namespace, query, before), {})
+        return self._try_index(lambda index: cast("PiecewiseIndex", index).max_sim(self._namespace, query, before), {})
 
-    def _try(self, ask: Callable[[SemanticIndex], T], otherwise: T) -> T:
+    def _try_index(self, call: Callable[[SemanticIndex], T], default: T) -> T:
         if self._index is None:
-            return otherwise
+            return default
         try:
-            return ask(self._index)
+            return call(self._index)
         except _FAILURES as error:
-            self._fail(error)
-            return otherwise
+            self._disable(error)
+            return default
 
-    def _fail(self, error: LangmemError) -> None:
-        self._semantic.failed(error)
+    def _disable(self, error: LangmemError) -> None:
+        self._recall.record_failure(error)
         self._index = None
