@@ -42,11 +42,11 @@ class LRU(Generic[K, V]):
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of a key; if there is none, keep what ``make`` returns."""
-        found = self.get(key)
-        if found is None:
-            found = make()
-            self.keep(key, found)
-        return found
+        value = self.get(key)
+        if value is None:
+            value = make()
+            self.keep(key, value)
+        return value
 
     def keep(self, key: K, value: V, size: int = 0) -> None:
         """Keep a value in place of an older one, unless it is too large."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.errors import StoreUnavailable
-from langmem_adapters.warn_once import BROKEN
+from langmem_adapters.warn_once import BREAKER_SUFFIX
 
 __all__ = ["GRACE", "PATIENCE", "Breaker"]
 
@@ -115,7 +115,7 @@ class Breaker:
             probing.join(self._grace)
         sentence = self._sentence
         if sentence is not None:
-            raise StoreUnavailable(sentence + BROKEN)
+            raise StoreUnavailable(sentence + BREAKER_SUFFIX)
 
     def _send_probe(self) -> threading.Thread | None:
         """Start a probe if one is due and none is running."""
