@@ -404,7 +404,7 @@ def test_an_embedder_that_goes_down_in_between_refuses_nothing() -> None:
         model.down = len(model.sent) >= 2
         return embed(given)
 
-    vectors.embedder._documents = vectors.embedder._documents._replace(call=dies)
+    vectors.embedder._document_calls = vectors.embedder._document_calls._replace(call=dies)
     memory.add([say("poison"), *(say(f"couch {n}") for n in range(9))])
     assert memory.stats()["behind"] == 1
     assert vectors.refused(ADA) == []
