@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_opened_holds_nobody_up(tmp_path: Path, monkeypatc
     absent = Database(tmp_path / "none" / "t.db", schema=_SCHEMA, name="t")
     with pytest.raises(StoreUnavailable, match="no folder"):
         absent.look("SELECT 1", ())
-    assert threading.get_ident() not in forks._under_way
+    assert threading.get_ident() not in forks._work_depths
 
 
 def test_in_memory_one_waits_for_the_other() -> None:

@@ -221,7 +221,7 @@ def test_a_server_that_is_down_is_not_asked_until_a_probe_finds_it_back(probe: P
 
 def test_a_server_that_a_call_and_a_probe_find_back_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     def answer() -> None:
-        subject.ended(0, None)  # of a call that began before
+        subject.after_call(0, None)  # of a call that began before
 
     subject = Breaker(answer, grace=10)
     with caplog.at_level(logging.INFO, logger="langmem_adapters"):

@@ -15,7 +15,7 @@ from typing import Any
 
 from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
-from langmem_adapters.concurrency.locks import ForkSafeLock, let_go
+from langmem_adapters.concurrency.locks import ForkSafeLock, release_fully
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.places import Connection, Place, check_version, clearing, close_all
 
@@ -103,7 +103,7 @@ class Database:
         """Return the rows of one statement, which is a consistent read and needs no transaction around it."""
         if self._breaker is None:
             return self._look(select, values)
-        with self._breaker.watching(tells=False):
+        with self._breaker.guarding(may_close=False):
             return self._look(select, values)
 
     def _look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -175,11 +175,11 @@ class Database:
                 return
 
     def _borrow(self) -> Connection:
-        forks.begin()
+        forks.begin_work()
         try:
             return self._taken()
         except BaseException:
-            forks.end()
+            forks.end_work()
             raise
 
     def _taken(self) -> Connection:
@@ -204,7 +204,7 @@ class Database:
             connection = self._connect()
         except BaseException as error:
             if self.place.in_memory:
-                let_go(self._alone)
+                release_fully(self._alone)
             if isinstance(error, sqlite3.Error):
                 raise self._explained(error) from error
             raise
@@ -214,10 +214,10 @@ class Database:
 
     def _give_back(self, connection: Connection) -> None:
         if self.place.in_memory:
-            let_go(self._alone)
+            release_fully(self._alone)
         else:
             self._idle.append(connection)
-        forks.end()
+        forks.end_work()
 
     def _connect(self) -> Connection:
         connection = self.place.connect(self._timeout, _close_idle)
@@ -295,7 +295,7 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
         self._breaker = breaker
 
     def __enter__(self) -> Connection:
-        self._successes = self._breaker.begun() if self._breaker else 0
+        self._successes = self._breaker.before_call() if self._breaker else 0
         try:
             self._connection = connection = self._database._borrow()  # noqa: SLF001 - a part of it
             try:
@@ -320,7 +320,7 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
     def _told(self, error: BaseException | None) -> None:
         """Tell the breaker. A locked file can still be read, so a successful read says nothing about the lock."""
         if self._breaker is not None:
-            self._breaker.ended(self._successes, error, tells=self._begin == _IMMEDIATE)
+            self._breaker.after_call(self._successes, error, may_close=self._begin == _IMMEDIATE)
 
 
 _breaking = ForkSafeLock()
@@ -341,4 +341,4 @@ def _close_idle() -> None:
             each.close()
 
 
-forks.before(_close_idle)
+forks.call_before_fork(_close_idle)
