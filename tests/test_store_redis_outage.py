@@ -261,7 +261,7 @@ def test_one_call_waits_for_a_probe_and_only_for_a_moment(probe: Probe) -> None:
             subject.guard(must_not_be_called)
     assert time.monotonic() - began < 5
     assert probe.count == 1
-    thread = subject._probing
+    thread = subject._probe_thread
     assert thread
     assert thread.daemon
     probe.error = None
@@ -311,7 +311,7 @@ def test_an_outage_and_its_end_are_logged_once(probe: Probe, caplog: pytest.LogC
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
                 subject.guard(must_not_be_called)
-        subject._rests_until = 0
+        subject._next_probe_at = 0
         probe.error = None
         subject.guard(lambda: "served")
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
