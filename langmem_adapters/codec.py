@@ -104,14 +104,14 @@ def is_for_others(data: bytes) -> bool:
     return is_sealed(data) or is_newer(data)
 
 
-def refuse_undamaged(data: bytes, what: str) -> None:
+def refuse_undamaged(data: bytes, subject: str) -> None:
     """Raise SerializationError if the data :func:`is_for_others`."""
     if is_sealed(data):
         raise SerializationError(
-            f"{what} is encrypted, and there is no codec: use Settings(codec=…); the command line has none"
+            f"{subject} is encrypted, and there is no codec: use Settings(codec=…); the command line has none"
         )
     if is_newer(data):
-        raise SerializationError(f"{what} was written by a newer version of langmem_adapters; upgrade to read it")
+        raise SerializationError(f"{subject} was written by a newer version of langmem_adapters; upgrade to read it")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -186,9 +186,9 @@ def _to_plain(value: Any, path: str, depth: int) -> Any:
 
 
 def _to_tagged(value: Any, path: str, depth: int) -> Any:
-    for name, (type_, to_plain, _) in _TAGGED_TYPES.items():
+    for name, (type_, convert, _) in _TAGGED_TYPES.items():
         if isinstance(value, type_):
-            return {_TYPE_KEY: name, _VALUE_KEY: _to_plain(to_plain(value), path, depth - 1)}
+            return {_TYPE_KEY: name, _VALUE_KEY: _to_plain(convert(value), path, depth - 1)}
     value_type = type(value)
     if value_type is int:
         raise SerializationError(f"{path:.200} is an integer of more than 4,000 digits, which cannot be stored")

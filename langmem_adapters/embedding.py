@@ -152,7 +152,7 @@ class Embedder(Lasting):
     @property
     def awaits(self) -> bool:
         """Whether :meth:`ahead_flow` is of use: queries can be awaited, and their vectors are cached."""
-        return self._query_calls.acall is not None and self._query_cache.most > 0
+        return self._query_calls.acall is not None and self._query_cache.max_entries > 0
 
     def ahead_flow(self, text: str) -> Flow[None]:
         """Cache a query's vector before the index, which blocks, asks for it; for models that can be awaited.
@@ -241,7 +241,7 @@ class Embedder(Lasting):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out caches and counts, which each process has for itself."""
         state = {name: value for name, value in vars(self).items() if name not in _PROCESS_ATTRIBUTES}
-        return state | {"remembered": self._text_cache.most}
+        return state | {"remembered": self._text_cache.max_entries}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         remembered = state.pop("remembered")

@@ -114,9 +114,9 @@ class AESGCMCodec(Lasting):
             raise SerializationError(
                 f"a stored value cannot be decrypted: the key {name!r} is not the one that encrypted it"
             )
-        header, nonce, sealed = data[:header_end], data[header_end:nonce_end], data[nonce_end:]
+        header, nonce, ciphertext = data[:header_end], data[header_end:nonce_end], data[nonce_end:]
         try:
-            return bytes(self._ciphers[name].decrypt(nonce, sealed, header + place))
+            return bytes(self._ciphers[name].decrypt(nonce, ciphertext, header + place))
         except _invalid_tag_error() as error:
             if has_check:
                 raise Damaged(

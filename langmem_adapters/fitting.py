@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Case", "Fit", "fitted", "judged", "share_found"]
+__all__ = ["Case", "Fit", "fit_weights", "judged", "share_found"]
 
 _RECALL_CUTOFFS = (5, 10)
 _WEIGHT_FACTORS = (0.0, 0.5, 0.75, 1.5, 2.0)
@@ -64,7 +64,7 @@ def judged(cases: Sequence[Case], weights: Mapping[str, float]) -> Fit:
     gains, before = [], []
     for held_out in dict.fromkeys(groups):
         training = [case for case, group in zip(cases, groups, strict=True) if group != held_out]
-        trained = fitted(training, weights)
+        trained = fit_weights(training, weights)
         for case, group in zip(cases, groups, strict=True):
             if group == held_out:
                 before.append(_Ranking(case, weights).value())
@@ -73,13 +73,13 @@ def judged(cases: Sequence[Case], weights: Mapping[str, float]) -> Fit:
     verdict: Literal["better", "no clear difference", "worse"] = "no clear difference"
     if abs(gain) > _SIGNIFICANT_ERRORS * standard_error:
         verdict = "better" if gain > 0 else "worse"
-    final = fitted(cases, weights)
+    final = fit_weights(cases, weights)
     changed = {name: weight for name, weight in final.items() if weight != weights[name]}
     mean = statistics.fmean(before)
     return Fit(changed, mean, mean + gain, verdict)
 
 
-def fitted(cases: Sequence[Case], weights: Mapping[str, float]) -> dict[str, float]:
+def fit_weights(cases: Sequence[Case], weights: Mapping[str, float]) -> dict[str, float]:
     """Of the weights that were tried, those that rank the answers of these cases best."""
     best_weights = dict(weights)
     rankings = [_Ranking(case, best_weights) for case in cases]

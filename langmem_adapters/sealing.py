@@ -282,9 +282,9 @@ def _redact_record(record: Any, redactor: Redactor) -> Any:
     ids = {name: record[name] for name in _ID_FIELDS.get(kind, ()) if isinstance(record.get(name), str)}
     inner = [name for name in _RECORD_FIELDS if name in record] if kind == "message" else []
     records = {name: _redact_record(record[name], redactor) for name in inner}
-    rest = {name: part for name, part in record.items() if name not in ids and name not in records}
-    redacted = _redact_value(rest, redactor)
-    changed = redacted is not rest or any(part is not record[name] for name, part in records.items())
+    remaining = {name: part for name, part in record.items() if name not in ids and name not in records}
+    redacted = _redact_value(remaining, redactor)
+    changed = redacted is not remaining or any(part is not record[name] for name, part in records.items())
     return {**redacted, **records, **ids} if changed else record
 
 

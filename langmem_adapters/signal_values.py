@@ -103,8 +103,8 @@ class SignalValues:
 
     def measure(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
         """The candidates that have any signal of the query, their values of each signal, and its greatest value."""
-        near, cell_of = self._cells_near_matches, self._cell_of
-        places = [place for place in self._evidence.candidates if cell_of[place] in near or self.matches(place)]
+        near_cells, cell_of = self._cells_near_matches, self._cell_of
+        places = [place for place in self._evidence.candidates if cell_of[place] in near_cells or self.matches(place)]
         if not places:
             return [], {}, {}
         cells = [cell_of[place] for place in places]

@@ -87,15 +87,15 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
 
 
 def memories(
-    found: Sequence[_Recalled],
+    hits: Sequence[_Recalled],
     *,
     query: str = "",
     matching: Matching | None = None,
     meaning_of: Callable[[str], str] = str,
 ) -> str:
     """Show memories that a search for ``query`` found, best first; ``meaning_of`` says what a signal is."""
-    parts = [_memory(recalled, query, matching, meaning_of) for recalled in found[:_MAX_HITS]]
-    return _hit_list(parts, len(found), "memory", "memories", query)
+    parts = [_memory(recalled, query, matching, meaning_of) for recalled in hits[:_MAX_HITS]]
+    return _hit_list(parts, len(hits), "memory", "memories", query)
 
 
 def _memory(recalled: _Recalled, query: str, matching: Matching | None, meaning_of: Callable[[str], str]) -> Html:
@@ -126,7 +126,7 @@ def _signals(signals: Mapping[str, float], meaning_of: Callable[[str], str]) -> 
         yield element("span", f"… {len(strongest) - _MAX_SIGNALS} more")
 
 
-def experiences(found: Sequence[_Similar], *, query: str = "", matching: Matching | None = None) -> str:
+def experiences(hits: Sequence[_Similar], *, query: str = "", matching: Matching | None = None) -> str:
     """Show experiences that are like a request, best first."""
     parts = [
         element(
@@ -135,9 +135,9 @@ def experiences(found: Sequence[_Similar], *, query: str = "", matching: Matchin
             _request_and_answer(similar.experience, query, matching),
             class_="lm-hit",
         )
-        for similar in found[:_MAX_HITS]
+        for similar in hits[:_MAX_HITS]
     ]
-    return _hit_list(parts, len(found), "experience", "experiences", query)
+    return _hit_list(parts, len(hits), "experience", "experiences", query)
 
 
 def one_experience(experience: _Experience) -> str:

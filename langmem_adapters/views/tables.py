@@ -34,23 +34,23 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
         def updated_at(self) -> float: ...
 
 
-def sessions(found: Sequence[_Session]) -> str:
+def sessions(infos: Sequence[_Session]) -> str:
     """Show sessions, those with the latest activity first."""
-    cells = [(each.session, each.title, each.messages, when(each.updated_at)) for each in found[:_MAX_ROWS]]
-    title = f"{len(found):,} session{'' if len(found) == 1 else 's'}"
-    return rows(title, ("session", "title", "messages", "last activity"), cells, total=len(found))
+    cells = [(each.session, each.title, each.messages, when(each.updated_at)) for each in infos[:_MAX_ROWS]]
+    title = f"{len(infos):,} session{'' if len(infos) == 1 else 's'}"
+    return rows(title, ("session", "title", "messages", "last activity"), cells, total=len(infos))
 
 
-def items(found: Sequence[_Item]) -> str:
+def items(entries: Sequence[_Item]) -> str:
     """Show what a working memory holds."""
-    has_metadata = any(item.metadata for item in found[:_MAX_ROWS])
+    has_metadata = any(item.metadata for item in entries[:_MAX_ROWS])
     columns = ("item", "data", "metadata", "changed") if has_metadata else ("item", "data", "changed")
     cells: list[Sequence[Any]] = []
-    for item in found[:_MAX_ROWS]:
+    for item in entries[:_MAX_ROWS]:
         extra = [item.metadata] if has_metadata else []
         cells.append((one_line(item.id, 9), item.data, *extra, when(item.updated_at)))
     return rows(
-        f"Working memory, {len(found):,} item{'' if len(found) == 1 else 's'}", columns, cells, total=len(found)
+        f"Working memory, {len(entries):,} item{'' if len(entries) == 1 else 's'}", columns, cells, total=len(entries)
     )
 
 
