@@ -280,8 +280,8 @@ def _redact_record(record: Any, redactor: Redactor) -> Any:
         return _redact_value(record, redactor)
     kind = next((kind for kind in _ID_FIELDS if kind in record), "")
     ids = {name: record[name] for name in _ID_FIELDS.get(kind, ()) if isinstance(record.get(name), str)}
-    inner = [name for name in _RECORD_FIELDS if name in record] if kind == "message" else []
-    records = {name: _redact_record(record[name], redactor) for name in inner}
+    record_names = [name for name in _RECORD_FIELDS if name in record] if kind == "message" else []
+    records = {name: _redact_record(record[name], redactor) for name in record_names}
     remaining = {name: part for name, part in record.items() if name not in ids and name not in records}
     redacted = _redact_value(remaining, redactor)
     changed = redacted is not remaining or any(part is not record[name] for name, part in records.items())

@@ -130,9 +130,9 @@ class Database:
         except BaseException as failure:
             self._undo(connection, failure)
             raise
-        is_lasting = begin == _BEGIN_READ or self.place.is_current(connection)
+        is_durable = begin == _BEGIN_READ or self.place.is_current(connection)
         self._give_back(connection)
-        if not is_lasting:
+        if not is_durable:
             problem = "was removed or replaced in the middle of a write, which is lost"
             raise StoreUnavailable(f"{self.path} or its -wal {problem}")
 

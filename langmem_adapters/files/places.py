@@ -221,14 +221,14 @@ def removing_if_damaged(location: FileLocation, close: Callable[[], None], *, di
 
     A file that another process has replaced meanwhile stays.
     """
-    before = _state(location)
+    before = _file_state(location)
     try:
         yield
     except StoreError as error:
         if not disposable or not any(sign in str(error.__cause__) for sign in _DAMAGE_SIGNS):
             raise
         with _removal_lock.held():
-            if _state(location) != before:
+            if _file_state(location) != before:
                 return
             close()
             try:
@@ -240,7 +240,7 @@ def removing_if_damaged(location: FileLocation, close: Callable[[], None], *, di
                 ) from failure
 
 
-def _state(location: FileLocation) -> tuple[int, int, int] | None:
+def _file_state(location: FileLocation) -> tuple[int, int, int] | None:
     """Which file is there, and since when: the inode of a removed file may be reused at once."""
     try:
         status = os.stat(location.path)  # noqa: PTH116 - as below
