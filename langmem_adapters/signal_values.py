@@ -62,7 +62,8 @@ class SignalValues:
         norms: dict[int, float] = {}  # by length
         for term, by_stretch in enumerate(evidence.postings):
             for number, postings in by_stretch.items():
-                term_counts[number][term] = sum(postings[1])
+                _, counts, _ = postings
+                term_counts[number][term] = sum(counts)
                 self._add_term(term, postings, bm25[number], norms)
         best_scores = {number: max(scores.values(), default=0.0) for number, scores in bm25.items()}
         best_cosines = dict.fromkeys(term_counts, 0.0)

@@ -106,7 +106,8 @@ class _Completions:
             self.loop.call_soon_threadsafe(self._deliver)
         except RuntimeError:  # the loop was closed, and nobody will ask for the result
             while self._finished:
-                self._finished.popleft()[0].end()
+                unwanted, _, _ = self._finished.popleft()
+                unwanted.end()
 
     def _deliver(self) -> None:
         self._is_scheduled = False  # first, so that a later job schedules another delivery

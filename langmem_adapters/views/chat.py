@@ -98,7 +98,7 @@ def _messages(messages: Sequence[_Message], *, outside: int, older: int) -> Iter
         if outside and index == outside:
             yield _window_rule(older)
         if index not in shown_with_call:
-            date = when(message.created_at).partition(" ")[0]
+            date, _, _ = when(message.created_at).partition(" ")
             if date and date != day:
                 yield element("div", date, class_="lm-day")
             day = date or day
@@ -132,7 +132,8 @@ def _message(message: _Message, results: Mapping[int, _Message], *, is_outside: 
     role = message.role if message.role in _ROLES else "other"
     name = message.name if message.name and message.role != "tool" else ""
     remarks = [remark for remark in _REMARK_KEYS if message.metadata.get(remark)]
-    details = (name, when(message.created_at).partition(" ")[2], *remarks)
+    _, _, time = when(message.created_at).partition(" ")
+    details = (name, time, *remarks)
     spans = [element("span", one_line(part, 40), class_="lm-dim") for part in details if part]
     heading = element("div", join_spaced(one_line(message.role, 24), *spans), class_="lm-who")
     parts = [element("div", clip(message.text, _MAX_CHARS), class_="lm-text", dir="auto")] if message.text else []

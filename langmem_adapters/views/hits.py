@@ -102,7 +102,9 @@ def _memory(recalled: _Recalled, query: str, matching: Matching | None, meaning_
     message, occurrences = recalled.memory.message, recalled.memory.occurrences
     last = occurrences[-1] if occurrences else None
     repeats = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
-    source = [when(last.created_at), f"session {last.session}" if last.session else ""] if last else []
+    source: list[str] = []
+    if last:
+        source = [when(last.created_at), f"session {last.session}" if last.session else ""]
     text = element("div", _marked_text(message.text, query, matching), class_="lm-text", dir="auto")
     parts = [_score_line(recalled.score, message.name or message.role, *source, repeats), text]
     if recalled.signals:
@@ -113,7 +115,7 @@ def _memory(recalled: _Recalled, query: str, matching: Matching | None, meaning_
 def _signals(signals: Mapping[str, float], meaning_of: Callable[[str], str]) -> Iterator[Html]:
     """The signals of a score, the strongest first; those that lower it in another colour."""
     strongest = sorted(signals.items(), key=lambda signal: -abs(signal[1]))
-    maximum = abs(strongest[0][1]) or 1.0
+    maximum = max(map(abs, signals.values())) or 1.0
     for name, value in strongest[:_MAX_SIGNALS]:
         level = bar(abs(value) / maximum, width="lm-small" if value >= 0 else "lm-small lm-bad")
         yield element(
@@ -156,7 +158,8 @@ def compared(verdict: _Verdict) -> str:
 
 
 def _hit_list(parts: Sequence[Html], total: int, singular: str, plural: str, query: str) -> str:
-    title = f"{total:,} {singular if total == 1 else plural}" if total else f"No {singular} was found"
+    noun = singular if total == 1 else plural
+    title = f"{total:,} {noun}" if total else f"No {singular} was found"
     notes = [note(f"… {total - len(parts):,} more are not shown.")] if total > len(parts) else []
     return frame(header(title, f"for “{one_line(query, 76)}”" if query else ""), *parts, *notes)
 
