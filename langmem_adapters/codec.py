@@ -46,10 +46,10 @@ data or take it for damaged: they refuse objects with a higher version, and leav
 UNORDERED = ("dict", "frozenset", "set")
 """The ``$type`` names of unordered values, which are written as lists."""
 
-_FORM = re.compile(rb'\{"v":(\d{1,9})\b')
-_TYPE, _VALUE = "$type", "$value"
-_TYPE_MARK = _TYPE.encode()
-_ATOMS = frozenset({str, float, bool, type(None)})
+_VERSION_PATTERN = re.compile(rb'\{"v":(\d{1,9})\b')
+_TYPE_KEY, _VALUE_KEY = "$type", "$value"
+_TYPE_KEY_BYTES = _TYPE_KEY.encode()
+_SCALAR_TYPES = frozenset({str, float, bool, type(None)})
 _MAX_DEPTH = 200  # levels of JSON: far beyond any message, far below Python's own recursion limit
 _MAX_INT = 10**4000  # Python refuses to read integers of more than 4,300 digits
 _MIN_INT = -_MAX_INT
@@ -83,7 +83,7 @@ def parsed(data: bytes | str, *, bounded: bool = False) -> Any:
         return from_json(data)
     except (ValueError, TypeError):
         value = json.loads(data)  # accepts lone surrogates, and more levels
-    if bounded and _is_deeper(value, _MAX_DEPTH):
+    if bounded and _is_nested_deeper(value, _MAX_DEPTH):
         raise ValueError("it is nested too deep")
     return value
 
@@ -95,8 +95,8 @@ def is_sealed(data: bytes) -> bool:
 
 def is_newer(data: bytes) -> bool:
     """Whether a later version of the library wrote this, in a format that this one does not know."""
-    found = _FORM.match(data)
-    return found is not None and int(found[1]) > FORMAT
+    version = _VERSION_PATTERN.match(data)
+    return version is not None and int(version[1]) > FORMAT
 
 
 def is_for_others(data: bytes) -> bool:
@@ -104,14 +104,14 @@ def is_for_others(data: bytes) -> bool:
     return is_sealed(data) or is_newer(data)
 
 
-def refuse_undamaged(data: bytes, what: str) -> None:
+def refuse_undamaged(data: bytes, subject: str) -> None:
     """Raise SerializationError if the data :func:`is_for_others`."""
     if is_sealed(data):
         raise SerializationError(
-            f"{what} is encrypted, and there is no codec: use Settings(codec=…); the command line has none"
+            f"{subject} is encrypted, and there is no codec: use Settings(codec=…); the command line has none"
         )
     if is_newer(data):
-        raise SerializationError(f"{what} was written by a newer version of langmem_adapters; upgrade to read it")
+        raise SerializationError(f"{subject} was written by a newer version of langmem_adapters; upgrade to read it")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -124,7 +124,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 def is_tagged(data: bytes) -> bool:
     """Whether what :func:`encode` wrote may hold types that JSON lacks, so that only :func:`decode` can read it."""
-    return b"$" in data and _TYPE_MARK in data  # one character is found far sooner than a word
+    return b"$" in data and _TYPE_KEY_BYTES in data  # one character is found far sooner than a word
 
 
 def plain(value: Any) -> Any:
@@ -133,78 +133,81 @@ def plain(value: Any) -> Any:
     Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them; list subclasses become lists.
     """
     try:
-        return value if _is_plain(value, _MAX_DEPTH) else _plain(value, "value", _MAX_DEPTH)
+        return value if _is_plain(value, _MAX_DEPTH) else _to_plain(value, "value", _MAX_DEPTH)
     except RecursionError as error:
         raise SerializationError("value is nested too deep to be stored from this depth of calls") from error
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
-    inside = [value]
+def _is_nested_deeper(value: Any, levels: int) -> bool:
+    parts = [value]
     for _ in range(levels + 1):
-        lists = (each.values() if isinstance(each, dict) else each for each in inside if isinstance(each, dict | list))
-        inside = [part for each in lists for part in each]
-        if not inside:
+        containers = (part for part in parts if isinstance(part, dict | list))
+        parts = [inner for part in containers for inner in (part.values() if isinstance(part, dict) else part)]
+        if not parts:
             return False
     return True
 
 
 def _is_plain(value: Any, depth: int) -> bool:  # noqa: PLR0911 - each kind of value is decided by itself
-    kind = type(value)
-    if kind is dict:
-        if depth == 0 or _TYPE in value:
+    value_type = type(value)
+    if value_type is dict:
+        if depth == 0 or _TYPE_KEY in value:
             return False
         for key, item in value.items():
-            if type(key) is not str or (type(item) not in _ATOMS and not _is_plain(item, depth - 1)):
+            if type(key) is not str or (type(item) not in _SCALAR_TYPES and not _is_plain(item, depth - 1)):
                 return False
         return True
-    if kind is list:
+    if value_type is list:
         if depth == 0:
             return False
         for item in value:  # noqa: SIM110 - takes half the time of all()
-            if type(item) not in _ATOMS and not _is_plain(item, depth - 1):
+            if type(item) not in _SCALAR_TYPES and not _is_plain(item, depth - 1):
                 return False
         return True
-    return bool(_MIN_INT < value < _MAX_INT) if kind is int else kind in _ATOMS
+    return bool(_MIN_INT < value < _MAX_INT) if value_type is int else value_type in _SCALAR_TYPES
 
 
-def _plain(value: Any, place: str, depth: int) -> Any:
+def _to_plain(value: Any, path: str, depth: int) -> Any:
     scalar = _is_plain(value, 0)
     if depth < (0 if scalar else 1):
-        raise SerializationError(f"{place:.200}… is nested more than {_MAX_DEPTH} levels deep")
+        raise SerializationError(f"{path:.200}… is nested more than {_MAX_DEPTH} levels deep")
     if scalar:
         return value
     if isinstance(value, list):
-        return [_plain(item, f"{place}[{n}]", depth - 1) for n, item in enumerate(value)]
+        return [_to_plain(item, f"{path}[{n}]", depth - 1) for n, item in enumerate(value)]
     if isinstance(value, BaseModel):
-        return _plain(value.model_dump(), place, depth - 1)
+        return _to_plain(value.model_dump(), path, depth - 1)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        held = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return _plain(held, place, depth - 1)
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return _to_plain(fields, path, depth - 1)
     if isinstance(value, Mapping):
-        return _plain_mapping(value, place, depth)
-    return _tagged(value, place, depth)
+        return _mapping_to_plain(value, path, depth)
+    return _to_tagged(value, path, depth)
 
 
-def _tagged(value: Any, place: str, depth: int) -> Any:
-    for name, (type_, to_plain, _) in _TAGGED.items():
+def _to_tagged(value: Any, path: str, depth: int) -> Any:
+    for name, (type_, convert, _) in _TAGGED_TYPES.items():
         if isinstance(value, type_):
-            return {_TYPE: name, _VALUE: _plain(to_plain(value), place, depth - 1)}
-    kind = type(value)
-    if kind is int:
-        raise SerializationError(f"{place:.200} is an integer of more than 4,000 digits, which cannot be stored")
-    for base in (str, int, float):  # an enum member or a subclass: the plain value, as every JSON writer does
-        if isinstance(value, base):
-            return base(value.value if hasattr(value, "value") else value)
-    named = f"{kind.__module__}.{kind.__qualname__}"
-    raise SerializationError(f"{place:.200} is of type {named}, which cannot be stored as data")
+            return {_TYPE_KEY: name, _VALUE_KEY: _to_plain(convert(value), path, depth - 1)}
+    value_type = type(value)
+    if value_type is int:
+        raise SerializationError(f"{path:.200} is an integer of more than 4,000 digits, which cannot be stored")
+    for base_type in (str, int, float):  # an enum member or a subclass: the plain value, as every JSON writer does
+        if isinstance(value, base_type):
+            return base_type(value.value if hasattr(value, "value") else value)
+    type_name = f"{value_type.__module__}.{value_type.__qualname__}"
+    raise SerializationError(f"{path:.200} is of type {type_name}, which cannot be stored as data")
 
 
-def _plain_mapping(value: Mapping[Any, Any], place: str, depth: int) -> dict[str, Any]:
-    if _TYPE not in value and all(type(key) is str for key in value):
-        return {key: _plain(item, f"{place}.{key}", depth - 1) for key, item in value.items()}
-    inner = depth - 3  # an object, a list of pairs, a pair
-    pairs = [[_plain(k, place, inner), _plain(v, f"{place}[{k!r:.50}]", inner)] for k, v in value.items()]
-    return {_TYPE: "dict", _VALUE: pairs}
+def _mapping_to_plain(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+    if _TYPE_KEY not in value and all(type(key) is str for key in value):
+        return {key: _to_plain(item, f"{path}.{key}", depth - 1) for key, item in value.items()}
+    inner_depth = depth - 3  # an object, a list of pairs, a pair
+    pairs = [
+        [_to_plain(key, path, inner_depth), _to_plain(item, f"{path}[{key!r:.50}]", inner_depth)]
+        for key, item in value.items()
+    ]
+    return {_TYPE_KEY: "dict", _VALUE_KEY: pairs}
 
 
 def _restore(value: Any) -> Any:
@@ -212,19 +215,22 @@ def _restore(value: Any) -> Any:
         return [_restore(item) for item in value]
     if type(value) is not dict:
         return value
-    if _TYPE not in value:
+    if _TYPE_KEY not in value:
         return {key: _restore(item) for key, item in value.items()}
-    name, content = value[_TYPE], _restore(value.get(_VALUE))
-    if name != "dict" and (type(name) is not str or name not in _TAGGED):
+    name, content = value[_TYPE_KEY], _restore(value.get(_VALUE_KEY))
+    if name != "dict" and (type(name) is not str or name not in _TAGGED_TYPES):
         raise SerializationError("stored bytes hold a value of an unknown type")
     try:
-        return {k: v for k, v in content} if name == "dict" else _TAGGED[name][2](content)  # noqa: C416 - pairs only
+        if name == "dict":
+            return {key: item for key, item in content}  # noqa: C416 - pairs only
+        _, _, from_plain = _TAGGED_TYPES[name]
+        return from_plain(content)
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         raise SerializationError(f"stored bytes hold a damaged {name}") from None  # the error itself quotes the value
 
 
 # name: (type, to plain, from plain); a subclass stands before its base
-_TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
+_TAGGED_TYPES: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "bytes": (bytes, lambda v: base64.b64encode(v).decode(), lambda v: base64.b64decode(v, validate=True)),
     "tuple": (tuple, list, tuple),
     "frozenset": (frozenset, list, frozenset),

@@ -36,16 +36,16 @@ class Embedding(NamedTuple):
     pieces: tuple[bytes, ...] = ()
 
 
-_Remembered: TypeAlias = LRU[bytes, Embedding]  # by the hash of a text
-_NOTHING = Embedding(array("f"))
-_MODEL = (
+_EmbeddingCache: TypeAlias = LRU[bytes, Embedding]  # by the hash of a text
+_NO_EMBEDDING = Embedding(array("f"))
+_MODEL_NAME_ATTRIBUTES = (
     *("model_name", "model", "model_id", "deployment", "repo_id", "model_path"),
     *("model_uid", "endpoint_name", "folder_name"),  # of Xinference, SageMaker, Optimum
 )
-_UNNAMED = "unknown"  # LlamaIndex's model_name of embedders with the name in another attribute, such as watsonx's
-_UNSAID = "text-embedding-ada-002"  # the model of Azure embedders that were given only a deployment
-_OF_THIS_PROCESS = frozenset(("_documents", "_queries", "_lock", "_known_texts", "_known_queries", "stats"))
-_ASYNC = "this embedder is a coroutine function: call the async twin of this method, whose name begins with a"
+_UNKNOWN_MODEL = "unknown"  # LlamaIndex's model_name of embedders with the name in another attribute, such as watsonx's
+_AZURE_DEFAULT_MODEL = "text-embedding-ada-002"  # the model of Azure embedders that were given only a deployment
+_PROCESS_ATTRIBUTES = frozenset(("_document_calls", "_query_calls", "_lock", "_text_cache", "_query_cache", "stats"))
+_ASYNC_REFUSAL = "this embedder is a coroutine function: call the async twin of this method, whose name begins with a"
 
 
 class Embedder(Lasting):
@@ -92,16 +92,16 @@ class Embedder(Lasting):
         check_count("remembered", remembered, least=0)
         check_count("longest", longest)
         self._model = model
-        self._documents, self._queries = _calls_of(model)
+        self._document_calls, self._query_calls = _calls_of(model)
         self.tells_pieces: bool = tells_pieces(model)
-        self.name: str = name or _name(model)
+        self.name: str = name or _model_name(model)
         self.dimension: int | None = None
         self.stats: Counter[str] = Counter()
         self._batch = batch
         self._longest = longest
         self._lock = ForkSafeLock()
-        self._known_texts: _Remembered = LRU(remembered)
-        self._known_queries: _Remembered = LRU(remembered)
+        self._text_cache: _EmbeddingCache = LRU(remembered)
+        self._query_cache: _EmbeddingCache = LRU(remembered)
 
     @classmethod
     def of(cls, model: Any) -> Embedder:
@@ -111,7 +111,7 @@ class Embedder(Lasting):
     @property
     def blocks(self) -> bool:
         """Whether the model can be asked without an event loop."""
-        return self._documents.call is not None
+        return self._document_calls.call is not None
 
     def texts(self, texts: Sequence[str]) -> list[Vector]:
         """The vectors of texts, in their order.
@@ -127,11 +127,11 @@ class Embedder(Lasting):
 
     def read(self, texts: Sequence[str]) -> list[Embedding]:
         """:meth:`texts`, with the vectors of their word pieces."""
-        return run(self._read(texts))
+        return run(self._embed_texts(texts))
 
     def read_query(self, text: str) -> Embedding:
         """:meth:`query`, with the vectors of its word pieces."""
-        return run(self._read_query(text))
+        return run(self._embed_query(text))
 
     def query(self, text: str) -> Vector:
         """The vector of a query. Raises as :meth:`texts` does."""
@@ -143,16 +143,16 @@ class Embedder(Lasting):
 
     def texts_flow(self, texts: Sequence[str]) -> Flow[list[Vector]]:
         """:meth:`texts`, as part of another flow."""
-        return [embedded.vector for embedded in (yield from self._read(texts))]
+        return [embedding.vector for embedding in (yield from self._embed_texts(texts))]
 
     def query_flow(self, text: str) -> Flow[Vector]:
         """:meth:`query`, as part of another flow."""
-        return (yield from self._read_query(text)).vector
+        return (yield from self._embed_query(text)).vector
 
     @property
     def awaits(self) -> bool:
         """Whether :meth:`ahead_flow` is of use: queries can be awaited, and their vectors are cached."""
-        return self._queries.acall is not None and self._known_queries.most > 0
+        return self._query_calls.acall is not None and self._query_cache.max_entries > 0
 
     def ahead_flow(self, text: str) -> Flow[None]:
         """Cache a query's vector before the index, which blocks, asks for it; for models that can be awaited.
@@ -167,37 +167,37 @@ class Embedder(Lasting):
             if not isinstance(error.__cause__, RuntimeError):
                 raise
 
-    def _read(self, texts: Sequence[str]) -> Flow[list[Embedding]]:
-        return (yield from self._found(texts, self._known_texts, self._documents))
+    def _embed_texts(self, texts: Sequence[str]) -> Flow[list[Embedding]]:
+        return (yield from self._embed_cached(texts, self._text_cache, self._document_calls))
 
-    def _read_query(self, text: str) -> Flow[Embedding]:
-        return (yield from self._found([text], self._known_queries, self._queries))[0]
+    def _embed_query(self, text: str) -> Flow[Embedding]:
+        return (yield from self._embed_cached([text], self._query_cache, self._query_calls))[0]
 
-    def _found(self, texts: Sequence[str], known: _Remembered, way: _Calls) -> Flow[list[Embedding]]:
-        given = checked_list(texts, "an embedder takes a list of texts", str)
-        sent = [_sendable(text, self._longest) for text in given]
+    def _embed_cached(self, texts: Sequence[str], cache: _EmbeddingCache, calls: _Calls) -> Flow[list[Embedding]]:
+        checked = checked_list(texts, "an embedder takes a list of texts", str)
+        sent = [_to_sendable(text, self._longest) for text in checked]
         keys = [hashlib.sha256(text.encode()).digest() for text in sent]
         with self._lock.held():
-            found = {key: embedded for key in set(keys) if (embedded := known.get(key)) is not None}
-        found |= {key: _NOTHING for key, text in zip(keys, sent, strict=True) if not text}
-        wanted = {key: text for key, text in zip(keys, sent, strict=True) if key not in found}
-        self._count(remembered=sum(bool(text) for text in sent) - len(wanted))
-        asked = list(wanted)
-        for n in range(0, len(asked), self._batch):
-            part = asked[n : n + self._batch]
-            answer = yield from self._answer(way, [wanted[key] for key in part])
-            new = dict(zip(part, self._checked(answer, len(part)), strict=True))
+            embeddings = {key: embedding for key in set(keys) if (embedding := cache.get(key)) is not None}
+        embeddings |= {key: _NO_EMBEDDING for key, text in zip(keys, sent, strict=True) if not text}
+        missing = {key: text for key, text in zip(keys, sent, strict=True) if key not in embeddings}
+        self._count(remembered=sum(bool(text) for text in sent) - len(missing))
+        missing_keys = list(missing)
+        for start in range(0, len(missing_keys), self._batch):
+            batch = missing_keys[start : start + self._batch]
+            answer = yield from self._call_model(calls, [missing[key] for key in batch])
+            new = dict(zip(batch, self._to_embeddings(answer, len(batch)), strict=True))
             with self._lock.held():
-                for key, embedded in new.items():
-                    known.keep(key, embedded)
-            found |= new
-        return [found[key] for key in keys]
+                for key, embedding in new.items():
+                    cache.keep(key, embedding)
+            embeddings |= new
+        return [embeddings[key] for key in keys]
 
-    def _answer(self, way: _Calls, texts: list[str]) -> Flow[Any]:
-        call, acall = way
+    def _call_model(self, calls: _Calls, texts: list[str]) -> Flow[Any]:
+        call, acall = calls
         self._count(calls=1, texts=len(texts))
         try:
-            answer = yield from answered(call and partial(call, texts), acall and partial(acall, texts), _ASYNC)
+            answer = yield from answered(call and partial(call, texts), acall and partial(acall, texts), _ASYNC_REFUSAL)
         except ConfigurationError:
             raise
         except Exception as error:
@@ -205,43 +205,43 @@ class Embedder(Lasting):
             raise ModelError(f"the embedder {self.name} failed: {type(error).__name__}") from error
         return answer
 
-    def _checked(self, answer: Any, count: int) -> list[Embedding]:
+    def _to_embeddings(self, answer: Any, count: int) -> list[Embedding]:
         try:
-            told = [row if isinstance(row, PieceEmbedding) else PieceEmbedding(row, ()) for row in _listed(answer)]
-            vectors = [_normalised(row.vector) for row in told]
+            rows = [row if isinstance(row, PieceEmbedding) else PieceEmbedding(row, ()) for row in _to_list(answer)]
+            vectors = [_to_unit_vector(row.vector) for row in rows]
         except (TypeError, ValueError, OverflowError):
             flaw = "something that is no list of finite numbers for each text"
         else:
-            flaw = self._flaw(vectors, count)
+            flaw = self._find_flaw(vectors, count)
         if flaw:
             self._count(failures=1)
             raise ModelError(f"the embedder {self.name} gave {flaw}")
         return [
-            Embedding(vector, row.pieces) if any(vector) else _NOTHING
-            for vector, row in zip(vectors, told, strict=True)
+            Embedding(vector, row.pieces) if any(vector) else _NO_EMBEDDING
+            for vector, row in zip(vectors, rows, strict=True)
         ]
 
-    def _flaw(self, vectors: list[Vector], count: int) -> str:
+    def _find_flaw(self, vectors: list[Vector], count: int) -> str:
         if len(vectors) != count:
             return f"{len(vectors)} vectors for {count} texts"
         if not all(vectors):
             return "an empty vector"
         with self._lock.held():
             dimension = self.dimension or len(vectors[0])
-            strange = next((len(vector) for vector in vectors if len(vector) != dimension), None)
-            if strange:
-                return f"a vector of {strange} numbers instead of {dimension}"
+            wrong_length = next((len(vector) for vector in vectors if len(vector) != dimension), None)
+            if wrong_length:
+                return f"a vector of {wrong_length} numbers instead of {dimension}"
             self.dimension = dimension
         return ""
 
-    def _count(self, **more: int) -> None:
+    def _count(self, **increments: int) -> None:
         with self._lock.held():
-            self.stats.update(more)
+            self.stats.update(increments)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out caches and counts, which each process has for itself."""
-        state = {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
-        return state | {"remembered": self._known_texts.most}
+        state = {name: value for name, value in vars(self).items() if name not in _PROCESS_ATTRIBUTES}
+        return state | {"remembered": self._text_cache.max_entries}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         remembered = state.pop("remembered")
@@ -269,7 +269,7 @@ def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
         aquery = getattr(model, "aembed_query", None)
         return documents, _Calls(
             lambda texts: [model.embed_query(texts[0])],
-            None if aquery is None else lambda texts: _one(aquery(texts[0])),
+            None if aquery is None else lambda texts: _as_list(aquery(texts[0])),
         )
     if hasattr(model, "get_text_embedding_batch") and hasattr(model, "get_query_embedding"):
         # Not the async twins: in many LlamaIndex models they block the event loop. A worker thread never does.
@@ -286,53 +286,54 @@ def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
     return _Calls(model), _Calls(model)
 
 
-async def _one(answer: Awaitable[Any]) -> list[Any]:
+async def _as_list(answer: Awaitable[Any]) -> list[Any]:
     return [await answer]
 
 
-def _name(model: Any) -> str:
+def _model_name(model: Any) -> str:
     """The class and the model of a host's embedder, which identify its vectors later and on other machines, too."""
     if hasattr(model, "underlying_embeddings"):  # LangChain's CacheBackedEmbeddings
-        return _name(model.underlying_embeddings)
+        return _model_name(model.underlying_embeddings)
     if not (hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")):
-        what = type(model).__name__ if is_sentence_transformer(model) else "function"
-        raise ConfigurationError(f'a {what} that embeds needs a name for its model: Embedder({what}, name="…")')
-    models = (getattr(model, attribute, None) for attribute in _MODEL)
-    said = [name for name in models if isinstance(name, str) and name]
-    which = next((name for name in said if name != _UNNAMED), _UNNAMED if said else "")
+        kind = type(model).__name__ if is_sentence_transformer(model) else "function"
+        raise ConfigurationError(f'a {kind} that embeds needs a name for its model: Embedder({kind}, name="…")')
+    values = (getattr(model, attribute, None) for attribute in _MODEL_NAME_ATTRIBUTES)
+    names = [name for name in values if isinstance(name, str) and name]
+    model_name = next((name for name in names if name != _UNKNOWN_MODEL), _UNKNOWN_MODEL if names else "")
     wrapped = getattr(model, "_langchain_embedding", None)
-    if wrapped is not None and which in {_UNSAID, type(wrapped).__name__}:  # LangchainEmbedding found no name
-        return _name(wrapped)
-    if which == _UNSAID and hasattr(model, "azure_endpoint"):
+    # LangchainEmbedding gives one of these where it finds no name.
+    if wrapped is not None and model_name in {_AZURE_DEFAULT_MODEL, type(wrapped).__name__}:
+        return _model_name(wrapped)
+    if model_name == _AZURE_DEFAULT_MODEL and hasattr(model, "azure_endpoint"):
         deployed = getattr(model, "azure_deployment", None) or getattr(model, "deployment", None)
-        which = deployed or which
-    return f"{type(model).__qualname__}:{which}" if which else type(model).__qualname__
+        model_name = deployed or model_name
+    return f"{type(model).__qualname__}:{model_name}" if model_name else type(model).__qualname__
 
 
 # ---- texts and vectors
 
 
-def cosine_of(one: Vector, other: Vector) -> float | None:
+def cosine_of(first: Vector, second: Vector) -> float | None:
     """The cosine of two vectors; None, if one is empty."""
-    return sum(a * b for a, b in zip(one, other, strict=True)) if one and other else None
+    return sum(a * b for a, b in zip(first, second, strict=True)) if first and second else None
 
 
-def _sendable(text: str, longest: int) -> str:
+def _to_sendable(text: str, max_chars: int) -> str:
     """The text as it is sent: shortened, without lone surrogates, which no client can send; empty if it is blank."""
-    text = encodable(text[:longest])
+    text = encodable(text[:max_chars])
     return "" if text.isspace() else text
 
 
-def _listed(values: Any) -> Iterable[Any]:
+def _to_list(values: Any) -> Iterable[Any]:
     """Values as a list of Python's own numbers, which are ten times as fast to read as those of NumPy and torch."""
-    listed = values.tolist() if hasattr(values, "tolist") else values
-    if isinstance(listed, str | bytes):
+    items = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(items, str | bytes):
         raise TypeError
-    return listed if isinstance(listed, list) else list(listed)
+    return items if isinstance(items, list) else list(items)
 
 
-def _normalised(row: Any) -> Vector:
-    values = list(_listed(row))
+def _to_unit_vector(row: Any) -> Vector:
+    values = list(_to_list(row))
     length = math.hypot(*values)
     if not math.isfinite(length):
         raise ValueError

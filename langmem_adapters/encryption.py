@@ -36,11 +36,11 @@ __all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "key_name", "new_key"]
 DATA_KEYS: Namespace = ("sealing", "keys")
 """Where an :class:`EnvelopeCodec` keeps its data keys, encrypted."""
 
-_VERSION = 2  # 1 had no check of the key
-_KEY, _CHECK, _NONCE, _TAG = 32, 8, 12, 16  # bytes
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_FIRST = "1"
-_MINUTE = 60.0  # seconds between two checks for the data keys
+_FORMAT_VERSION = 2  # 1 had no check of the key
+_KEY_BYTES, _CHECK_BYTES, _NONCE_BYTES, _TAG_BYTES = 32, 8, 12, 16
+_KEY_NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_FIRST_KEY_NAME = "1"
+_REFRESH_SECONDS = 60.0  # between two checks for the data keys
 
 
 def new_key() -> bytes:
@@ -49,7 +49,7 @@ def new_key() -> bytes:
     >>> len(new_key())
     32
     """
-    return secrets.token_bytes(_KEY)
+    return secrets.token_bytes(_KEY_BYTES)
 
 
 class AESGCMCodec(Lasting):
@@ -74,17 +74,17 @@ class AESGCMCodec(Lasting):
         if not isinstance(keys, Mapping) or not keys:
             raise ConfigurationError("keys are given by their names: {'2026': new_key()}")
         for name, key in keys.items():
-            if not isinstance(name, str) or not _NAME.fullmatch(name):
+            if not isinstance(name, str) or not _KEY_NAME_PATTERN.fullmatch(name):
                 raise ConfigurationError("the name of a key is made of 1 to 64 letters, digits and ._-")
-            if not isinstance(key, bytes | bytearray) or len(key) != _KEY:
-                raise ConfigurationError(f"the key {name!r} is not {_KEY} bytes: new_key() makes one")
+            if not isinstance(key, bytes | bytearray) or len(key) != _KEY_BYTES:
+                raise ConfigurationError(f"the key {name!r} is not {_KEY_BYTES} bytes: new_key() makes one")
         self.current: str = list(keys)[-1] if current is None else current
         if self.current not in keys:
             raise ConfigurationError(f"current is not the name of one of the keys ({', '.join(keys)})")
-        self._ciphers = {name: _cipher(bytes(key)) for name, key in keys.items()}
-        self._derived = {name: hmac.digest(bytes(key), b"langmem words", "sha256") for name, key in keys.items()}
+        self._ciphers = {name: _new_cipher(bytes(key)) for name, key in keys.items()}
+        self._derived_keys = {name: hmac.digest(bytes(key), b"langmem words", "sha256") for name, key in keys.items()}
         self._checks = {
-            name: hmac.digest(bytes(key), b"langmem check", "sha256")[:_CHECK] for name, key in keys.items()
+            name: hmac.digest(bytes(key), b"langmem check", "sha256")[:_CHECK_BYTES] for name, key in keys.items()
         }
 
     def encode(self, data: bytes) -> bytes:
@@ -98,8 +98,8 @@ class AESGCMCodec(Lasting):
     def encode_at(self, data: bytes, place: bytes) -> bytes:
         """Encrypt with the current key, bound to a place."""
         name = self.current.encode()
-        header = bytes([_VERSION, len(name)]) + name + self._checks[self.current]
-        nonce = secrets.token_bytes(_NONCE)
+        header = bytes([_FORMAT_VERSION, len(name)]) + name + self._checks[self.current]
+        nonce = secrets.token_bytes(_NONCE_BYTES)
         return header + nonce + bytes(self._ciphers[self.current].encrypt(nonce, bytes(data), header + place))
 
     def decode_at(self, data: bytes, place: bytes) -> bytes:
@@ -107,17 +107,18 @@ class AESGCMCodec(Lasting):
         name = key_name(data)
         if name not in self._ciphers:
             raise SerializationError(f"a stored value was encrypted with the key {name!r}, which was not given")
-        named, start = 2 + len(name), _header(data)
-        checked = named < start
-        if checked and data[named:start] != self._checks[name]:
+        name_end, header_end = 2 + len(name), _header_size(data)
+        nonce_end = header_end + _NONCE_BYTES
+        has_check = name_end < header_end
+        if has_check and data[name_end:header_end] != self._checks[name]:
             raise SerializationError(
                 f"a stored value cannot be decrypted: the key {name!r} is not the one that encrypted it"
             )
-        header, nonce, sealed = data[:start], data[start : start + _NONCE], data[start + _NONCE :]
+        header, nonce, ciphertext = data[:header_end], data[header_end:nonce_end], data[nonce_end:]
         try:
-            return bytes(self._ciphers[name].decrypt(nonce, sealed, header + place))
-        except _refusal() as error:
-            if checked:
+            return bytes(self._ciphers[name].decrypt(nonce, ciphertext, header + place))
+        except _invalid_tag_error() as error:
+            if has_check:
                 raise Damaged(
                     "a stored value cannot be decrypted: it was changed, or copied from another place"
                 ) from error
@@ -136,7 +137,7 @@ class AESGCMCodec(Lasting):
 
     def derived(self, name: str) -> bytes:
         """A key for other uses, derived from the key of this name."""
-        return self._derived[name]
+        return self._derived_keys[name]
 
     def __reduce__(self) -> NoReturn:
         raise ConfigurationError("an AESGCMCodec holds keys, and cannot be pickled: make one in the other process")
@@ -177,9 +178,9 @@ class EnvelopeCodec(Lasting):
         self._store = store
         self._keys = keys
         self._clock = clock
-        self._known: AESGCMCodec | None = None
-        self._kept: dict[str, bytes] = {}  # in their stored form
-        self._seen = 0.0
+        self._data_codec: AESGCMCodec | None = None
+        self._stored_keys: dict[str, bytes] = {}  # in their stored form
+        self._checked_at = 0.0
 
     def encode(self, data: bytes) -> bytes:
         """Encrypt, bound to no place."""
@@ -191,74 +192,75 @@ class EnvelopeCodec(Lasting):
 
     def encode_at(self, data: bytes, place: bytes) -> bytes:
         """Encrypt with the newest data key that this object knows, bound to a place."""
-        return self._writing().encode_at(data, place)
+        return self._writing_codec().encode_at(data, place)
 
     def decode_at(self, data: bytes, place: bytes) -> bytes:
         """Decrypt what :meth:`encode_at` gave for this place."""
-        name, known = key_name(data), self._known
-        if known is None or name not in known.names:  # another process may have begun it since the last load
-            known = self._known = self._load()
-        if known is None or name not in known.names:
+        name, codec = key_name(data), self._data_codec
+        if codec is None or name not in codec.names:  # another process may have begun it since the last load
+            codec = self._data_codec = self._load_codec()
+        if codec is None or name not in codec.names:
             raise SerializationError(f"a stored value was encrypted with the data key {name!r}, which is gone")
-        return known.decode_at(data, place)
+        return codec.decode_at(data, place)
 
     def index_key(self) -> bytes:
         """A key for the words of an index; it stays the same as long as the first data key exists."""
-        known = self._writing()
-        return known.derived(min(known.names, key=int))
+        codec = self._writing_codec()
+        return codec.derived(min(codec.names, key=int))
 
     def rewrap(self) -> int:
         """Encrypt the data keys with your current key; returns how many had another. If interrupted, call it again."""
-        return sum(self._rewrapped(name) for name in self._store.get(DATA_KEYS))
+        return sum(self._rewrap_key(name) for name in self._store.get(DATA_KEYS))
 
     def renew(self) -> None:
         """Begin a new data key, which encrypts from now on: here at once, in other processes within a minute."""
-        self._known = self._load()
-        self._begin(str(1 + max(map(int, self._kept), default=0)))
+        self._data_codec = self._load_codec()
+        self._add_key(str(1 + max(map(int, self._stored_keys), default=0)))
 
-    def _rewrapped(self, name: str) -> bool:
+    def _rewrap_key(self, name: str) -> bool:
         while data := self._store.get(DATA_KEYS, [name]).get(name):
-            place = _place(name)
-            anew = self._keys.encode_at(self._keys.decode_at(data, place), place)  # no variable holds the key itself
+            place = _data_key_place(name)
+            # No variable holds the key itself.
+            rewrapped = self._keys.encode_at(self._keys.decode_at(data, place), place)
             if key_name(data) == self._keys.current:
                 return False
             try:
-                self._store.write(DATA_KEYS, put={name: anew}, guard={name: data})
+                self._store.write(DATA_KEYS, put={name: rewrapped}, guard={name: data})
             except Conflict:
                 continue  # another process does the same
             return True
         return False  # the store was emptied meanwhile
 
-    def _writing(self) -> AESGCMCodec:
-        if self._known is not None and self._clock() >= self._seen + _MINUTE:
-            self._seen = self._clock()
+    def _writing_codec(self) -> AESGCMCodec:
+        if self._data_codec is not None and self._clock() >= self._checked_at + _REFRESH_SECONDS:
+            self._checked_at = self._clock()
             with suppress(StoreError, SerializationError):  # the known keys still serve, also after a rewrap
-                self._known = self._load()
-        if self._known is None:
-            self._known = self._load()
-        while self._known is None:
-            self._begin(_FIRST)
-        return self._known
+                self._data_codec = self._load_codec()
+        if self._data_codec is None:
+            self._data_codec = self._load_codec()
+        while self._data_codec is None:
+            self._add_key(_FIRST_KEY_NAME)
+        return self._data_codec
 
-    def _begin(self, name: str) -> None:
+    def _add_key(self, name: str) -> None:
         with suppress(Conflict):  # another process has just begun it
-            put = {name: self._keys.encode_at(new_key(), _place(name))}
+            put = {name: self._keys.encode_at(new_key(), _data_key_place(name))}
             self._store.write(DATA_KEYS, put=put, guard={name: None})
-        self._known = self._load()
+        self._data_codec = self._load_codec()
 
-    def _load(self) -> AESGCMCodec | None:
+    def _load_codec(self) -> AESGCMCodec | None:
         """Read the data keys, and restore those that the store has lost, unless another process has begun new ones."""
-        found = self._store.get(DATA_KEYS)
-        lost = {name: data for name, data in self._kept.items() if name not in found}
-        if lost:
+        stored = self._store.get(DATA_KEYS)
+        missing = {name: data for name, data in self._stored_keys.items() if name not in stored}
+        if missing:
             with suppress(Conflict):
-                self._store.write(DATA_KEYS, put=lost, guard=dict.fromkeys(lost))
-            found = self._store.get(DATA_KEYS)
+                self._store.write(DATA_KEYS, put=missing, guard=dict.fromkeys(missing))
+            stored = self._store.get(DATA_KEYS)
         try:
-            keys = {name: self._keys.decode_at(data, _place(name)) for name, data in found.items()}
+            keys = {name: self._keys.decode_at(data, _data_key_place(name)) for name, data in stored.items()}
         except Damaged as error:  # a damaged data key concerns more than one value
             raise SerializationError(f"a data key cannot be read: {error}") from error
-        self._kept, self._seen = found, self._clock()
+        self._stored_keys, self._checked_at = stored, self._clock()
         return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
 
     def __repr__(self) -> str:
@@ -267,26 +269,27 @@ class EnvelopeCodec(Lasting):
 
 def key_name(data: bytes) -> str:
     """The name of the key that encrypted these bytes."""
-    start = _header(data)
-    if is_sealed(data) and data[0] > _VERSION:
+    if is_sealed(data) and data[0] > _FORMAT_VERSION:
         raise SerializationError(
             "a stored value was encrypted by a newer version of langmem_adapters; upgrade to read it"
         )
-    if not is_sealed(data) or len(data) < start + _NONCE + _TAG:
+    if not is_sealed(data) or len(data) < _header_size(data) + _NONCE_BYTES + _TAG_BYTES:
         remedy = "export what was stored without the codec, and import it with the codec into an empty store"
         raise NotSealed(f"a stored value is not encrypted, or not by this kind of codec: {remedy}")
     return bytes(data[2 : 2 + data[1]]).decode("latin-1")
 
 
-def _header(data: bytes) -> int:
-    return 2 + data[1] + (_CHECK if data[0] == _VERSION else 0) if len(data) > 1 else 0
+def _header_size(data: bytes) -> int:
+    if len(data) <= 1:
+        return 0
+    return 2 + data[1] + (_CHECK_BYTES if data[0] == _FORMAT_VERSION else 0)
 
 
-def _place(name: str) -> bytes:
+def _data_key_place(name: str) -> bytes:
     return b"langmem data key " + name.encode()
 
 
-def _cipher(key: bytes) -> Any:
+def _new_cipher(key: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - few need it
     except ImportError as error:
@@ -294,7 +297,7 @@ def _cipher(key: bytes) -> Any:
     return AESGCM(key)
 
 
-def _refusal() -> type[Exception]:
+def _invalid_tag_error() -> type[Exception]:
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as above
 
     return InvalidTag

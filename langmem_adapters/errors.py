@@ -87,17 +87,19 @@ class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names wha
             super().__init__(package)
             self.package = self.extra = ""
             return
-        why = f", and {asked_for_by} asks for it" if asked_for_by else ""
-        if misfit := _misfit():
-            told = f"{package} cannot be imported{why}: {misfit}. Bring it up to date with: pip install --upgrade"
+        reason = f", and {asked_for_by} asks for it" if asked_for_by else ""
+        if mismatch := _version_mismatch():
+            problem = f"{package} cannot be imported{reason}: {mismatch}"
+            remedy = "Bring it up to date with: pip install --upgrade"
         else:
-            told = f"{package} is not installed{why}. Install it with: pip install"
-        super().__init__(f'{told} "langmem_adapters[{extra}]"')  # the Windows shell has no single quotes
+            problem = f"{package} is not installed{reason}"
+            remedy = "Install it with: pip install"
+        super().__init__(f'{problem}. {remedy} "langmem_adapters[{extra}]"')  # the Windows shell has no single quotes
         self.package = package
         self.extra = extra
 
 
-def _misfit() -> ImportError | None:
+def _version_mismatch() -> ImportError | None:
     """The ImportError being handled, if the package is there but too old: a part of it is missing, not the whole."""
     error: object = sys.exc_info()[1]
     if isinstance(error, MissingDependency):  # raised again, with asked_for_by
@@ -106,8 +108,8 @@ def _misfit() -> ImportError | None:
         return None
     if not isinstance(error, ModuleNotFoundError):
         return error
-    around = sys.modules.get((error.name or "").rpartition(".")[0])
-    return error if getattr(around, "__file__", None) else None  # in a namespace package, a whole package is missing
+    parent = sys.modules.get((error.name or "").rpartition(".")[0])
+    return error if getattr(parent, "__file__", None) else None  # in a namespace package, a whole package is missing
 
 
 @contextmanager

@@ -14,16 +14,16 @@ from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Case", "Fit", "fitted", "judged", "share_found"]
+__all__ = ["Case", "Fit", "fit_weights", "judged", "share_found"]
 
-_CUTS = (5, 10)
-_FACTORS = (0.0, 0.5, 0.75, 1.5, 2.0)
-_STARTS = (-0.5, 0.5)  # tried instead of a weight of 0
-_LEAST_GAIN = 0.001
-_SWEEPS = 2
+_RECALL_CUTOFFS = (5, 10)
+_WEIGHT_FACTORS = (0.0, 0.5, 0.75, 1.5, 2.0)
+_WEIGHTS_FROM_ZERO = (-0.5, 0.5)  # tried instead of a weight of 0
+_MIN_GAIN = 0.001
+_MAX_SWEEPS = 2
 _FOLDS = 5
-_FEWEST = 10  # questions
-_CLEAR = 1.645  # standard errors: 95 % one-sided
+_MIN_CASES = 10
+_SIGNIFICANT_ERRORS = 1.645  # standard errors: 95 %, one-sided
 
 
 class Case(NamedTuple):
@@ -56,51 +56,51 @@ def judged(cases: Sequence[Case], weights: Mapping[str, float]) -> Fit:
 
     With fewer than three groups, every fifth case is left out. Raises ConfigurationError for fewer than ten cases.
     """
-    if len(cases) < _FEWEST:
-        raise ConfigurationError(f"weights need at least {_FEWEST} questions to be fitted to, not {len(cases)}")
+    if len(cases) < _MIN_CASES:
+        raise ConfigurationError(f"weights need at least {_MIN_CASES} questions to be fitted to, not {len(cases)}")
     groups: list[Hashable] = [case.group for case in cases]
     if len(set(groups)) < 3:  # noqa: PLR2004 - with two, a fit would see half of the questions
         groups = [number % _FOLDS for number in range(len(cases))]
     gains, before = [], []
-    for left_out in dict.fromkeys(groups):
-        seen = [case for case, group in zip(cases, groups, strict=True) if group != left_out]
-        other = fitted(seen, weights)
+    for held_out in dict.fromkeys(groups):
+        training = [case for case, group in zip(cases, groups, strict=True) if group != held_out]
+        trained = fit_weights(training, weights)
         for case, group in zip(cases, groups, strict=True):
-            if group == left_out:
+            if group == held_out:
                 before.append(_Ranking(case, weights).value())
-                gains.append(_Ranking(case, other).value() - before[-1])
-    gain, error = statistics.fmean(gains), statistics.stdev(gains) / math.sqrt(len(gains))
+                gains.append(_Ranking(case, trained).value() - before[-1])
+    gain, standard_error = statistics.fmean(gains), statistics.stdev(gains) / math.sqrt(len(gains))
     verdict: Literal["better", "no clear difference", "worse"] = "no clear difference"
-    if abs(gain) > _CLEAR * error:
+    if abs(gain) > _SIGNIFICANT_ERRORS * standard_error:
         verdict = "better" if gain > 0 else "worse"
-    final = fitted(cases, weights)
+    final = fit_weights(cases, weights)
     changed = {name: weight for name, weight in final.items() if weight != weights[name]}
     mean = statistics.fmean(before)
     return Fit(changed, mean, mean + gain, verdict)
 
 
-def fitted(cases: Sequence[Case], weights: Mapping[str, float]) -> dict[str, float]:
+def fit_weights(cases: Sequence[Case], weights: Mapping[str, float]) -> dict[str, float]:
     """Of the weights that were tried, those that rank the answers of these cases best."""
-    found = dict(weights)
-    rankings = [_Ranking(case, found) for case in cases]
-    best = statistics.fmean(ranking.value() for ranking in rankings)
-    for _ in range(_SWEEPS):
-        start = best
+    best_weights = dict(weights)
+    rankings = [_Ranking(case, best_weights) for case in cases]
+    best_value = statistics.fmean(ranking.value() for ranking in rankings)
+    for _ in range(_MAX_SWEEPS):
+        value_before = best_value
         for name in weights:
-            kept = found[name]
-            for tried in [kept * factor for factor in _FACTORS] if kept else _STARTS:
-                value = statistics.fmean(ranking.value(name, tried - kept) for ranking in rankings)
-                if value > best + _LEAST_GAIN and _any_positive(found, name, tried):
-                    best, found[name] = value, round(tried, 3)
+            current = best_weights[name]
+            for candidate in [current * factor for factor in _WEIGHT_FACTORS] if current else _WEIGHTS_FROM_ZERO:
+                value = statistics.fmean(ranking.value(name, candidate - current) for ranking in rankings)
+                if value > best_value + _MIN_GAIN and _has_positive_weight(best_weights, name, candidate):
+                    best_value, best_weights[name] = value, round(candidate, 3)
             for ranking in rankings:
-                ranking.change(name, found[name] - kept)
-        if best == start:
+                ranking.change(name, best_weights[name] - current)
+        if best_value == value_before:
             break
-    return found
+    return best_weights
 
 
-def _any_positive(weights: Mapping[str, float], name: str, tried: float) -> bool:
-    return tried > 0 or any(weight > 0 for other, weight in weights.items() if other != name)
+def _has_positive_weight(weights: Mapping[str, float], name: str, candidate: float) -> bool:
+    return candidate > 0 or any(weight > 0 for other, weight in weights.items() if other != name)
 
 
 class _Ranking:
@@ -118,35 +118,36 @@ class _Ranking:
         for name, weight in weights.items():
             self.change(name, weight)
 
-    def change(self, name: str, by: float) -> None:
+    def change(self, name: str, delta: float) -> None:
         """Change a weight."""
-        if by and name in self._columns:
-            self._totals = self._changed(name, by)
+        if delta and name in self._columns:
+            self._totals = self._totals_after(name, delta)
             self._value = None
 
-    def _changed(self, name: str, by: float) -> list[float]:
-        return list(map(operator.add, self._totals, [by * value for value in self._columns[name]]))
+    def _totals_after(self, name: str, delta: float) -> list[float]:
+        return list(map(operator.add, self._totals, [delta * value for value in self._columns[name]]))
 
-    def value(self, name: str = "", by: float = 0.0) -> float:
+    def value(self, name: str = "", delta: float = 0.0) -> float:
         """How well the answers rank, from 0 to 1: now, or as they would after a change."""
-        if by and name in self._columns:
-            return self._measure(self._changed(name, by))
+        if delta and name in self._columns:
+            return self._measure(self._totals_after(name, delta))
         if self._value is None:
             self._value = self._measure(self._totals)
         return self._value
 
     def _measure(self, totals: Sequence[float]) -> float:
+        answers, wanted = self._case.answers, self._case.wanted
         ranks = {}
-        for place in self._case.answers:
-            own = totals[place]
-            ranks[place] = 1 + sum(map(own.__lt__, totals)) + totals[:place].count(own)
-        shares = [
-            share_found([self._case.answers[place] for place, rank in ranks.items() if rank <= cut], self._case.wanted)
-            for cut in _CUTS
+        for index in answers:
+            total = totals[index]
+            ranks[index] = 1 + sum(map(total.__lt__, totals)) + totals[:index].count(total)
+        recalls = [
+            share_found([answers[index] for index, rank in ranks.items() if rank <= cutoff], wanted)
+            for cutoff in _RECALL_CUTOFFS
         ]
-        return (sum(shares) + 1 / min(ranks.values())) / (len(_CUTS) + 1)
+        return (sum(recalls) + 1 / min(ranks.values())) / (len(_RECALL_CUTOFFS) + 1)
 
 
-def share_found(answers: Sequence[Collection[str]], wanted: int) -> float:
+def share_found(answers: Sequence[Collection[str]], expected: int) -> float:
     """The share of the wanted answers that these have together."""
-    return len(set().union(*answers)) / wanted
+    return len(set().union(*answers)) / expected

@@ -48,14 +48,14 @@ def step(call: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: A
 def step(call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Flow[T]: ...
 def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     """Ask for ``call(*args, **kwargs)``; a coroutine function is awaited, anything else may block."""
-    if _is_plain(call):
+    if _is_plain_function(call):
         return (yield Step(lambda: call(*args, **kwargs)))
     flow = getattr(call, "__flow__", None)
     if flow is not None:
         return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
     if is_coroutine(call):
         name = getattr(call, "__qualname__", type(call).__qualname__)
-        refuse = _refusing(
+        refuse = _refusing_call(
             f"{name} is a coroutine function: call the async twin of this method, whose name begins with a"
         )
         return (yield Step(refuse, lambda: cast("Awaitable[Any]", call(*args, **kwargs))))
@@ -67,7 +67,7 @@ def answered(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]]
 
     Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
-    return (yield from settled((yield Step(call or _refusing(refusal), acall)), refusal))
+    return (yield from settled((yield Step(call or _refusing_call(refusal), acall)), refusal))
 
 
 def settled(answer: Any, refusal: str) -> Flow[Any]:
@@ -83,7 +83,7 @@ def settled(answer: Any, refusal: str) -> Flow[Any]:
     return (yield Step(refuse, lambda: answer))
 
 
-def _is_plain(call: Callable[..., Any]) -> bool:
+def _is_plain_function(call: Callable[..., Any]) -> bool:
     """Whether this is certainly neither a flow nor async: a fast check, which is true of most calls."""
     function = call.__func__ if type(call) is types.MethodType else call
     return type(function) is types.FunctionType and not (
@@ -105,7 +105,7 @@ def is_coroutine(value: object) -> bool:
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 
-def _refusing(refusal: str) -> Callable[[], Any]:
+def _refusing_call(refusal: str) -> Callable[[], Any]:
     def refuse() -> Any:
         raise ConfigurationError(refusal)
 
@@ -158,13 +158,13 @@ async def arun(flow: Flow[T]) -> T:
             if question is None:
                 result: T = job.result
                 return result
-            answer = await _aask(question)
+            answer = await _ask_async(question)
         except BaseException:  # cancelled: close the flow as run does, once the thread has let go of it
             abandon(job)
             raise
 
 
-async def _aask(question: Step) -> Answer:
+async def _ask_async(question: Step) -> Answer:
     try:
         return await cast("Callable[[], Awaitable[Any]]", question.acall)(), None
     except Exception as error:  # noqa: BLE001 - the flow decides what the failure means

@@ -91,13 +91,13 @@ class Maintained(Protocol):
 
 def health_of(address: str, ask: Callable[[], object]) -> Health:
     """Time a call that asks a store for a sign of life; an outage is an answer, not an error."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     problem = ""
     try:
         ask()
     except StoreError as error:
         problem = str(error)
-    return Health(not problem, address, time.perf_counter() - began, problem)
+    return Health(not problem, address, time.perf_counter() - start, problem)
 
 
 def bare(store: Any) -> Any:

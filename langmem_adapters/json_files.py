@@ -11,12 +11,13 @@ from langmem_adapters.errors import SerializationError
 
 __all__ = ["Numbered", "text_of", "values_of"]
 
-_GZIP = b"\x1f\x8b"
-_ZIP = b"PK\x03\x04"  # the format of ChatGPT's exports
-_SQLITE = b"SQLite format 3\0"
-_TIMES, _ANYWAY = 100, 2**26  # limits, as a factor and in bytes: text shrinks to a tenth, a bomb to a thousandth
-_WITH_HEADER = 31  # zlib's window bits that expect a gzip header
-_PIECE = 4096  # bytes
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZIP_MAGIC = b"PK\x03\x04"  # the format of ChatGPT's exports
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_MAX_GROWTH = 100  # a factor: text shrinks to a tenth, a bomb to a thousandth
+_ALWAYS_ALLOWED_BYTES = 2**26
+_GZIP_WINDOW_BITS = 31  # zlib's, which expect a gzip header
+_CHUNK_BYTES = 4096
 
 
 class Numbered(NamedTuple):
@@ -28,13 +29,13 @@ class Numbered(NamedTuple):
 
 def text_of(data: bytes) -> str:
     """The text of a file. Gzip is recognised by its content."""
-    if data.startswith(_ZIP):
+    if data.startswith(_ZIP_MAGIC):
         raise SerializationError("it is a zip archive: unpack it, and give the file inside")
-    if data.startswith(_SQLITE):
+    if data.startswith(_SQLITE_MAGIC):
         raise SerializationError(
             "it is an SQLite database: copy one of this library with migrate; export another with what wrote it"
         )
-    data = _unpacked(data) if data.startswith(_GZIP) else data
+    data = _decompressed(data) if data.startswith(_GZIP_MAGIC) else data
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -42,26 +43,28 @@ def text_of(data: bytes) -> str:
         raise SerializationError(f"line {number} is not UTF-8 text") from error
 
 
-def _unpacked(data: bytes) -> bytes:
-    most, unpacked = max(_TIMES * len(data), _ANYWAY), bytearray()
-    member = zlib.decompressobj(_WITH_HEADER)
+def _decompressed(data: bytes) -> bytes:
+    max_size = max(_MAX_GROWTH * len(data), _ALWAYS_ALLOWED_BYTES)
+    output = bytearray()
+    member = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
-        for start in range(0, len(data), _PIECE):
-            piece = data[start : start + _PIECE]
-            while piece := piece.lstrip(b"\0") if member.eof else piece:  # a member may be padded with zeros
+        for start in range(0, len(data), _CHUNK_BYTES):
+            chunk = data[start : start + _CHUNK_BYTES]
+            while chunk := chunk.lstrip(b"\0") if member.eof else chunk:  # a member may be padded with zeros
                 if member.eof:
-                    member = zlib.decompressobj(_WITH_HEADER)
-                unpacked += member.decompress(piece, most + 1 - len(unpacked))
-                if len(unpacked) > most:
+                    member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+                output += member.decompress(chunk, max_size + 1 - len(output))
+                if len(output) > max_size:
                     raise SerializationError(
-                        f"it is gzipped, and holds more than {_TIMES} times its size: unpack it first, if you trust it"
+                        f"it is gzipped, and holds more than {_MAX_GROWTH} times its size:"
+                        " unpack it first, if you trust it"
                     )
-                piece = member.unused_data
+                chunk = member.unused_data
     except zlib.error as error:
         raise SerializationError(f"it is gzipped, but damaged: {error}") from error
     if not member.eof:
         raise SerializationError("it is gzipped, but damaged: its end is missing")
-    return bytes(unpacked)
+    return bytes(output)
 
 
 def values_of(text: str, *, lines: bool = False) -> list[Numbered]:
@@ -72,15 +75,15 @@ def values_of(text: str, *, lines: bool = False) -> list[Numbered]:
     if lines:
         return list(_json_lines(text))
     try:
-        whole = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         first = next((line for line in text.split("\n") if line.strip()), "")
         if _is_json(first) or not first:
             return list(_json_lines(text))
-        raise _not_json(getattr(error, "lineno", 1), error) from error
-    if isinstance(whole, list):
-        return [Numbered(f"item {number}", value) for number, value in enumerate(whole, start=1)]
-    return [Numbered("line 1", whole)]
+        raise _not_json_error(getattr(error, "lineno", 1), error) from error
+    if isinstance(document, list):
+        return [Numbered(f"item {number}", value) for number, value in enumerate(document, start=1)]
+    return [Numbered("line 1", document)]
 
 
 def _is_json(text: str) -> bool:
@@ -97,8 +100,8 @@ def _json_lines(text: str) -> Iterator[Numbered]:
             try:
                 yield Numbered(f"line {number}", json.loads(line))
             except (ValueError, RecursionError) as error:
-                raise _not_json(number, error) from error
+                raise _not_json_error(number, error) from error
 
 
-def _not_json(number: int, error: Exception) -> SerializationError:
+def _not_json_error(number: int, error: Exception) -> SerializationError:
     return SerializationError(f"line {number} is not JSON: {getattr(error, 'msg', error)}")

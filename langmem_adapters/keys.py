@@ -37,13 +37,13 @@ def encode_namespace(namespace: Sequence[str]) -> str:
     Every part is percent-encoded and closed by a slash: ``("a", "", "b/c")`` is ``"a//b%2Fc/"``.
     """
     try:
-        return _encoded(namespace if isinstance(namespace, str) else tuple(namespace))
+        return _encode_parts(namespace if isinstance(namespace, str) else tuple(namespace))
     except TypeError as error:
         raise ConfigurationError(f"a namespace is a tuple of strings, not {namespace!r:.200}") from error
 
 
 @functools.lru_cache(maxsize=256)  # a process uses few at a time, and each often
-def _encoded(namespace: str | Namespace) -> str:
+def _encode_parts(namespace: str | Namespace) -> str:
     if isinstance(namespace, str) or not all(isinstance(part, str) for part in namespace):
         raise TypeError
     return "".join(quote(part, safe="", errors="surrogatepass") + "/" for part in namespace)
@@ -61,22 +61,22 @@ def fingerprint(*parts: Any) -> str:
     The data cannot be read back from it, so a key never carries a prompt or a secret.
     """
     data = plain(list(parts))
-    canonical = _canonical(data)
+    canonical = _to_canonical_json(data)
     if "$" in canonical and "$type" in canonical:  # one character is found far sooner than a word
-        canonical = _canonical(_sorted(data))
+        canonical = _to_canonical_json(_sort_unordered(data))
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
-_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
+_to_canonical_json = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
 
 
-def _sorted(value: Any) -> Any:
+def _sort_unordered(value: Any) -> Any:
     """Sort the lists that the codec writes for unordered values."""
     if isinstance(value, list):
-        return [_sorted(item) for item in value]
+        return [_sort_unordered(item) for item in value]
     if not isinstance(value, dict):
         return value
-    value = {key: _sorted(item) for key, item in value.items()}
+    value = {key: _sort_unordered(item) for key, item in value.items()}
     if value.get("$type") in UNORDERED:
-        value["$value"].sort(key=_canonical)
+        value["$value"].sort(key=_to_canonical_json)
     return value

@@ -17,7 +17,7 @@ class LRU(Generic[K, V]):
     """Evicts the least recently used entry. Threads that share a cache must hold a lock.
 
     Args:
-        most: How many entries there may be.
+        max_entries: How many entries there may be.
         room: How large they may be together.
 
     >>> cache: LRU[str, int] = LRU(2)
@@ -26,9 +26,9 @@ class LRU(Generic[K, V]):
     [3, 6]
     """
 
-    def __init__(self, most: float = math.inf, *, room: float = math.inf) -> None:
-        self.most = most
-        self.room = room
+    def __init__(self, max_entries: float = math.inf, *, room: float = math.inf) -> None:
+        self.max_entries = max_entries
+        self.max_size = room
         self.size: int = 0
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
@@ -42,20 +42,21 @@ class LRU(Generic[K, V]):
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of a key; if there is none, keep what ``make`` returns."""
-        found = self.get(key)
-        if found is None:
-            found = make()
-            self.keep(key, found)
-        return found
+        value = self.get(key)
+        if value is None:
+            value = make()
+            self.keep(key, value)
+        return value
 
     def keep(self, key: K, value: V, size: int = 0) -> None:
         """Keep a value in place of an older one, unless it is too large."""
         self.drop(key)
-        if size <= self.room:
+        if size <= self.max_size:
             self._entries[key] = value, size
             self.size += size
-            while len(self._entries) > self.most or self.size > self.room:
-                self.size -= self._entries.popitem(last=False)[1][1]
+            while len(self._entries) > self.max_entries or self.size > self.max_size:
+                _, (_, evicted_size) = self._entries.popitem(last=False)
+                self.size -= evicted_size
 
     def drop(self, key: K) -> None:
         """Remove a key."""

@@ -16,7 +16,7 @@ from langmem_adapters.codec import FORMAT, decode, encode, is_tagged, refuse_und
 from langmem_adapters.errors import SerializationError
 
 _log = logging.getLogger("langmem_adapters")
-_REQUIRED = object()  # stands for the default of a field without one
+_NO_DEFAULT = object()
 
 __all__ = [
     "Content",
@@ -41,29 +41,29 @@ Content: TypeAlias = str | list[str | dict[Any, Any]]
 """Text, or content blocks: plain strings and dictionaries with a ``type`` as LangChain and OpenAI write them."""
 
 
-class _Data(BaseModel):
+class _StoredModel(BaseModel):
     """A stored type. Unknown fields are kept, as a newer version of the library may have written them."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", ser_json_inf_nan="constants", protected_namespaces=()
     )
 
-    def to_bytes(self, **instead: Any) -> bytes:
-        """Write the format version and the fields that differ from their defaults; ``instead`` replaces some."""
+    def to_bytes(self, **overrides: Any) -> bytes:
+        """Write the format version and the fields that differ from their defaults; ``overrides`` replaces some."""
         fields = self.to_data()
         if "v" in fields:
             raise SerializationError(f'{type(self).__name__} cannot have a field "v": that is the format\'s version')
-        return encode({"v": FORMAT, **fields, **instead})
+        return encode({"v": FORMAT, **fields, **overrides})
 
     def to_data(self) -> dict[str, Any]:
         """The fields that differ from their defaults; values inside are not copied."""
-        defaults = _defaults(type(self))
+        defaults = _field_defaults(type(self))
         fields = {**self.__dict__, **self.model_extra} if self.model_extra else self.__dict__
         data = {}
         for name, value in fields.items():
-            default = defaults.get(name, _REQUIRED)
+            default = defaults.get(name, _NO_DEFAULT)
             if value is not default and (type(value) is not type(default) or value != default):
-                data[name] = value if type(value) is str else _stored(value)
+                data[name] = value if type(value) is str else _to_stored(value)
         return data
 
     @classmethod
@@ -71,13 +71,13 @@ class _Data(BaseModel):
         """Read what :meth:`to_bytes` wrote. Raises SerializationError if it cannot be read."""
         if not is_tagged(data):
             try:
-                made = cls.__pydantic_validator__.validate_json(data)  # parsed and validated in one go
+                instance = cls.__pydantic_validator__.validate_json(data)  # parsed and validated in one go
             except ValueError:
                 pass  # the code below reports the error
             else:
-                if made.__pydantic_extra__.pop("v", None) == FORMAT:
-                    made.__pydantic_fields_set__.discard("v")
-                    return cast("Self", made)
+                if instance.__pydantic_extra__.pop("v", None) == FORMAT:
+                    instance.__pydantic_fields_set__.discard("v")
+                    return cast("Self", instance)
         fields = decode(data)
         if not isinstance(fields, dict):
             raise SerializationError(f"a stored {cls.__name__} is not an object")
@@ -93,21 +93,21 @@ class _Data(BaseModel):
         try:
             return cls.model_validate(fields)
         except ValidationError as error:  # it quotes content, which a traceback would show
-            flaws = error.errors(include_input=False)
-            names = dict.fromkeys(str(part) for flaw in flaws for part in flaw["loc"][:1]) or ["a field's name"]
+            details = error.errors(include_input=False)
+            names = dict.fromkeys(str(part) for detail in details for part in detail["loc"][:1]) or ["a field's name"]
             raise SerializationError(f"a stored {cls.__name__} has wrong values in {', '.join(names)}") from None
 
 
 @functools.cache
-def _defaults(model: type[_Data]) -> dict[str, Any]:
+def _field_defaults(model: type[_StoredModel]) -> dict[str, Any]:
     fields = model.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
 
 
-def _stored(value: Any) -> Any:
-    if isinstance(value, list) and value and isinstance(value[0], _Data):
-        return [_stored(item) for item in value]
-    return value.to_data() if isinstance(value, _Data) else value
+def _to_stored(value: Any) -> Any:
+    if isinstance(value, list) and value and isinstance(value[0], _StoredModel):
+        return [_to_stored(item) for item in value]
+    return value.to_data() if isinstance(value, _StoredModel) else value
 
 
 class Scope(BaseModel, frozen=True, extra="forbid"):  # class arguments, so that pyright sees that it is hashable
@@ -125,7 +125,7 @@ class Scope(BaseModel, frozen=True, extra="forbid"):  # class arguments, so that
     session: str = ""
 
 
-class ToolCall(_Data):
+class ToolCall(_StoredModel):
     """A tool call that a model asked for. ``args`` is the parsed argument object."""
 
     id: str | None = None
@@ -133,7 +133,7 @@ class ToolCall(_Data):
     args: dict[str, Any] = Field(default_factory=dict)
 
 
-class Message(_Data):
+class Message(_StoredModel):
     """One message of a conversation, in the terms that all frameworks share.
 
     ``role`` is "system", "user", "assistant" or "tool", or a host's own word. ``host`` holds, under the name of the
@@ -192,9 +192,9 @@ class MessageData:
         """The metadata of the message."""
         return cast("dict[str, Any]", self.fields.get("metadata", {}))
 
-    def to_bytes(self, **instead: Any) -> bytes:
+    def to_bytes(self, **overrides: Any) -> bytes:
         """Like :meth:`Message.to_bytes`."""
-        return encode({"v": FORMAT, **self.fields, **instead})
+        return encode({"v": FORMAT, **self.fields, **overrides})
 
     def to_data(self) -> dict[str, Any]:
         """Like :meth:`Message.to_data`."""
@@ -228,7 +228,7 @@ def salvage(data: bytes, place: str) -> Message | None:
         return None
 
 
-class Summary(_Data):
+class Summary(_StoredModel):
     """A summary of the messages before the window. ``covers`` is the log entry id of the last message it covers."""
 
     text: str
@@ -238,7 +238,7 @@ class Summary(_Data):
     updated_at: float | None = Field(default=None, description="Unix time in seconds.")
 
 
-class SessionInfo(_Data):
+class SessionInfo(_StoredModel):
     """One line of a list of sessions. Times are Unix times in seconds."""
 
     session: str
@@ -256,7 +256,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class Occurrence(_Data):
+class Occurrence(_StoredModel):
     """Where and when something was said."""
 
     session: str = ""
@@ -265,7 +265,7 @@ class Occurrence(_Data):
     said: str = Field(default="", description="In which words, where they are not those of the memory.")
 
 
-class Memory(_Data):
+class Memory(_StoredModel):
     """An entry of the long-term memory: a message, and the occurrences of it and its repeats."""
 
     id: str = ""
@@ -290,21 +290,22 @@ class Recalled(NamedTuple):
         return self.memory.message.text
 
     def __repr__(self) -> str:
-        said = self.memory.message
-        return f"Recalled({self.score:.2f}, {views.one_line(said.name or said.role)}: {views.one_line(said.text)!r})"
+        message = self.memory.message
+        speaker = views.one_line(message.name or message.role)
+        return f"Recalled({self.score:.2f}, {speaker}: {views.one_line(message.text)!r})"
 
     def _repr_html_(self) -> str:
         return views.attempt(self, lambda: views.memories([self]))
 
 
-class Score(_Data):
+class Score(_StoredModel):
     """How good a response was, 1 (poor) to 10 (perfect), and why."""
 
     val: int = Field(default=1, ge=1, le=10)
     reason: str = ""
 
 
-class Metric(_Data):
+class Metric(_StoredModel):
     """What a response cost (seconds, money, tokens of a model) and how good it was."""
 
     time_cost: float = 0.0
@@ -315,7 +316,7 @@ class Metric(_Data):
     score: Score | None = None
 
 
-class Trajectory(_Data):
+class Trajectory(_StoredModel):
     """The steps that led to a response: plan, action, observation, reward."""
 
     plan: str = ""
@@ -324,7 +325,7 @@ class Trajectory(_Data):
     reward: int = 0
 
 
-class Experience(_Data):
+class Experience(_StoredModel):
     """A request, the response that it got, and how good that was (MetaGPT's ``Experience``).
 
     ``req`` and ``resp`` are plain data, kept with their types. ``timestamp`` is Unix time in seconds.

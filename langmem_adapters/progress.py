@@ -44,7 +44,7 @@ is left open, such as ``tqdm(...)`` or a ``rich.progress.Progress``; or a functi
 """
 
 
-class _Shown(NamedTuple):
+class _Display(NamedTuple):
     advance: Callable[[int], object]
     close: Callable[[], object] = lambda: None
 
@@ -70,41 +70,41 @@ def advancing(
     1 of 3
     3 of 3
     """
-    shown = _begun(progress, what, total, unit)
+    display = _open_display(progress, what, total, unit)
 
     def advance(count: int) -> None:
         if report is not None:
             report(count)
-        shown.advance(count)
+        display.advance(count)
 
     try:
         yield advance
     finally:
-        shown.close()
+        display.close()
 
 
-def _begun(progress: Any, what: str, total: int | None, unit: str) -> _Shown:
+def _open_display(progress: Any, description: str, total: int | None, unit: str) -> _Display:
     if progress is False or progress is None:
-        return _Shown(lambda _: None)
+        return _Display(lambda _: None)
     if hasattr(progress, "add_task") and hasattr(progress, "advance"):
-        task = progress.add_task(what, total=total)
-        return _Shown(lambda count: progress.advance(task, count))
+        task = progress.add_task(description, total=total)
+        return _Display(lambda count: progress.advance(task, count))
     if _is_bar(progress) and not inspect.isclass(progress):
-        return _Shown(progress.update)
-    make = _drawn() if progress is True else progress
-    if not callable(make):
-        raise _unknown(progress)
-    if _takes(make, desc=what, total=total, unit=unit):
-        bar = make(desc=what, total=total, unit=f" {unit}")  # tqdm writes the unit behind a number
+        return _Display(progress.update)
+    callback = _tqdm() if progress is True else progress
+    if not callable(callback):
+        raise _unknown_progress(progress)
+    if _accepts(callback, desc=description, total=total, unit=unit):
+        bar = callback(desc=description, total=total, unit=f" {unit}")  # tqdm writes the unit behind a number
         if not _is_bar(bar):
-            raise _unknown(progress)
-        return _Shown(bar.update, bar.close)
-    if not _takes(make, 0, total):
-        raise _unknown(progress)
-    return _Shown(_counting(make, total))
+            raise _unknown_progress(progress)
+        return _Display(bar.update, bar.close)
+    if not _accepts(callback, 0, total):
+        raise _unknown_progress(progress)
+    return _Display(_cumulative(callback, total))
 
 
-def _drawn() -> Callable[..., Any]:
+def _tqdm() -> Callable[..., Any]:
     """The text bar of tqdm: its other bars want ipywidgets, warn without them, and do not show in hosted notebooks."""
     try:
         return importlib.import_module("tqdm.std").tqdm  # type: ignore[no-any-return]
@@ -112,13 +112,13 @@ def _drawn() -> Callable[..., Any]:
         raise MissingDependency("tqdm", "notebook") from error
 
 
-def _is_bar(thing: Any) -> bool:
-    return callable(getattr(thing, "update", None)) and callable(getattr(thing, "close", None))
+def _is_bar(value: Any) -> bool:
+    return callable(getattr(value, "update", None)) and callable(getattr(value, "close", None))
 
 
-def _takes(call: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+def _accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
     try:
-        signature_of(call).bind(*args, **kwargs)
+        signature_of(function).bind(*args, **kwargs)
     except TypeError:
         return False
     except ValueError:  # a C function that does not tell its arguments
@@ -126,18 +126,18 @@ def _takes(call: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
     return True
 
 
-def _counting(tell: Callable[[int, int | None], object], total: int | None) -> Callable[[int], None]:
+def _cumulative(report: Callable[[int, int | None], object], total: int | None) -> Callable[[int], None]:
     done = 0
 
     def advance(count: int) -> None:
         nonlocal done
         done += count
-        tell(done, total)
+        report(done, total)
 
     return advance
 
 
-def _unknown(progress: object) -> ConfigurationError:
+def _unknown_progress(progress: object) -> ConfigurationError:
     return ConfigurationError(
         "progress is True or False, a bar as tqdm's, what makes one, or a function of what is done and of the total,"
         f" not {type(progress).__name__}"

@@ -27,14 +27,15 @@ __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
 Redactor: TypeAlias = Callable[[str], str]
 """Returns a text without what must not be kept. Pure and idempotent: a text that it returned stays the same."""
 
-_DAMAGED = b"\0"  # no valid stored value: every reader finds it damaged
+_DAMAGED_VALUE = b"\0"  # no valid stored value: every reader finds it damaged
 _log = logging.getLogger("langmem_adapters")
-_LOOKS = 64  # attempts of a guarded write, while other writers are faster
+_MAX_ATTEMPTS = 64  # of a guarded write, while other writers are faster
 # The id fields of each kind of record; the key is a field by which the kind is recognised.
-_IDS = {"role": ["id"], "message": ["id"], "text": ["covers", "said"], "data": ["id"], "uuid": ["uuid"]}
-_IDS |= {name: ["session", "message_id"] for name in ("session", "message_id")}
-_INNER = ("message", "occurrences")  # fields of a memory that hold records
-_MARKS = frozenset({"begun", "departed", "deleted"})  # a session's values of hashes and ids only, for a higher floor
+_ID_FIELDS = {"role": ["id"], "message": ["id"], "text": ["covers", "said"], "data": ["id"], "uuid": ["uuid"]}
+_ID_FIELDS |= {name: ["session", "message_id"] for name in ("session", "message_id")}
+_RECORD_FIELDS = ("message", "occurrences")  # fields of a memory that hold records
+# A session's values of hashes and ids only, for a higher floor.
+_UNREDACTED_KEYS = frozenset({"begun", "departed", "deleted"})
 
 
 @runtime_checkable
@@ -102,17 +103,17 @@ class SealedStore(Shared):
 
     def redacted(self, data: bytes, names: AbstractSet[str] = frozenset()) -> bytes:
         """The value as a read will return it, if it is written together with these ``names`` of keys and entries."""
-        return data if self._redactor is None else _redacted(data, _asking(self._redactor, names))
+        return data if self._redactor is None else _redact_encoded(data, _redactor_except_names(self._redactor, names))
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         """:meth:`Store.get`."""
-        return self._opened(namespace, self.store.get(namespace, keys))
+        return self._open_values(namespace, self.store.get(namespace, keys))
 
-    def scan(self, namespace: Namespace, **which: Any) -> Page:
+    def scan(self, namespace: Namespace, **options: Any) -> Page:
         """:meth:`Store.scan`."""
-        page = self.store.scan(namespace, **which)
-        items = [item._replace(data=self._open(_entry(namespace, item.id), item.data)) for item in page.items]
-        return Page(items, page.total, self._opened(namespace, page.values))
+        page = self.store.scan(namespace, **options)
+        items = [item._replace(data=self._open(_entry_place(namespace, item.id), item.data)) for item in page.items]
+        return Page(items, page.total, self._open_values(namespace, page.values))
 
     def append(
         self,
@@ -127,9 +128,9 @@ class SealedStore(Shared):
         if put:
             self.get(namespace, keys)  # an unsealed value is refused before anything replaces it
         names = {*(put or ()), *(id_ for id_, _ in entries)}
-        sealed, values = self._sealed(namespace, entries, names), self._sealed_values(namespace, put or {}, names)
+        sealed, values = self._seal_entries(namespace, entries, names), self._seal_values(namespace, put or {}, names)
         appended = self.store.append(namespace, sealed, put=values, keys=keys, ttl=ttl)
-        return appended._replace(values=self._opened(namespace, appended.values))
+        return appended._replace(values=self._open_values(namespace, appended.values))
 
     def write(
         self,
@@ -139,15 +140,15 @@ class SealedStore(Shared):
         delete: Sequence[str] = (),
         append: Sequence[tuple[str, bytes]] = (),
         guard: Mapping[str, bytes | None] | None = None,
-        **rest: Any,
+        **options: Any,
     ) -> None:
         """:meth:`Store.write`."""
         names = {*(put or ()), *delete, *(id_ for id_, _ in append)}
         change: dict[str, Any] = {
-            "put": self._sealed_values(namespace, put or {}, names),
+            "put": self._seal_values(namespace, put or {}, names),
             "delete": delete,
-            "append": self._sealed(namespace, append, names),
-            **rest,
+            "append": self._seal_entries(namespace, append, names),
+            **options,
         }
         if not guard or all(expected is None for expected in guard.values()):
             self.store.write(namespace, guard=guard, **change)
@@ -158,21 +159,21 @@ class SealedStore(Shared):
         self, namespace: Namespace, guard: Mapping[str, bytes | None], change: Mapping[str, Any]
     ) -> None:
         """Write if the stored forms are still those whose decoded values were compared with the guard."""
-        for look in range(_LOOKS):
+        for attempt in range(_MAX_ATTEMPTS):
             stored = self.store.get(namespace, list(guard))
-            values = self._opened(namespace, stored)
+            values = self._open_values(namespace, stored)
             for key, expected in guard.items():
-                if not self._says(key, values.get(key), expected):
+                if not self._matches(key, values.get(key), expected):
                     raise Conflict(f"the value {key!r} was changed by another writer")
             try:
                 self.store.write(namespace, guard={key: stored.get(key) for key in guard}, **change)
             except Conflict:
-                if look == _LOOKS - 1:  # each time another writer was first, and wrote the same value
+                if attempt == _MAX_ATTEMPTS - 1:  # each time another writer was first, and wrote the same value
                     raise
             else:
                 return
 
-    def _says(self, key: str, value: bytes | None, expected: bytes | None) -> bool:
+    def _matches(self, key: str, value: bytes | None, expected: bytes | None) -> bool:
         """Whether a value is as expected; a caller may expect what it wrote, before it was redacted."""
         if value is None or expected is None:
             return value is expected
@@ -182,9 +183,9 @@ class SealedStore(Shared):
         """:meth:`Store.clear`."""
         self.store.clear(namespace)
 
-    def recent(self, parent: Namespace, **which: Any) -> list[Listed]:
+    def recent(self, parent: Namespace, **options: Any) -> list[Listed]:
         """:meth:`Store.recent`."""
-        return self.store.recent(parent, **which)
+        return self.store.recent(parent, **options)
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
         """:meth:`Store.namespaces`."""
@@ -197,22 +198,22 @@ class SealedStore(Shared):
     def __repr__(self) -> str:
         return f"SealedStore({self.store!r})"
 
-    def _sealed(
+    def _seal_entries(
         self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], names: AbstractSet[str]
     ) -> list[tuple[str, bytes]]:
-        return [(id_, self._seal(_entry(namespace, id_), self.redacted(data, names))) for id_, data in entries]
+        return [(id_, self._seal(_entry_place(namespace, id_), self.redacted(data, names))) for id_, data in entries]
 
-    def _sealed_values(
+    def _seal_values(
         self, namespace: Namespace, values: Mapping[str, bytes], names: AbstractSet[str]
     ) -> dict[str, bytes]:
-        marks = _MARKS if namespace[:1] == ("brain",) else ()
+        unredacted = _UNREDACTED_KEYS if namespace[:1] == ("brain",) else ()
         return {
-            key: self._seal(_value(namespace, key), data if key in marks else self.redacted(data, names))
+            key: self._seal(_value_place(namespace, key), data if key in unredacted else self.redacted(data, names))
             for key, data in values.items()
         }
 
-    def _opened(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
-        return {key: self._open(_value(namespace, key), data, is_value=True) for key, data in values.items()}
+    def _open_values(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
+        return {key: self._open(_value_place(namespace, key), data, is_value=True) for key, data in values.items()}
 
     def _seal(self, place: bytes, data: bytes) -> bytes:
         if self._binding is not None:
@@ -228,92 +229,94 @@ class SealedStore(Shared):
             if is_value and isinstance(damage, NotSealed):
                 raise
             _log.warning("an unreadable value is left out: %s", damage)
-            return _DAMAGED
+            return _DAMAGED_VALUE
 
 
 # --- places
 
 
-def _value(namespace: Namespace, key: str) -> bytes:
+def _value_place(namespace: Namespace, key: str) -> bytes:
     return to_bytes(f"{encode_namespace(namespace)}v{key}")
 
 
-def _entry(namespace: Namespace, id_: str) -> bytes:
+def _entry_place(namespace: Namespace, id_: str) -> bytes:
     return to_bytes(f"{encode_namespace(namespace)}e{id_}")
 
 
 # --- redaction
 
 
-def _asking(redactor: Redactor, names: AbstractSet[str]) -> Redactor:
+def _redactor_except_names(redactor: Redactor, names: AbstractSet[str]) -> Redactor:
     """A redactor that leaves names alone: they are stored unredacted beside the value, which must still match them."""
 
-    def ask(text: str) -> str:
+    def redact(text: str) -> str:
         if text in names:
             return text
-        clean = redactor(text)
-        if not isinstance(clean, str):
-            raise ConfigurationError(f"a redactor gives a text for each text, not {type(clean).__name__}")
-        return clean
+        redacted = redactor(text)
+        if not isinstance(redacted, str):
+            raise ConfigurationError(f"a redactor gives a text for each text, not {type(redacted).__name__}")
+        return redacted
 
-    return ask
+    return redact
 
 
-def _redacted(data: bytes, redactor: Redactor) -> bytes:
+def _redact_encoded(data: bytes, redactor: Redactor) -> bytes:
     """Redact a value; returns the very same bytes if nothing changes."""
     try:
         value = decode(data)
     except SerializationError:
-        return _without(data, redactor)
-    clean = _clean_record(value, redactor) if isinstance(value, dict) and "v" in value else _clean(value, redactor)
-    return data if clean is value else encode(clean)
+        return _redact_bytes(data, redactor)
+    is_record = isinstance(value, dict) and "v" in value
+    redacted = _redact_record(value, redactor) if is_record else _redact_value(value, redactor)
+    return data if redacted is value else encode(redacted)
 
 
-def _clean_record(record: Any, redactor: Redactor) -> Any:
+def _redact_record(record: Any, redactor: Redactor) -> Any:
     """Redact one of the library's own records; its ids stay, since others refer to it by them."""
     if isinstance(record, list):
-        parts = [_clean_record(part, redactor) for part in record]
+        parts = [_redact_record(part, redactor) for part in record]
         return record if all(map(operator.is_, parts, record)) else parts
     if not isinstance(record, dict):
-        return _clean(record, redactor)
-    kind = next((kind for kind in _IDS if kind in record), "")
-    ids = {name: record[name] for name in _IDS.get(kind, ()) if isinstance(record.get(name), str)}
-    inner = {name: _clean_record(record[name], redactor) for name in _INNER if kind == "message" and name in record}
-    rest = {name: part for name, part in record.items() if name not in ids and name not in inner}
-    clean = _clean(rest, redactor)
-    changed = clean is not rest or any(part is not record[name] for name, part in inner.items())
-    return {**clean, **inner, **ids} if changed else record
+        return _redact_value(record, redactor)
+    kind = next((kind for kind in _ID_FIELDS if kind in record), "")
+    ids = {name: record[name] for name in _ID_FIELDS.get(kind, ()) if isinstance(record.get(name), str)}
+    record_names = [name for name in _RECORD_FIELDS if name in record] if kind == "message" else []
+    records = {name: _redact_record(record[name], redactor) for name in record_names}
+    remaining = {name: part for name, part in record.items() if name not in ids and name not in records}
+    redacted = _redact_value(remaining, redactor)
+    changed = redacted is not remaining or any(part is not record[name] for name, part in records.items())
+    return {**redacted, **records, **ids} if changed else record
 
 
-def _clean(value: Any, redactor: Redactor) -> Any:
+def _redact_value(value: Any, redactor: Redactor) -> Any:
     """Redact every text in a value; returns the same object if nothing changes."""
     if isinstance(value, str):
         text = redactor(value)
         return value if text == value else text
     if isinstance(value, bytes):
-        return _without(value, redactor)
+        return _redact_bytes(value, redactor)
     if isinstance(value, dict):
-        return _clean_mapping(value, redactor)
+        return _redact_mapping(value, redactor)
     if isinstance(value, list | tuple | set | frozenset):
         parts = list(value)
-        clean = [_clean(part, redactor) for part in parts]
-        return value if all(map(operator.is_, clean, parts)) else type(value)(clean)
+        redacted = [_redact_value(part, redactor) for part in parts]
+        return value if all(map(operator.is_, redacted, parts)) else type(value)(redacted)
     return value
 
 
-def _clean_mapping(value: dict[Any, Any], redactor: Redactor) -> dict[Any, Any]:
-    clean: dict[Any, Any] = {}
+def _redact_mapping(value: dict[Any, Any], redactor: Redactor) -> dict[Any, Any]:
+    redacted: dict[Any, Any] = {}
     changed = False
     for key, part in value.items():
-        name, content = _clean(key, redactor), _clean(part, redactor)
+        name, content = _redact_value(key, redactor), _redact_value(part, redactor)
         changed = changed or name is not key or content is not part
-        while name is not key and (name in clean or name in value):  # two keys that become equal are both kept
+        while name is not key and (name in redacted or name in value):  # two keys that become equal are both kept
             name = f"{name}'"
-        clean[name] = content
-    return clean if changed else value
+        redacted[name] = content
+    return redacted if changed else value
 
 
-def _without(data: bytes, redactor: Redactor) -> bytes:
+def _redact_bytes(data: bytes, redactor: Redactor) -> bytes:
     """Redact bytes; empty if they are not text and would change, since a change would break them."""
     try:
         text = data.decode()
@@ -321,5 +324,5 @@ def _without(data: bytes, redactor: Redactor) -> bytes:
         text = data.decode("latin-1")
         utf8 = data.decode("utf-8", "replace")
         return data if redactor(text) == text and redactor(utf8) == utf8 else b""
-    clean = redactor(text)
-    return data if clean == text else to_bytes(clean)
+    redacted = redactor(text)
+    return data if redacted == text else to_bytes(redacted)

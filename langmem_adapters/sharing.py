@@ -51,5 +51,5 @@ class Shared:  # not a Lasting: mypy would join two middlewares to that, and not
 def apart(value: Any) -> Any:
     """Copy a value so that no change to the original's dictionaries or lists, at any depth, affects it."""
     if isinstance(value, dict):
-        return {name: apart(part) for name, part in value.items()}
-    return [apart(part) for part in value] if isinstance(value, list) else value
+        return {name: apart(item) for name, item in value.items()}
+    return [apart(item) for item in value] if isinstance(value, list) else value

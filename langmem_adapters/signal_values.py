@@ -16,73 +16,75 @@ __all__ = ["MaxSim", "SignalValues"]
 MaxSim: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, float]]
 """Gives how near documents come to each word of the query, by id; takes the id of what was said just before each."""
 
-_K1, _B = 1.2, 0.4
-_FAR = 2  # turns on each side that count as beside one
-_ONE, _TWO = 0.5, 0.25  # the weight of a word that was said one turn before, and two
-_FEW = 10  # cosines
-_SHORT = 60  # words; a longer text counts as this many beside others, and a number or a time in it says little
+_BM25_K1, _BM25_B = 1.2, 0.4
+_WINDOW_TURNS = 2  # turns on each side that count as beside one
+_ONE_BEFORE, _TWO_BEFORE = 0.5, 0.25  # the weight of a word that was said one turn before, and two
+_PRIOR_COSINES = 10  # that count as 0, so that few real ones move the floor little
+_MAX_WORDS = 60  # a longer text counts as this many beside others, and a number or a time in it says little
 
 
 class SignalValues:
-    """The signals of the candidates, before they are scaled, in the order of ``_ORDER``.
+    """The signals of the candidates, before they are scaled, in the order of ``_SIGNAL_NAMES``.
 
     The turns stand in a row of cells, as they were said; empty cells separate turns that were not said together.
     """
 
     def __init__(self, evidence: Evidence, meaning: Mapping[str, float]) -> None:
         self._evidence = evidence
-        self._asked = asked(evidence.query)
-        self._all_idf = sum(evidence.idf) or 1.0
-        cells = _cells(evidence)
+        self._question = asked(evidence.query)
+        self._total_idf = sum(evidence.idf) or 1.0
+        cells = _lay_out_cells(evidence)
         self._cell_of = {place: cell for cell, place in enumerate(cells) if place is not None}
-        turns = [_NOBODY if place is None else evidence.turns[place] for place in cells]
+        turns = [_NO_TURN if place is None else evidence.turns[place] for place in cells]
         self._ids = [turn.id for turn in turns]
         self._lengths = [turn.length for turn in turns]
         self._marks = [turn.marks for turn in turns]
         cosines = {id_: 2 * score - 1 for id_, score in meaning.items()}
-        floor = _floor(cosines.values())
+        floor = _cosine_floor(cosines.values())
         cosines = {id_: max(0.0, (cosine - floor) / (1 - floor)) for id_, cosine in cosines.items()}
-        unknown = sum(cosines.values()) / len(cosines) if cosines else 0.0
-        self._near_in_meaning = {id_ for id_, cosine in cosines.items() if cosine > 0}
-        self._meaning = [0.0 if turn is _NOBODY else cosines.get(turn.id, unknown) for turn in turns]
+        mean_cosine = sum(cosines.values()) / len(cosines) if cosines else 0.0
+        self._similar_ids = {id_ for id_, cosine in cosines.items() if cosine > 0}
+        self._meaning = [0.0 if turn is _NO_TURN else cosines.get(turn.id, mean_cosine) for turn in turns]
         self._scores = [0.0] * len(cells)
-        self._counts: list[dict[int, int]] = [{} for _ in evidence.idf]  # of each term by cell
-        self._said: set[int] = set()  # places of turns that have a word
-        self._near_words: set[int] = set()  # cells of these turns, and of those beside them
-        self._sessions = self._read_words()
+        self._term_counts: list[dict[int, int]] = [{} for _ in evidence.idf]  # of each term by cell
+        self._matching_places: set[int] = set()  # places of turns that have a word
+        self._cells_near_matches: set[int] = set()  # cells of these turns, and of those beside them
+        self._session_values = self._score_terms()
 
-    def _read_words(self) -> dict[int, tuple[float, float, float]]:
+    def _score_terms(self) -> dict[int, tuple[float, float, float]]:
         """For each stretch that has an order: its BM25 squared, the BM25 of its best turn, and its greatest cosine.
 
         On the way it fills the cells: with each turn's BM25, and with how often the turn has each term.
         """
         evidence = self._evidence
-        counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
-        said: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}  # the BM25 of each place
+        term_counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
+        bm25: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}  # of each place
         norms: dict[int, float] = {}  # by length
         for term, by_stretch in enumerate(evidence.postings):
             for number, postings in by_stretch.items():
-                counts[number][term] = sum(postings[1])
-                self._add(term, postings, said[number], norms)
-        best = {number: max(scores.values(), default=0.0) for number, scores in said.items()}
-        nearest = dict.fromkeys(counts, 0.0)
+                _, counts, _ = postings
+                term_counts[number][term] = sum(counts)
+                self._add_term(term, postings, bm25[number], norms)
+        best_scores = {number: max(scores.values(), default=0.0) for number, scores in bm25.items()}
+        best_cosines = dict.fromkeys(term_counts, 0.0)
         for place, cell in self._cell_of.items():
-            score = said[Evidence.stretch_of(place)].get(place)
+            score = bm25[Evidence.stretch_of(place)].get(place)
             if score is not None:
-                self._said.add(place)
+                self._matching_places.add(place)
                 self._scores[cell] = score
-                self._near_words.update(range(cell - _FAR, cell + _FAR + 1))
+                self._cells_near_matches.update(range(cell - _WINDOW_TURNS, cell + _WINDOW_TURNS + 1))
         for place in evidence.candidates:
             number = Evidence.stretch_of(place)
-            nearest[number] = max(nearest[number], self._meaning[self._cell_of[place]])
-        idf, average = evidence.stretch_idf, evidence.average_stretch
-        return {
-            number: (_bm25(counts[number], idf, _norm(stretch.length, average)) ** 2, best[number], nearest[number])
-            for number, stretch in evidence.stretches.items()
-            if stretch.ordered
-        }
+            best_cosines[number] = max(best_cosines[number], self._meaning[self._cell_of[place]])
+        values = {}
+        for number, stretch in evidence.stretches.items():
+            if stretch.ordered:
+                norm = _bm25_norm(stretch.length, evidence.average_stretch)
+                score = _bm25(term_counts[number], evidence.stretch_idf, norm)
+                values[number] = (score**2, best_scores[number], best_cosines[number])
+        return values
 
-    def _add(
+    def _add_term(
         self,
         term: int,
         postings: tuple[Sequence[int], Sequence[int], Sequence[int]],
@@ -91,80 +93,84 @@ class SignalValues:
     ) -> None:
         """Add a term to the scores of the places that have it, and count it in their cells."""
         idf, average = self._evidence.idf[term], self._evidence.average
-        cell_of, counts = self._cell_of, self._counts[term]
+        cell_of, counts = self._cell_of, self._term_counts[term]
         for place, count, length in zip(*postings, strict=True):
             norm = norms.get(length)
             if norm is None:
-                norm = norms[length] = _norm(length, average)
+                norm = norms[length] = _bm25_norm(length, average)
             scores[place] = scores.get(place, 0.0) + idf * count / (count + norm)
             if place in cell_of:
                 counts[cell_of[place]] = count
 
-    def measured(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
+    def measure(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
         """The candidates that have any signal of the query, their values of each signal, and its greatest value."""
-        near, cell_of = self._near_words, self._cell_of
-        there = [place for place in self._evidence.candidates if cell_of[place] in near or self.says_it(place)]
-        if not there:
+        near_cells, cell_of = self._cells_near_matches, self._cell_of
+        places = [place for place in self._evidence.candidates if cell_of[place] in near_cells or self.matches(place)]
+        if not places:
             return [], {}, {}
-        cells = [cell_of[place] for place in there]
+        cells = [cell_of[place] for place in places]
         signals = (
-            *self._in_windows(cells),
-            *self._beside(cells),
-            *self._alone([self._evidence.turns[place] for place in there]),
-            *self._of_sessions(there),
+            *self._window_signals(cells),
+            *self._neighbour_signals(cells),
+            *self._turn_signals([self._evidence.turns[place] for place in places]),
+            *self._session_signals(places),
         )
-        columns = dict(zip(_ORDER, signals, strict=True))
-        return there, columns, {name: max(column) for name, column in columns.items()}
+        columns = dict(zip(_SIGNAL_NAMES, signals, strict=True))
+        return places, columns, {name: max(column) for name, column in columns.items()}
 
     def max_sim(self, places: Sequence[int], max_sim: MaxSim) -> list[float]:
         """How near these come to each word of the query; if that is not known of one, the mean of the others."""
         ids, cells = self._ids, [self._cell_of[place] for place in places]
-        near = max_sim({ids[cell]: ids[cell - 1] for cell in cells})
-        unknown = sum(near.values()) / len(near) if near else 0.0
-        return [near.get(ids[cell], unknown) for cell in cells]
+        similarities = max_sim({ids[cell]: ids[cell - 1] for cell in cells})
+        mean = sum(similarities.values()) / len(similarities) if similarities else 0.0
+        return [similarities.get(ids[cell], mean) for cell in cells]
 
-    def says_it(self, place: int) -> bool:
+    def matches(self, place: int) -> bool:
         """Whether a turn itself has a word of the query, or is near in meaning."""
-        return place in self._said or self._evidence.turns[place].id in self._near_in_meaning
+        return place in self._matching_places or self._evidence.turns[place].id in self._similar_ids
 
-    def _in_windows(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
+    def _window_signals(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From context to covered: a turn with the two before it, which count less, and with the two on each side."""
         evidence, lengths = self._evidence, self._lengths
-        before = evidence.average * (1 + _ONE + _TWO)
-        beside = evidence.average * (1 + 2 * _FAR)
-        shares = [_share(length) for length in lengths]
-        near = [share * length for share, length in zip(shares, lengths, strict=True)]
-        before_norms = [_norm(_TWO * near[c - 2] + _ONE * near[c - 1] + lengths[c], before) for c in cells]
-        beside_norms = [_norm(sum(near[c - _FAR : c + _FAR + 1]) - near[c] + lengths[c], beside) for c in cells]
+        context_average = evidence.average * (1 + _ONE_BEFORE + _TWO_BEFORE)
+        around_average = evidence.average * (1 + 2 * _WINDOW_TURNS)
+        shares = [_length_share(length) for length in lengths]
+        capped = [share * length for share, length in zip(shares, lengths, strict=True)]
+        context_norms, around_norms = [], []
+        for cell in cells:
+            context_length = _TWO_BEFORE * capped[cell - 2] + _ONE_BEFORE * capped[cell - 1] + lengths[cell]
+            around_length = sum(capped[cell - _WINDOW_TURNS : cell + _WINDOW_TURNS + 1]) - capped[cell] + lengths[cell]
+            context_norms.append(_bm25_norm(context_length, context_average))
+            around_norms.append(_bm25_norm(around_length, around_average))
         contexts, arounds, covered = [0.0] * len(cells), [0.0] * len(cells), [0.0] * len(cells)
-        for idf, counts in zip(evidence.idf, self._counts, strict=True):
-            past, around = [0.0] * len(lengths), [0.0] * len(lengths)
+        for idf, counts in zip(evidence.idf, self._term_counts, strict=True):
+            context, around = [0.0] * len(lengths), [0.0] * len(lengths)
             for cell, count in counts.items():
-                told = shares[cell] * count
-                past[cell] += count
-                past[cell + 1] += _ONE * told
-                past[cell + 2] += _TWO * told
-                for beside_it in range(cell - _FAR, cell + _FAR + 1):
-                    around[beside_it] += told
-                around[cell] += count - told
-            for n, cell in enumerate(cells):
-                if here := around[cell]:
-                    arounds[n] += idf * here / (here + beside_norms[n])
-                    covered[n] += idf * min(1.0, here)
-                    if said := past[cell]:
-                        contexts[n] += idf * said / (said + before_norms[n])
-        return contexts, arounds, [idf / self._all_idf * evidence.found for idf in covered]
+                capped_count = shares[cell] * count
+                context[cell] += count
+                context[cell + 1] += _ONE_BEFORE * capped_count
+                context[cell + 2] += _TWO_BEFORE * capped_count
+                for neighbour in range(cell - _WINDOW_TURNS, cell + _WINDOW_TURNS + 1):
+                    around[neighbour] += capped_count
+                around[cell] += count - capped_count
+            for index, cell in enumerate(cells):
+                if around_count := around[cell]:
+                    arounds[index] += idf * around_count / (around_count + around_norms[index])
+                    covered[index] += idf * min(1.0, around_count)
+                    if context_count := context[cell]:
+                        contexts[index] += idf * context_count / (context_count + context_norms[index])
+        return contexts, arounds, [idf / self._total_idf * evidence.found for idf in covered]
 
-    def _beside(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
+    def _neighbour_signals(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From words to meaning_answer: what the turn says, and the turns beside it, each for itself."""
-        score, meaning = self._scores, self._meaning
+        scores, meaning = self._scores, self._meaning
         marks = [self._marks[cell - 1] for cell in cells]
         replies = [1.0 if mark & ASKS else 0.0 for mark in marks]
         answers = [1.0 if mark & QUESTION else 0.0 for mark in marks]
-        words_before = [score[cell - 1] for cell in cells]
+        words_before = [scores[cell - 1] for cell in cells]
         meaning_before = [meaning[cell - 1] for cell in cells]
         return (
-            [score[cell] for cell in cells],
+            [scores[cell] for cell in cells],
             words_before,
             list(map(operator.mul, words_before, replies)),
             replies,
@@ -174,87 +180,87 @@ class SignalValues:
             list(map(operator.mul, meaning_before, answers)),
         )
 
-    def _alone(self, turns: Sequence[Turn]) -> tuple[Sequence[float], ...]:
+    def _turn_signals(self, turns: Sequence[Turn]) -> tuple[Sequence[float], ...]:
         """From speaker to newer: who speaks, of what kind of thing, and when."""
-        asked_, named, marks = self._asked, self._evidence.named, [turn.marks for turn in turns]
-        nothing = [0.0] * len(turns)
-        who = [1.0 if turn.speaker in named else 0.0 for turn in turns] if named else nothing
-        own = [one if mark & FIRST_PERSON else 0.0 for one, mark in zip(who, marks, strict=True)] if named else nothing
-        tells = [_share(turn.length) for turn in turns]
-        time = [tell if mark & TIME else 0.0 for tell, mark in zip(tells, marks, strict=True)]
-        number = [tell if mark & NUMBER else 0.0 for tell, mark in zip(tells, marks, strict=True)]
-        answers = asked_.teller == "assistant"
+        question, named_speakers, marks = self._question, self._evidence.named, [turn.marks for turn in turns]
+        zeros = [0.0] * len(turns)
+        speaker = [1.0 if turn.speaker in named_speakers else 0.0 for turn in turns] if named_speakers else zeros
+        own = [value if mark & FIRST_PERSON else 0.0 for value, mark in zip(speaker, marks, strict=True)]
+        shares = [_length_share(turn.length) for turn in turns]
+        time = [share if mark & TIME else 0.0 for share, mark in zip(shares, marks, strict=True)]
+        number = [share if mark & NUMBER else 0.0 for share, mark in zip(shares, marks, strict=True)]
+        by_assistant = question.teller == "assistant"
         return (
-            who,
+            speaker,
             own,
-            [1.0 if bool(mark & ANSWER) == answers else 0.0 for mark in marks] if asked_.teller else nothing,
-            [asked_.date.meets(turn.at) for turn in turns] if asked_.date else nothing,
-            time if asked_.when else nothing,
-            number if asked_.when else nothing,
-            number if asked_.how_many else nothing,
-            [1.0 if mark & NAMES else 0.0 for mark in marks] if asked_.who else nothing,
+            [1.0 if bool(mark & ANSWER) == by_assistant else 0.0 for mark in marks] if question.teller else zeros,
+            [question.date.meets(turn.at) for turn in turns] if question.date else zeros,
+            time if question.when else zeros,
+            number if question.when else zeros,
+            number if question.how_many else zeros,
+            [1.0 if mark & NAMES else 0.0 for mark in marks] if question.who else zeros,
             time,
             number,
             [1.0 if mark & QUESTION else 0.0 for mark in marks],
-            [math.log1p(min(turn.length, _SHORT)) for turn in turns],
-            nothing if asked_.date else _said_before(turns),
+            [math.log1p(min(turn.length, _MAX_WORDS)) for turn in turns],
+            zeros if question.date else _shares_earlier(turns),
         )
 
-    def _of_sessions(self, places: Sequence[int]) -> tuple[Sequence[float], ...]:
+    def _session_signals(self, places: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From session to opening."""
         stretches = [Evidence.stretch_of(place) for place in places]
-        values = [self._sessions.get(stretch, _NO_SESSION) for stretch in stretches]
+        values = [self._session_values.get(stretch, _NO_SESSION_VALUES) for stretch in stretches]
         opening = [
-            float(stretch in self._sessions and Evidence.stretch_of(place - 1) != stretch)
+            float(stretch in self._session_values and Evidence.stretch_of(place - 1) != stretch)
             for place, stretch in zip(places, stretches, strict=True)
         ]
         return (*zip(*values, strict=True), opening)
 
 
-def _cells(evidence: Evidence) -> list[int | None]:
+def _lay_out_cells(evidence: Evidence) -> list[int | None]:
     """The places of the turns in a row, with empty cells between turns that do not stand beside each other."""
-    apart: list[int | None] = [None] * _FAR
-    cells = [*apart]
+    gap: list[int | None] = [None] * _WINDOW_TURNS
+    cells = [*gap]
     last, before = 0, -1
     for place in sorted(evidence.turns):
         stretch = Evidence.stretch_of(place)
-        together = stretch == before and evidence.stretches[stretch].ordered
-        cells += apart[: place - last - 1] if together else apart
+        is_next = stretch == before and evidence.stretches[stretch].ordered
+        cells += gap[: place - last - 1] if is_next else gap
         cells.append(place)
         last, before = place, stretch
-    return cells + apart
+    return cells + gap
 
 
-def _said_before(turns: Sequence[Turn]) -> list[float]:
+def _shares_earlier(turns: Sequence[Turn]) -> list[float]:
     """For each turn, the share of all turns that were said before it."""
-    known = sorted(turn.at for turn in turns if turn.at is not None)
-    return [0.0 if turn.at is None else bisect_left(known, turn.at) / len(turns) for turn in turns]
+    times = sorted(turn.at for turn in turns if turn.at is not None)
+    return [0.0 if turn.at is None else bisect_left(times, turn.at) / len(turns) for turn in turns]
 
 
-def _floor(cosines: Collection[float]) -> float:
+def _cosine_floor(cosines: Collection[float]) -> float:
     """The cosine that nine in ten texts exceed, whatever they say; with few cosines, it is drawn towards 0."""
     count = len(cosines)
-    return max(0.0, sorted(cosines)[count // 10]) * count / (count + _FEW) if cosines else 0.0
+    return max(0.0, sorted(cosines)[count // 10]) * count / (count + _PRIOR_COSINES) if cosines else 0.0
 
 
-def _share(length: float) -> float:
-    return min(1.0, _SHORT / length) if length else 1.0
+def _length_share(length: float) -> float:
+    return min(1.0, _MAX_WORDS / length) if length else 1.0
 
 
-def _norm(length: float, average: float) -> float:
-    return _K1 * (1 - _B + _B * length / average)
+def _bm25_norm(length: float, average: float) -> float:
+    return _BM25_K1 * (1 - _BM25_B + _BM25_B * length / average)
 
 
-def _bm25(words: Mapping[int, float], idf: Sequence[float], norm: float) -> float:
+def _bm25(term_counts: Mapping[int, float], idf: Sequence[float], norm: float) -> float:
     score = 0.0
-    for term, count in words.items():
+    for term, count in term_counts.items():
         score += idf[term] * count / (count + norm)
     return score
 
 
-_NOBODY = Turn("", 0, "", None, 0)
-_NO_SESSION = (0.0, 0.0, 0.0)
-_ORDER = (
+_NO_TURN = Turn("", 0, "", None, 0)
+_NO_SESSION_VALUES = (0.0, 0.0, 0.0)
+_SIGNAL_NAMES = (
     *("context", "around", "covered"),
     *("words", "before", "answer", "replies"),
     *("meaning", "meaning_before", "meaning_after", "meaning_answer"),

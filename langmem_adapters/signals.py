@@ -59,8 +59,8 @@ SIGNALS: dict[str, Signal] = {
 }
 """All signals with their weights. A search takes others by name: ``LongTermMemory(..., weights={"speaker": 0.0})``."""
 
-_CLOSER = 32  # how many of the best by all other signals are compared word by word
-_BESIDE = 0.5  # share of the best score that a turn must reach if only turns beside it match
+_MAX_SIM_CANDIDATES = 32  # how many of the best by all other signals are compared word by word
+_MIN_SHARE_OF_BEST = 0.5  # share of the best score that a turn must reach if only turns beside it match
 
 
 def meaning_of(name: str) -> str:
@@ -78,18 +78,18 @@ class Ranked(NamedTuple):
 
 def weights_of(changed: Mapping[str, float] | None) -> dict[str, Signal]:
     """The signals with changed weights, for both cases. Raises ConfigurationError for a wrong name or number."""
-    found = dict(SIGNALS)
+    signals = dict(SIGNALS)
     if not (changed is None or isinstance(changed, Mapping)):
         raise ConfigurationError(f"weights are a dictionary of numbers by signal, not {type(changed).__name__}")
     for name, weight in (changed or {}).items():
-        if name not in found:
+        if name not in signals:
             raise ConfigurationError(f"there is no signal {name!r}; there are {', '.join(SIGNALS)}")
         if not isinstance(weight, int | float) or not math.isfinite(weight):
             raise ConfigurationError(f"the weight of a signal is a finite number, not {weight!r:.50}")
-        found[name] = Signal(weight, weight, found[name].what)
-    if not any(signal.words > 0 for signal in found.values()):
+        signals[name] = Signal(weight, weight, signals[name].what)
+    if not any(signal.words > 0 for signal in signals.values()):
         raise ConfigurationError("at least one signal needs a weight above 0")
-    return found
+    return signals
 
 
 def ranked(
@@ -115,36 +115,37 @@ def ranked(
         explain: Fill ``signals`` of the results.
     """
     values = SignalValues(evidence, meaning)
-    places, columns, greatest = values.measured()
+    places, columns, greatest = values.measure()
     if not places:
         return []
     weights = {name: signal.both if meaning else signal.words for name, signal in signals.items()}
-    pieces = weights.pop("pieces")
+    piece_weight = weights.pop("pieces")
     scales = _scales(greatest, weights)
     totals = _totals(columns, scales)
-    near = _word_by_word(values, places, totals, max_sim) if pieces and max_sim is not None else []
-    if any(near):
-        columns["pieces"], scales["pieces"], weights["pieces"] = near, pieces / max(near), pieces
-        totals = [total + value * scales["pieces"] for total, value in zip(totals, near, strict=True)]
-    most = sum(weight for weight in weights.values() if weight > 0) or 1.0
-    share = min(1.0, max(greatest["covered"], greatest["meaning"])) / most
-    least = _BESIDE * max(totals)
-    fit = [
-        (total, place, n)
-        for n, (total, place) in enumerate(zip(totals, places, strict=True))
-        if total >= least or values.says_it(place)
+    similarities = _max_sims(values, places, totals, max_sim) if piece_weight and max_sim is not None else []
+    if any(similarities):
+        columns["pieces"], weights["pieces"] = similarities, piece_weight
+        scales["pieces"] = piece_weight / max(similarities)
+        totals = [total + value * scales["pieces"] for total, value in zip(totals, similarities, strict=True)]
+    max_total = sum(weight for weight in weights.values() if weight > 0) or 1.0
+    norm = min(1.0, max(greatest["covered"], greatest["meaning"])) / max_total
+    min_total = _MIN_SHARE_OF_BEST * max(totals)
+    matches = [
+        (total, place, index)
+        for index, (total, place) in enumerate(zip(totals, places, strict=True))
+        if total >= min_total or values.matches(place)
     ]
-    found = []
-    for total, place, n in sorted(fit, reverse=True)[:k]:
-        added = scales.items() if explain else ()
-        parts = {name: share * (value * scale) for name, scale in added if (value := columns[name][n])}
-        found.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, share * total)), parts))
-    return found
+    results = []
+    for total, place, index in sorted(matches, reverse=True)[:k]:
+        explained = scales.items() if explain else ()
+        contributions = {name: norm * (value * scale) for name, scale in explained if (value := columns[name][index])}
+        results.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, norm * total)), contributions))
+    return results
 
 
 def _scales(greatest: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
     """The factor for each signal's values; signals that no document has, or of no weight, are left out."""
-    return {name: weights[name] / most for name, most in greatest.items() if most > 0 and weights[name]}
+    return {name: weights[name] / maximum for name, maximum in greatest.items() if maximum > 0 and weights[name]}
 
 
 def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float]) -> list[float]:
@@ -155,13 +156,13 @@ def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float])
     return totals
 
 
-def _word_by_word(values: SignalValues, places: Sequence[int], totals: Sequence[float], max_sim: MaxSim) -> list[float]:
+def _max_sims(values: SignalValues, places: Sequence[int], totals: Sequence[float], max_sim: MaxSim) -> list[float]:
     """How near the best candidates come to each word of the query; 0 for the others, which so stay behind them."""
-    near = [0.0] * len(places)
-    best = sorted(range(len(places)), key=totals.__getitem__, reverse=True)[:_CLOSER]
-    for n, value in zip(best, values.max_sim([places[n] for n in best], max_sim), strict=True):
-        near[n] = value
-    return near
+    similarities = [0.0] * len(places)
+    best = sorted(range(len(places)), key=totals.__getitem__, reverse=True)[:_MAX_SIM_CANDIDATES]
+    for index, value in zip(best, values.max_sim([places[index] for index in best], max_sim), strict=True):
+        similarities[index] = value
+    return similarities
 
 
 def candidates(
@@ -172,14 +173,16 @@ def candidates(
     The weights of :data:`SIGNALS` decide which are compared word by word.
     """
     values = SignalValues(evidence, meaning)
-    places, columns, greatest = values.measured()
+    places, columns, greatest = values.measure()
     if places and max_sim is not None:
         scales = _scales(greatest, {name: signal.both for name, signal in SIGNALS.items()})
-        columns["pieces"] = _word_by_word(values, places, _totals(columns, scales), max_sim)
+        columns["pieces"] = _max_sims(values, places, _totals(columns, scales), max_sim)
         greatest["pieces"] = max(columns["pieces"])
     return {
         evidence.turns[place].id: {
-            name: columns[name][n] / most for name, most in greatest.items() if most and columns[name][n]
+            name: columns[name][index] / maximum
+            for name, maximum in greatest.items()
+            if maximum and columns[name][index]
         }
-        for n, place in enumerate(places)
+        for index, place in enumerate(places)
     }

@@ -41,7 +41,7 @@ __all__ = [
     "wrong_places",
 ]
 
-_OF_WHAT_IS_SAID = [name for name in Message.model_fields if name not in {"role", "content"}]
+_OPTIONAL_MESSAGE_FIELDS = [name for name in Message.model_fields if name not in {"role", "content"}]
 
 
 class Said(TypedDict, total=False):
@@ -62,8 +62,8 @@ M = TypeVar("M", Message, "Message | MessageData")
 
 def check_store(store: object) -> None:
     """Raise ConfigurationError for anything but a store, such as a URL, a client, or a service that has a store."""
-    named = ("get", "namespaces")  # a user's store may have only what is called; a Redis client has get and scan too
-    if not all(hasattr(type(store), name) or hasattr(store, name) for name in named):
+    required = ("get", "namespaces")  # a user's store may have only what is called; a Redis client has get and scan too
+    if not all(hasattr(type(store), name) or hasattr(store, name) for name in required):
         kind = type(store).__name__
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
 
@@ -73,10 +73,10 @@ def has_methods_of(protocol: type, value: object) -> bool:
     return all(hasattr(value, name) for name in dir(protocol) if not name.startswith("_"))
 
 
-def check_settings(name: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+def check_settings(name: str, settings: Mapping[str, Any], allowed: Collection[str]) -> None:
     """Raise ConfigurationError for unknown keys in a dictionary of settings, and name them."""
-    if unknown := sorted(map(str, given.keys() - set(known))):
-        raise ConfigurationError(f"{name} has no {', '.join(unknown)}, but {', '.join(sorted(known))}")
+    if unknown := sorted(map(str, settings.keys() - set(allowed))):
+        raise ConfigurationError(f"{name} has no {', '.join(unknown)}, but {', '.join(sorted(allowed))}")
 
 
 def check_index(name: str, value: object) -> None:
@@ -94,19 +94,19 @@ def check_text(name: str, value: object) -> None:
 
 def check_whole(name: str, value: object) -> None:
     """Raise ConfigurationError for anything but an integer, or for one beyond what a store can count to."""
-    _check_whole(name, value, "a whole number", -sys.maxsize)
+    _check_integer(name, value, "a whole number", -sys.maxsize)
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:
     """:func:`check_whole`, also for numbers below ``least``."""
-    _check_whole(name, value, f"a whole number of at least {least}", least)
+    _check_integer(name, value, f"a whole number of at least {least}", least)
 
 
-def _check_whole(name: str, value: object, what: str, least: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        raise ConfigurationError(f"{name} is {what}, not {value!r:.50}")
+def _check_integer(name: str, value: object, expected: str, minimum: int) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < minimum:
+        raise ConfigurationError(f"{name} is {expected}, not {value!r:.50}")
     if int(value) > sys.maxsize:
-        raise ConfigurationError(f"{name} is {what}, and {sys.maxsize} at the most")
+        raise ConfigurationError(f"{name} is {expected}, and {sys.maxsize} at the most")
 
 
 def check_function(name: str, value: object) -> None:
@@ -115,10 +115,10 @@ def check_function(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
 
 
-def check_one_of(who: str, **given: object) -> None:
+def check_one_of(who: str, **options: object) -> None:
     """Raise ConfigurationError if more than one of these is given."""
-    if sum(value is not None for value in given.values()) > 1:
-        *names, last = given
+    if sum(value is not None for value in options.values()) > 1:
+        *names, last = options
         raise ConfigurationError(f"give {who} one of {', '.join(names)} and {last}")
 
 
@@ -148,8 +148,8 @@ def check_seconds(name: str, value: object, *, or_none: bool = True) -> None:
     if value is None and or_none:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
-        wanted = "a number of seconds above 0" + (", or None" if or_none else "")
-        raise ConfigurationError(f"{name} is {wanted}, not {value!r:.50}")
+        expected = "a number of seconds above 0" + (", or None" if or_none else "")
+        raise ConfigurationError(f"{name} is {expected}, not {value!r:.50}")
 
 
 def checked_scope(*, tenant: str = "", user: str = "", session: str = "") -> Scope:
@@ -168,57 +168,57 @@ def id_of(name: str, value: object) -> str:
     return str(value)
 
 
-def check_scope(own: Scope, *, tenant: str, user: str, session: str) -> None:
+def check_scope(scope: Scope, *, tenant: str, user: str, session: str) -> None:
     """Raise ConfigurationError if a brain's session, user or tenant differs from the one given beside it."""
     for name, value in (("session", session), ("user", user), ("tenant", tenant)):
-        if value not in ("", getattr(own, name)):
-            raise ConfigurationError(f"this brain is {name} {getattr(own, name)!r}, not {value!r}")
+        if value not in ("", getattr(scope, name)):
+            raise ConfigurationError(f"this brain is {name} {getattr(scope, name)!r}, not {value!r}")
 
 
-def checked_list(values: Any, wanted: str, *kinds: type[T]) -> list[T]:
+def checked_list(values: Any, expected: str, *kinds: type[T]) -> list[T]:
     """Return the items of an iterable as a list. Raises ConfigurationError for a single item or a wrong type.
 
     Args:
         values: What was given.
-        wanted: What is expected, as the beginning of a sentence.
+        expected: What is expected, as the beginning of a sentence.
         kinds: The types that are expected.
     """
     is_list = type(values) is list  # nearly always, and quick to test
-    alone = not is_list and (isinstance(values, (str, bytes, Mapping, *kinds)) or not isinstance(values, Iterable))
-    given = [values] if alone else list(values)
-    wrong = given if alone else [value for value in given if not isinstance(value, kinds)]
-    if wrong:
-        raise ConfigurationError(f"{wanted}, not {'one' if alone else 'of'} {type(wrong[0]).__name__}")
-    return given
+    is_single = not is_list and (isinstance(values, (str, bytes, Mapping, *kinds)) or not isinstance(values, Iterable))
+    items = [values] if is_single else list(values)
+    invalid = items if is_single else [value for value in items if not isinstance(value, kinds)]
+    if invalid:
+        raise ConfigurationError(f"{expected}, not {'one' if is_single else 'of'} {type(invalid[0]).__name__}")
+    return items
 
 
 def checked_messages(messages: Iterable[M]) -> list[M]:
     """Return the messages. Raises ConfigurationError for a single one, a wrong type, or ``text`` without content."""
-    made = "which to_message of langmem_adapters.langchain or .llamaindex makes of a host's"
-    wanted = f'messages are a list of Message(role="user", content="…"), {made}'
-    given: list[Any] = checked_list(messages, wanted, Message, MessageData)
-    silent = (message for message in given if isinstance(message, Message) and not message.content)
-    if any("text" in (message.model_extra or ()) for message in silent):
+    origin = "which to_message of langmem_adapters.langchain or .llamaindex makes of a host's"
+    expected = f'messages are a list of Message(role="user", content="…"), {origin}'
+    checked: list[Any] = checked_list(messages, expected, Message, MessageData)
+    without_content = (message for message in checked if isinstance(message, Message) and not message.content)
+    if any("text" in (message.model_extra or ()) for message in without_content):
         raise ConfigurationError('a message takes content="…", not text=: its text is read from its content')
-    return given
+    return checked
 
 
 def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
     """Make a message of this role. Raises ConfigurationError for unknown fields or wrong types, and names them."""
-    if unknown := sorted(name for name in fields if name not in _OF_WHAT_IS_SAID):
-        known = ", ".join(_OF_WHAT_IS_SAID)
-        raise ConfigurationError(f"a message has no field {', '.join(unknown)}; besides its text, it can have {known}")
+    if unknown := sorted(name for name in fields if name not in _OPTIONAL_MESSAGE_FIELDS):
+        names, allowed = ", ".join(unknown), ", ".join(_OPTIONAL_MESSAGE_FIELDS)
+        raise ConfigurationError(f"a message has no field {names}; besides its text, it can have {allowed}")
     try:
         return Message(role=role, content=content, **fields)
     except ValidationError as error:
-        wrong = wrong_places(error, 1)
-    raise ConfigurationError(f"a message cannot have a value of this type as {wrong}")
+        invalid = wrong_places(error, 1)
+    raise ConfigurationError(f"a message cannot have a value of this type as {invalid}")
 
 
 def wrong_places(error: ValidationError, depth: int = 2) -> str:
     """The places of wrong values, by names down to a depth, without the values."""
-    flaws = error.errors(include_input=False)
-    return ", ".join(sorted({".".join(map(str, flaw["loc"][:depth])) for flaw in flaws}))
+    details = error.errors(include_input=False)
+    return ", ".join(sorted({".".join(map(str, detail["loc"][:depth])) for detail in details}))
 
 
 def lines_of(text: Iterable[bytes | str]) -> Iterable[bytes | str]:
@@ -231,10 +231,10 @@ def lines_of(text: Iterable[bytes | str]) -> Iterable[bytes | str]:
         raise ConfigurationError("an import takes the lines of an export, as open(path, 'rb') gives them, not a path")
     if isinstance(text, Mapping) or not isinstance(text, Iterable):
         raise ConfigurationError(f"an import takes the lines of an export, or its text, not {type(text).__name__}")
-    return map(_line, text)
+    return map(_check_line, text)
 
 
-def _line(line: bytes | str) -> bytes | str:
+def _check_line(line: bytes | str) -> bytes | str:
     if not isinstance(line, str | bytes | bytearray):
         raise ConfigurationError(f"a line of an export is text or bytes, not {type(line).__name__}")
     return line

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["BROKEN", "WarnOnce"]
+__all__ = ["BREAKER_SUFFIX", "WarnOnce"]
 
-BROKEN = "; it is asked again in a moment, and until it answers calls fail at once"
+BREAKER_SUFFIX = "; it is asked again in a moment, and until it answers calls fail at once"
 """The suffix that a breaker adds to the cause of an outage that it already knows."""
 
 _log = logging.getLogger("langmem_adapters")
-_MOST = 1_000  # causes to remember; some contain what changes, such as a line or a key
+_MAX_CAUSES = 1_000  # some contain what changes, such as a line or a key
 
 
 class WarnOnce:
@@ -21,15 +21,15 @@ class WarnOnce:
     """
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._seen_causes: set[str] = set()
 
     def __call__(self, sentence: str, error: Exception | None = None) -> None:
         """Log what happened, and the error that caused it."""
-        said = sentence if error is None else f"{sentence}: {type(error).__name__}: {error}"
-        cause = said.removesuffix(BROKEN)
-        if cause in self._known:
+        text = sentence if error is None else f"{sentence}: {type(error).__name__}: {error}"
+        cause = text.removesuffix(BREAKER_SUFFIX)
+        if cause in self._seen_causes:
             return
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        self._known.add(cause)
-        _log.warning("%s", said)
+        if len(self._seen_causes) >= _MAX_CAUSES:
+            self._seen_causes.clear()
+        self._seen_causes.add(cause)
+        _log.warning("%s", text)

@@ -75,7 +75,7 @@ async def cancel_before_the_next_step(task: asyncio.Task[Any]) -> list[asyncio.T
         release.wait(60)
         yield from ()
 
-    held = [asyncio.create_task(arun(hold())) for _ in range(workers._MOST_RUNNING)]
+    held = [asyncio.create_task(arun(hold())) for _ in range(workers._MAX_RUNNING)]
     await asyncio.sleep(0)
     task.cancel()
     task.add_done_callback(lambda _: release.set())

@@ -31,7 +31,7 @@ def test_a_call_has_its_answer_its_error_and_the_context_of_its_caller() -> None
 
 
 def test_eight_calls_wait_at_the_same_time_and_a_ninth_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._Background())
+    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
     everybody, held = threading.Barrier(9), threading.Event()
     waiting = [submit(lambda: (everybody.wait(120), held.wait(120))) for _ in range(8)]
     everybody.wait(120)
@@ -46,7 +46,7 @@ def test_eight_calls_wait_at_the_same_time_and_a_ninth_has_its_turn(monkeypatch:
 
 
 def test_a_thread_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = background._Background()
+    own = background._BackgroundThreads()
     monkeypatch.setitem(background._lanes, "work", own)
     for _ in range(20):
         submit(threading.get_ident).result(120)
@@ -56,8 +56,8 @@ def test_a_thread_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_call_that_was_cancelled_before_its_turn_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._Background())
-    monkeypatch.setattr(background, "_THREADS", 1)
+    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
+    monkeypatch.setattr(background, "_MAX_THREADS", 1)
     held, made = threading.Event(), list[int]()
     submit(lambda: held.wait(120))
     cancelled = submit(lambda: made.append(1))
@@ -70,7 +70,7 @@ def test_a_call_that_was_cancelled_before_its_turn_is_not_made(monkeypatch: pyte
 def test_where_no_thread_can_be_started_the_caller_is_told_or_those_that_are_there_do_the_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._Background())
+    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
 
     def refuse(_: Any) -> None:
         raise RuntimeError("can't start new thread")

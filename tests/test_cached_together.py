@@ -479,7 +479,7 @@ async def test_a_task_that_is_cancelled_before_it_sees_that_it_has_its_turn_leav
     task = asyncio.create_task(f(1))
     await asyncio.sleep(0)
     until = time.monotonic() + 60
-    while not (module._pool().begun and not module._pool()._running) and time.monotonic() < until:
+    while not (module._pool().started_count and not module._pool()._running) and time.monotonic() < until:
         time.sleep(0.001)  # noqa: ASYNC251 - the loop is busy, and the task has its turn meanwhile
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
@@ -513,9 +513,9 @@ async def test_a_lease_is_given_back_at_once_though_models_are_at_work_in_the_ba
     any_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for lane in ("work", "leases"):
-        monkeypatch.setitem(background._lanes, lane, background._Background())
+        monkeypatch.setitem(background._lanes, lane, background._BackgroundThreads())
     release, entered = threading.Event(), asyncio.Event()
-    summaries = [background.submit(lambda: release.wait(120)) for _ in range(background._THREADS)]
+    summaries = [background.submit(lambda: release.wait(120)) for _ in range(background._MAX_THREADS)]
 
     def in_a_process() -> Callable[[int], Any]:
         @cached(store=any_store, tag="f", wait=25)
@@ -545,7 +545,7 @@ def test_garbage_that_is_collected_in_the_middle_of_a_call_holds_up_nobody(
 ) -> None:
     """A call that nobody has is given up by whoever collects it, which may be the one who begins another."""
     store = MemoryStore()
-    monkeypatch.setitem(background._lanes, "leases", background._Background())
+    monkeypatch.setitem(background._lanes, "leases", background._BackgroundThreads())
 
     @cached(store=store, tag="f")
     def f(n: int) -> int:

@@ -22,7 +22,7 @@ from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files import database as files
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import Connection, Place, clearing
+from langmem_adapters.files.places import Connection, FileLocation, removing_if_damaged
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.stores import open_store
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_opened_holds_nobody_up(tmp_path: Path, monkeypatc
     absent = Database(tmp_path / "none" / "t.db", schema=_SCHEMA, name="t")
     with pytest.raises(StoreUnavailable, match="no folder"):
         absent.look("SELECT 1", ())
-    assert threading.get_ident() not in forks._under_way
+    assert threading.get_ident() not in forks._work_depths
 
 
 def test_in_memory_one_waits_for_the_other() -> None:
@@ -310,11 +310,11 @@ def test_a_file_that_is_replaced_in_the_moment_in_which_it_is_opened_is_opened_a
             (tmp_path / "new").replace(tmp_path / "old")
         return opened[-1]
 
-    place = Place(str(tmp_path / "old"))
+    place = FileLocation(str(tmp_path / "old"))
     monkeypatch.setattr(sqlite3, "connect", replace_meanwhile)
     with closing(place.connect(1.0, close_idle=lambda: None)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("new",)]
-        assert place.is_of(connection)
+        assert place.is_current(connection)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].execute("SELECT 1")
 
@@ -541,7 +541,8 @@ def test_an_sqlite_without_json_is_told_in_a_sentence(database: Database) -> Non
 
 
 def test_a_file_system_without_locks_is_said_with_what_to_do() -> None:
-    said = Place("t.db").explained(sqlite3.OperationalError("locking protocol"), 5.0)  # as SQLite says of NFS
+    error = sqlite3.OperationalError("locking protocol")  # as SQLite says of NFS
+    said = FileLocation("t.db").to_store_error(error, 5.0)
     assert str(said).endswith(": put it on a disk of this machine")
 
 
@@ -584,7 +585,7 @@ def test_a_folder_that_may_only_be_read_is_said_where_nothing_can_be_made_beside
         os.seteuid(me or 65_534)
         try:
             # as SQLite says nothing more of a disk that is mounted so
-            said = Place(str(path)).explained(sqlite3.OperationalError("unable to open database file"), 5.0)
+            said = FileLocation(str(path)).to_store_error(sqlite3.OperationalError("unable to open database file"), 5.0)
         finally:
             os.seteuid(me)
             Path(folder).chmod(0o700)
@@ -593,8 +594,8 @@ def test_a_folder_that_may_only_be_read_is_said_where_nothing_can_be_made_beside
 
 @pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="open files are listed nowhere")
 def test_asking_why_a_file_cannot_be_opened_leaves_none_open(tmp_path: Path) -> None:
-    place, before = Place(str(tmp_path / "none" / "t.db")), len([*Path("/dev/fd").iterdir()])
-    assert "is no folder" in str(place.explained(sqlite3.OperationalError("unable to open database file"), 0))
+    place, before = FileLocation(str(tmp_path / "none" / "t.db")), len([*Path("/dev/fd").iterdir()])
+    assert "is no folder" in str(place.to_store_error(sqlite3.OperationalError("unable to open database file"), 0))
     assert len([*Path("/dev/fd").iterdir()]) == before
 
 
@@ -623,11 +624,11 @@ def test_too_many_open_files_are_told_apart(tmp_path: Path, free: int) -> None:
 )
 def test_a_damaged_file_that_another_has_made_anew_is_not_removed_a_second_time(tmp_path: Path, said: str) -> None:
     damaged = sqlite3.DatabaseError(said)
-    place = Place(str(tmp_path / "index.db"))
+    place = FileLocation(str(tmp_path / "index.db"))
     Path(place.path).write_bytes(b"damaged")
     closed: list[str] = []
-    with clearing(place, lambda: closed.append("late"), disposable=True):
-        with clearing(place, lambda: closed.append("first"), disposable=True):
+    with removing_if_damaged(place, lambda: closed.append("late"), disposable=True):
+        with removing_if_damaged(place, lambda: closed.append("first"), disposable=True):
             raise StoreError("damaged") from damaged
         assert not Path(place.path).exists()
         Path(place.path).write_bytes(b"new")
@@ -637,14 +638,14 @@ def test_a_damaged_file_that_another_has_made_anew_is_not_removed_a_second_time(
 
 
 def test_a_damaged_file_that_cannot_be_removed_is_told_in_a_sentence(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "index.db"))
+    place = FileLocation(str(tmp_path / "index.db"))
     Path(place.path).write_bytes(b"damaged")
     Path(f"{place.path}-wal").mkdir()  # which is refused as Windows refuses to remove what is open
     with (
         pytest.raises(
             StoreUnavailable, match=r"index\.db is damaged, and cannot be removed \(.+\): end whatever has it"
         ),
-        clearing(place, lambda: None, disposable=True),
+        removing_if_damaged(place, lambda: None, disposable=True),
     ):
         raise StoreError("damaged") from sqlite3.DatabaseError("database disk image is malformed")
 

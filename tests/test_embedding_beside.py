@@ -195,7 +195,7 @@ def test_who_comes_as_the_other_goes_does_it_itself(monkeypatch: pytest.MonkeyPa
 def _held() -> ForkSafeLock:
     """One that another thread has."""
     lock = ForkSafeLock()
-    _elsewhere(lock._own().acquire)
+    _elsewhere(lock._process_lock().acquire)
     return lock
 
 

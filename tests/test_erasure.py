@@ -253,7 +253,7 @@ def test_files_that_cannot_be_removed_as_chroma_has_them_open_are_reported_and_t
 def test_a_reader_who_holds_the_log_is_reported_and_the_same_call_goes_on(
     file: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scrubbing, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(scrubbing, "_TIMEOUT_SECONDS", 0.05)
     fill(file, user=ADA, mark=MARK)
     with closing(sqlite3.connect(file.folder / "langmem.db", isolation_level=None)) as reader:
         reader.execute("BEGIN")

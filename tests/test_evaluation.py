@@ -15,7 +15,7 @@ import pytest
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.evaluation import Question, aevaluate, afit, evaluate, fit, read_questions
-from langmem_adapters.fitting import Case, fitted, judged
+from langmem_adapters.fitting import Case, fit_weights, judged
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -162,7 +162,7 @@ def test_noise_is_not_believed() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_fit_never_ranks_worse_what_it_was_fitted_to(seed: int) -> None:
     cases, weights = noise(seed, candidates=9), {"v": 1.0, "w": 0.0, "x": -0.5, "y": 2.0, "z": 0.3}
-    found = fitted(cases, weights)
+    found = fit_weights(cases, weights)
     assert judged(cases, found).before > judged(cases, weights).before
 
 
@@ -190,7 +190,7 @@ def slowly(cases: list[Case], weights: dict[str, float]) -> dict[str, float]:
 @pytest.mark.parametrize("seed", [0, 1, 3])
 def test_scores_follow_the_weights_while_they_change(seed: int) -> None:
     cases, weights = noise(seed, candidates=15), {"v": 1.0, "w": 0.0, "x": -0.5, "y": 2.0, "z": 0.3}
-    assert fitted(cases, weights) == slowly(cases, weights)
+    assert fit_weights(cases, weights) == slowly(cases, weights)
 
 
 def test_what_is_perfect_stays_as_it_is() -> None:
@@ -200,14 +200,14 @@ def test_what_is_perfect_stays_as_it_is() -> None:
 
 def test_no_fit_leaves_a_search_without_a_weight_above_0() -> None:
     cases = [Case("a", [{}, {"x": 1.0}], {0: frozenset({"e"})}, 1)] * 10
-    assert any(weight > 0 for weight in fitted(cases, {"x": 1.0}).values())
+    assert any(weight > 0 for weight in fit_weights(cases, {"x": 1.0}).values())
 
 
 def test_a_weight_of_0_can_come_to_life_on_either_side() -> None:
     cases = cases_where("x", "y")
-    assert fitted(cases, {"x": 0.0, "y": 1.0})["x"] > 0
+    assert fit_weights(cases, {"x": 0.0, "y": 1.0})["x"] > 0
     turned = [case("a", {"x": 1.0, "bad": 0.0}, {"x": 1.0, "bad": 1.0}) for _ in range(10)]
-    assert fitted(turned, {"x": 1.0, "bad": 0.0})["bad"] < 0
+    assert fit_weights(turned, {"x": 1.0, "bad": 0.0})["bad"] < 0
 
 
 def test_among_equals_the_one_in_front_comes_first() -> None:

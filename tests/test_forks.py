@@ -65,7 +65,7 @@ def test_g1_a_child_forked_beside_a_writer_writes(tmp_path: Path) -> None:
     threading.Timer(0.05, finish.set).start()  # the fork waits for it
     assert forked(lambda: write(database)) == 0
     thread.join()
-    assert forks._under_way == {}
+    assert forks._work_depths == {}
     write(database)
     assert database.look("SELECT count(*) FROM notes", ()) == [(4,)]
     database.close()
@@ -75,8 +75,8 @@ def test_g1_who_is_within_something_is_so_until_the_end_of_all_of_it() -> None:
     with forks.no_fork:
         with forks.no_fork:
             pass
-        assert forks._under_way == {threading.get_ident(): 1}
-    assert forks._under_way == {}
+        assert forks._work_depths == {threading.get_ident(): 1}
+    assert forks._work_depths == {}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
@@ -96,7 +96,7 @@ def test_g1_what_begins_anew_does_so_in_each_child() -> None:
     assert (begun.times, forked(look), begun.times) == (1, 0, 1)
 
 
-def test_g1_nobody_begins_to_write_while_a_fork_is_under_way(tmp_path: Path) -> None:
+def test_g1_nobody_begins_to_write_while_a_fork_is_work_depths(tmp_path: Path) -> None:
     database = Database(tmp_path / "a.db", schema=SCHEMA, name="notes")
     write(database)
     thread = threading.Thread(target=write, args=(database,))
@@ -204,7 +204,7 @@ def test_who_waits_for_a_fork_waits_for_the_next_one_too(monkeypatch: pytest.Mon
             return True
 
     door = TwoForks()
-    monkeypatch.setattr(forks, "_may_begin", door)
+    monkeypatch.setattr(forks, "_work_allowed", door)
     with forks.no_fork:
         assert door.is_set()
 
@@ -220,7 +220,7 @@ def test_one_thread_forks_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             pause()
         said.append(threading.current_thread().name)
 
-    monkeypatch.setattr(forks, "_before", [slowly])
+    monkeypatch.setattr(forks, "_calls_before_fork", [slowly])
     thread = threading.Thread(target=lambda: forked(bool), name="first")
     thread.start()
     assert pause.inside.wait(20)
@@ -254,7 +254,7 @@ def test_a_child_forked_beside_one_who_opens_opens_too(
     if waits:
         threading.Timer(0.05, pause.finish.set).start()
     else:  # it takes longer than any fork waits
-        monkeypatch.setattr(forks, "_LONGEST", 0.05)
+        monkeypatch.setattr(forks, "_MAX_WAIT_SECONDS", 0.05)
     assert forked(lambda: opens("memory:")) == 0
     pause.finish.set()
     thread.join()
@@ -265,7 +265,7 @@ def test_a_child_forked_beside_one_who_opens_opens_too(
 def test_a_child_that_lets_go_of_a_database_closes_none_of_its_parents_connections(
     used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forks, "_before", [])  # as a thread may give one back in the very moment of the fork
+    monkeypatch.setattr(forks, "_calls_before_fork", [])  # as a thread may give one back in the very moment of the fork
     databases = [Database(tmp_path / "a.db", schema=SCHEMA, name="notes")]
     write(databases[0])
 

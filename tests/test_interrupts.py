@@ -44,8 +44,8 @@ _locks_are_let_go = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _nothing_under_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(forks, "_under_way", {})  # a fork would wait for the interrupted thread, though not for ever
+def _nothing_work_depths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(forks, "_work_depths", {})  # a fork would wait for the interrupted thread, though not for ever
     yield
     gc.collect()
 
@@ -236,7 +236,7 @@ def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLoc
 
 @_locks_are_let_go
 def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._Background())
+    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
 
     def look() -> None:
         assert [background.submit(lambda: 1).result(20) for _ in range(2)] == [1, 1]

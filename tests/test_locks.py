@@ -17,7 +17,7 @@ from langmem_adapters.stores.memory import MemoryStore
 def test_j1_a_store_goes_on_after_an_interrupt_wherever_it_came(
     function: str, event: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forks, "_under_way", {})  # a fork would wait for the interrupted thread, though not for ever
+    monkeypatch.setattr(forks, "_work_depths", {})  # a fork would wait for the interrupted thread, though not for ever
     store = MemoryStore()
     seen: list[Any] = []
 

@@ -22,7 +22,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.stores.sqlite_append import FEW
 from langmem_adapters.stores.sqlite_namespaces import BEHIND
 from langmem_adapters.testing.fakes import FakeClock
-from langmem_adapters.warn_once import BROKEN
+from langmem_adapters.warn_once import BREAKER_SUFFIX
 
 NS = ("brain", "", "", "s")
 OTHER = ("brain", "", "", "t")
@@ -211,7 +211,7 @@ def test_one_in_a_hurry_waits_once_for_a_file_that_does_not_open(tmp_path: Path)
         other.execute("PRAGMA locking_mode=EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
         store = SQLiteStore(path, fails_fast=True, timeout=0.1)
-        for sentence in ("was locked", BROKEN, BROKEN):
+        for sentence in ("was locked", BREAKER_SUFFIX, BREAKER_SUFFIX):
             with pytest.raises(StoreUnavailable, match=sentence):
                 store.append(NS, [("b", b"")])
     store.close()

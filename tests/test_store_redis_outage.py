@@ -221,7 +221,7 @@ def test_a_server_that_is_down_is_not_asked_until_a_probe_finds_it_back(probe: P
 
 def test_a_server_that_a_call_and_a_probe_find_back_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     def answer() -> None:
-        subject.ended(0, None)  # of a call that began before
+        subject.after_call(0, None)  # of a call that began before
 
     subject = Breaker(answer, grace=10)
     with caplog.at_level(logging.INFO, logger="langmem_adapters"):
@@ -261,7 +261,7 @@ def test_one_call_waits_for_a_probe_and_only_for_a_moment(probe: Probe) -> None:
             subject.guard(must_not_be_called)
     assert time.monotonic() - began < 5
     assert probe.count == 1
-    thread = subject._probing
+    thread = subject._probe_thread
     assert thread
     assert thread.daemon
     probe.error = None
@@ -311,7 +311,7 @@ def test_an_outage_and_its_end_are_logged_once(probe: Probe, caplog: pytest.LogC
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
                 subject.guard(must_not_be_called)
-        subject._rests_until = 0
+        subject._next_probe_at = 0
         probe.error = None
         subject.guard(lambda: "served")
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [

@@ -67,7 +67,7 @@ def at_once(calls: Sequence[Flow[Any]]) -> list[Any]:
 
     async def main() -> list[Any]:
         held = threading.Event()
-        doors = [asyncio.ensure_future(arun(_closed(held))) for _ in range(workers._MOST_RUNNING)]
+        doors = [asyncio.ensure_future(arun(_closed(held))) for _ in range(workers._MAX_RUNNING)]
         flows = [asyncio.ensure_future(arun(call)) for call in calls]
         await asyncio.sleep(0)
         held.set()
@@ -114,7 +114,7 @@ def test_many_share_few_round_trips_and_each_gets_its_own_answer(
         assert page.values == known
         assert written is None
     assert sum(counts) > 2 * len(SESSIONS)
-    assert max(counts) <= workers._BATCH
+    assert max(counts) <= workers._MAX_BATCH
     for n, session in enumerate(SESSIONS):
         page = store.scan(session, keys=["m"])
         assert [item.id for item in page.items] == ["first", f"x{n}", f"y{n}"]
@@ -507,7 +507,7 @@ def test_a_waiter_is_handed_what_came_back_as_it_looked(monkeypatch: pytest.Monk
 def test_a_probe_needs_no_connection_of_its_own(one: RedisStore) -> None:
     one.append(SESSIONS[0], [("a", b"")])
     servers: Any = one._wire._servers
-    servers._breaker._break(redis.ConnectionError("it was down"))
+    servers._breaker._open(redis.ConnectionError("it was down"))
     deadline = time.monotonic() + 30
     while isinstance(at_once([step(one.get, SESSIONS[0], ["k"])])[0], StoreUnavailable):
         assert time.monotonic() < deadline

@@ -404,7 +404,7 @@ def test_an_embedder_that_goes_down_in_between_refuses_nothing() -> None:
         model.down = len(model.sent) >= 2
         return embed(given)
 
-    vectors.embedder._documents = vectors.embedder._documents._replace(call=dies)
+    vectors.embedder._document_calls = vectors.embedder._document_calls._replace(call=dies)
     memory.add([say("poison"), *(say(f"couch {n}") for n in range(9))])
     assert memory.stats()["behind"] == 1
     assert vectors.refused(ADA) == []
@@ -615,7 +615,7 @@ from langmem_adapters.concurrency import background
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_vectors
 
-background._AT_EXIT = float(sys.argv[2])
+background._EXIT_WAIT_SECONDS = float(sys.argv[2])
 
 def embed(texts):
     threading.main_thread().join()
@@ -643,7 +643,7 @@ def test_a_script_ends_though_the_embedder_hangs_and_what_is_under_way_is_finish
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout == printed
     assert ("abandoned as the script ended: 1" in done.stderr) is warned
-    assert background._AT_EXIT == 10
+    assert background._EXIT_WAIT_SECONDS == 10
 
 
 def test_an_sqlite_that_is_too_old_for_chroma_is_named_in_a_sentence() -> None:

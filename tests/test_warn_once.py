@@ -46,11 +46,11 @@ def test_an_outage_that_a_breaker_knows_of_is_the_same_one(caplog: pytest.LogCap
 
 
 def test_what_changes_each_time_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warn_once, "_MOST", 3)
+    monkeypatch.setattr(warn_once, "_MAX_CAUSES", 3)
     warn = WarnOnce()
     for n in range(10):
         warn("it goes on", StoreError(str(n)))
-        assert len(warn._known) <= 3
+        assert len(warn._seen_causes) <= 3
 
 
 def test_whoever_has_one_can_be_copied(caplog: pytest.LogCaptureFixture) -> None:

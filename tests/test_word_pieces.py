@@ -357,7 +357,7 @@ def test_only_the_best_are_looked_at_word_by_word(
 ) -> None:
     memory = remembered(MemoryStore(), index)
     assert sum("pieces" in recalled.signals for recalled in memory.search(QUERY, explain=True)) > 2
-    monkeypatch.setattr(signals, "_CLOSER", 2)
+    monkeypatch.setattr(signals, "_MAX_SIM_CANDIDATES", 2)
     found = memory.search(QUERY, explain=True)
     assert len(found) > 2
     assert ["pieces" in recalled.signals for recalled in found] == [True, True] + [False] * (len(found) - 2)

@@ -67,12 +67,12 @@ async def test_many_flows_ask_in_few_exchanges_and_each_gets_its_own_answer() ->
     assert await _outcomes([server.double(n) for n in numbers]) == doubled
     assert sorted(itertools.chain(server.alone, *server.exchanges)) == numbers
     assert len(server.exchanges) + len(server.alone) <= 40
-    assert max(map(len, server.exchanges)) <= workers._BATCH
+    assert max(map(len, server.exchanges)) <= workers._MAX_BATCH
 
 
 def test_what_came_at_once_and_is_too_much_for_one_exchange_goes_into_the_next() -> None:
     pool, server = workers._WorkerPool(), _Server()
-    jobs: Any = list(range(workers._BATCH + 3))
+    jobs: Any = list(range(workers._MAX_BATCH + 3))
     pool._batches[server] = jobs
     assert [pool._next() for _ in range(3)] == [(server, jobs[:-3]), (server, jobs[-3:]), None]
 
@@ -120,7 +120,7 @@ async def test_an_exchange_that_takes_its_time_holds_up_nobody_else() -> None:
 
 @pytest.mark.usefixtures("unwatched")
 async def test_a_question_is_asked_though_all_that_stood_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_MOST_RUNNING", 1)
+    monkeypatch.setattr(workers, "_MAX_RUNNING", 1)
     server, begun, go_on = _Server(), threading.Event(), threading.Event()
 
     def held_up() -> Flow[None]:
@@ -216,12 +216,12 @@ async def test_a_method_that_is_a_flow_blocks_and_is_a_part_of_the_flow_that_ask
 @pytest.fixture
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is relieved because it takes long."""
-    monkeypatch.setattr(workers, "_STALLED", 1e6)
+    monkeypatch.setattr(workers, "_STALL_SECONDS", 1e6)
 
 
 @pytest.mark.usefixtures("unwatched")
 async def test_as_many_blocking_calls_wait_at_the_same_time_as_there_are_workers() -> None:
-    barrier = threading.Barrier(workers._WORKERS)
+    barrier = threading.Barrier(workers._MAX_WORKERS)
     calls = [arun(step(barrier.wait, 60)) for _ in range(barrier.parties)]
     assert sorted(await asyncio.gather(*calls)) == list(range(barrier.parties))
 
@@ -239,7 +239,7 @@ async def test_plain_code_that_waits_for_another_flow_is_not_waited_for() -> Non
         told.set()
         return found
 
-    flows: list[Flow[Any]] = [*(rude() for _ in range(3 * workers._MOST_RUNNING)), last(), last()]
+    flows: list[Flow[Any]] = [*(rude() for _ in range(3 * workers._MAX_RUNNING)), last(), last()]
     began = time.monotonic()
     assert await _outcomes(flows) == [True] * (len(flows) - 2) + [42, 42]
     assert time.monotonic() - began < 30
@@ -302,7 +302,7 @@ async def test_where_no_other_thread_can_be_started_those_that_are_there_do_the_
     first = asyncio.create_task(arun(plain()))
     assert await asyncio.to_thread(reached.wait, 60)
     monkeypatch.setattr(workers._pool(), "_workers", Refusing())
-    others = [asyncio.create_task(arun(_sum())) for _ in range(2 * workers._MOST_RUNNING)]
+    others = [asyncio.create_task(arun(_sum())) for _ in range(2 * workers._MAX_RUNNING)]
     await asyncio.sleep(0)
     held.set()
     assert await first
@@ -350,8 +350,8 @@ async def test_a_forked_child_has_nothing_to_do_with_what_its_parent_waits_for()
         yield from step(reached.release)
         return held.wait(60)
 
-    tasks = [asyncio.create_task(arun(waiting())) for _ in range(2 * workers._MOST_RUNNING)]
-    for _ in range(workers._MOST_RUNNING):
+    tasks = [asyncio.create_task(arun(waiting())) for _ in range(2 * workers._MAX_RUNNING)]
+    for _ in range(workers._MAX_RUNNING):
         assert await asyncio.to_thread(reached.acquire, timeout=60)
     child = os.fork()
     if child == 0:
@@ -433,7 +433,7 @@ async def test_a_flow_that_was_cancelled_before_it_began_never_begins(monkeypatc
 
     tasks = [asyncio.create_task(arun(flow(n))) for n in range(200)]
     held = threading.Event()
-    busy = [asyncio.create_task(arun(step(held.wait, 60))) for _ in range(workers._WORKERS)]
+    busy = [asyncio.create_task(arun(step(held.wait, 60))) for _ in range(workers._MAX_WORKERS)]
     await asyncio.gather(*tasks)
     late = [asyncio.create_task(arun(flow(n))) for n in range(200, 300)]
     await asyncio.sleep(0)
@@ -502,7 +502,7 @@ async def test_who_is_cancelled_when_the_answer_is_there_holds_up_nobody_else() 
     first, second = (asyncio.create_task(arun(answer(number))) for number in (1, 2))
     await asyncio.sleep(0)
     until = time.monotonic() + 30
-    while len(workers._here.completions._finished) < 2:  # the loop is busy, so nobody is told
+    while len(workers._thread_state.completions._finished) < 2:  # the loop is busy, so nobody is told
         assert time.monotonic() < until
         time.sleep(0.001)  # noqa: ASYNC251 - same
     first.cancel()

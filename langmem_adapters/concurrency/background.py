@@ -17,42 +17,42 @@ __all__ = ["submit"]
 
 T = TypeVar("T")
 
-_THREADS = 8
-_AT_EXIT = 10.0  # seconds
+_MAX_THREADS = 8
+_EXIT_WAIT_SECONDS = 10.0
 _log = logging.getLogger("langmem_adapters")
 
 
-class _Background:
+class _BackgroundThreads:
     """Daemon threads, which do not delay the exit, and one that is not a daemon, which delays it for a while."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # reentrant: garbage collection may submit work while it is held
-        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._idle: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C: no interrupt leaves it locked, as a semaphore
         self._threads = 0
         self._unfinished: set[Future[Any]] = set()
-        self._ending = False
+        self._is_shutting_down = False
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
         with self._lock:
-            if self._ending:
+            if self._is_shutting_down:
                 raise RuntimeError("the interpreter is shutting down")
-            self._engage()
+            self._ensure_thread()
             self._unfinished.add(future)
-            self._waiting.put((future, call))
+            self._queue.put((future, call))
         return future
 
-    def _engage(self) -> None:
+    def _ensure_thread(self) -> None:
         with suppress(queue.Empty):
             self._idle.get_nowait()
             return
-        if self._threads == _THREADS:
+        if self._threads == _MAX_THREADS:
             return
         try:
             if not self._threads:
                 # Not a daemon, though its maker may be one: many hosts make their threads daemons.
-                threading.Thread(target=self._see_off, name="langmem-exit", daemon=False).start()
+                threading.Thread(target=self._wait_at_exit, name="langmem-exit", daemon=False).start()
             threading.Thread(target=self._work, name=f"langmem-background-{self._threads}", daemon=True).start()
         except RuntimeError:  # no thread can be started: the existing ones do the work
             if not self._threads:
@@ -62,23 +62,23 @@ class _Background:
 
     def _work(self) -> None:
         while True:
-            future, call = self._waiting.get()
-            _answer(future, call)
+            future, call = self._queue.get()
+            _resolve(future, call)
             self._unfinished.discard(future)
             del future, call  # held by nothing while it waits
             self._idle.put(None)
 
-    def _see_off(self) -> None:
+    def _wait_at_exit(self) -> None:
         threading.main_thread().join()
         with self._lock:
-            self._ending = True
+            self._is_shutting_down = True
             unfinished = set(self._unfinished)
-        given_up = wait(unfinished, timeout=_AT_EXIT).not_done
-        if given_up:
-            _log.warning("background calls that were abandoned as the script ended: %d", len(given_up))
+        abandoned = wait(unfinished, timeout=_EXIT_WAIT_SECONDS).not_done
+        if abandoned:
+            _log.warning("background calls that were abandoned as the script ended: %d", len(abandoned))
 
 
-def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
+def _resolve(future: Future[Any], call: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -100,9 +100,9 @@ def submit(call: Callable[[], T], *, lane: Literal["work", "scores", "leases"] =
     """
     context = contextvars.copy_context()
     # Made when it is needed: gevent may have replaced queues since the import, as in gunicorn's workers.
-    background = _lanes.get(lane) or _lanes.setdefault(lane, _Background())
+    background = _lanes.get(lane) or _lanes.setdefault(lane, _BackgroundThreads())
     return background.submit(lambda: context.run(call))
 
 
-_lanes: dict[str, _Background] = {}
+_lanes: dict[str, _BackgroundThreads] = {}
 in_child(_lanes.clear)  # threads do not survive a fork, and the lock may have been held by one of them

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.errors import StoreUnavailable
-from langmem_adapters.warn_once import BROKEN
+from langmem_adapters.warn_once import BREAKER_SUFFIX
 
 __all__ = ["GRACE", "PATIENCE", "Breaker"]
 
@@ -21,7 +21,7 @@ GRACE = 0.25
 """Seconds that the call which sends a probe waits for its result, unless the call has a short timeout."""
 PATIENCE = 0.2
 """Seconds that a cache may delay a call, once, when its store or index does not answer."""
-_PAUSE = 0.5  # seconds between two probes
+_PROBE_PAUSE_SECONDS = 0.5
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -33,7 +33,7 @@ class Breaker:
 
     Args:
         probe: Asks the server anything, and raises what that raises. Called on a thread of its own.
-        said: Makes the sentence for an error.
+        describe: Makes the sentence for an error.
         is_down: Whether an error means that the server is down, rather than that it refuses this call.
         clock: Gives monotonic seconds.
         pause: Seconds between the end of a probe and the next probe.
@@ -43,15 +43,15 @@ class Breaker:
     def __init__(
         self,
         probe: Callable[[], object],
-        said: Callable[[Exception], str] = str,
+        describe: Callable[[Exception], str] = str,
         *,
         is_down: Callable[[Exception], bool] = lambda _: True,
         clock: Callable[[], float] = time.monotonic,
-        pause: float = _PAUSE,
+        pause: float = _PROBE_PAUSE_SECONDS,
         grace: float = GRACE,
     ) -> None:
         self._probe = probe
-        self._said = said
+        self._describe = describe
         self._is_down = is_down
         self._clock = clock
         self._pause = pause
@@ -63,80 +63,80 @@ class Breaker:
     def begin_anew(self) -> None:
         """Have no probe running."""
         self._lock = threading.Lock()
-        self._probing: threading.Thread | None = None
-        self._rests_until = 0.0
+        self._probe_thread: threading.Thread | None = None
+        self._next_probe_at = 0.0
 
     def guard(self, call: Callable[[], T]) -> T:
         """Make a call; if the server is known to be down, raise StoreUnavailable instead."""
-        with self.watching():
+        with self.guarding():
             return call()
 
     @contextmanager
-    def watching(self, *, tells: bool = True) -> Iterator[None]:
-        """:meth:`guard` for a block, which may be part of a flow; ``tells`` as for :meth:`ended`."""
-        successes = self.begun()
+    def guarding(self, *, may_close: bool = True) -> Iterator[None]:
+        """:meth:`guard` for a block, which may be part of a flow; ``may_close`` as for :meth:`after_call`."""
+        successes = self.before_call()
         try:
             yield
         except Exception as error:
-            self.ended(successes, error)
+            self.after_call(successes, error)
             raise
-        self.ended(successes, None, tells=tells)
+        self.after_call(successes, None, may_close=may_close)
 
-    def begun(self) -> int:
-        """Raise StoreUnavailable if the server is known to be down. Returns what :meth:`ended` needs."""
+    def before_call(self) -> int:
+        """Raise StoreUnavailable if the server is known to be down. Returns what :meth:`after_call` needs."""
         if self._sentence is not None:
-            self._look()
+            self._probe_or_raise()
         return self._successes
 
-    def ended(self, successes: int, error: BaseException | None, *, tells: bool = True) -> None:
-        """Note how a call ended. ``tells``: whether its success means that the calls that failed would succeed too."""
+    def after_call(self, successes: int, error: BaseException | None, *, may_close: bool = True) -> None:
+        """Note how a call ended. ``may_close``: if it succeeded, the calls that failed would succeed too."""
         if isinstance(error, Exception):
             if self._successes == successes and self._is_down(error):
-                self._break(self._said(error))
-        elif error is None and tells:
+                self._open(self._describe(error))
+        elif error is None and may_close:
             self._successes += 1
             if self._sentence is not None:
-                self._mend()
+                self._close()
 
-    def _break(self, sentence: str) -> None:
+    def _open(self, sentence: str) -> None:
         if self._sentence is None:
-            self._rests_until = 0.0
+            self._next_probe_at = 0.0
             _log.info("%s; calls fail at once until it answers", sentence)  # no warning, since the caller gets an error
         self._sentence = sentence
 
-    def _mend(self) -> None:
+    def _close(self) -> None:
         sentence, self._sentence = self._sentence, None
         if sentence is not None:  # unless another thread has closed it already
             _log.info("it answers again, after: %s", sentence)
 
-    def _look(self) -> None:
-        probing = self._send_probe()
-        if probing is not None and probing.ident is not None:
-            probing.join(self._grace)
+    def _probe_or_raise(self) -> None:
+        thread = self._send_probe()
+        if thread is not None and thread.ident is not None:
+            thread.join(self._grace)
         sentence = self._sentence
         if sentence is not None:
-            raise StoreUnavailable(sentence + BROKEN)
+            raise StoreUnavailable(sentence + BREAKER_SUFFIX)
 
     def _send_probe(self) -> threading.Thread | None:
         """Start a probe if one is due and none is running."""
         with self._lock:
-            if self._probing is not None or self._clock() < self._rests_until:
+            if self._probe_thread is not None or self._clock() < self._next_probe_at:
                 return None
-            thread = self._probing = threading.Thread(target=self._ask, name="langmem-probe", daemon=True)
+            thread = self._probe_thread = threading.Thread(target=self._run_probe, name="langmem-probe", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the interpreter is shutting down
-            self._ask()
+            self._run_probe()
         return thread
 
-    def _ask(self) -> None:
+    def _run_probe(self) -> None:
         try:
             self._probe()
         except Exception as error:  # noqa: BLE001 - the next caller is told
             if self._sentence is not None:  # unless a call has succeeded meanwhile
-                self._sentence = self._said(error)
+                self._sentence = self._describe(error)
         else:
-            self._mend()
+            self._close()
         finally:
-            self._rests_until = self._clock() + self._pause
-            self._probing = None
+            self._next_probe_at = self._clock() + self._pause
+            self._probe_thread = None

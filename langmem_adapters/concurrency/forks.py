@@ -14,14 +14,14 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["anew_in_child", "before", "begin", "end", "in_child", "no_fork"]
+__all__ = ["anew_in_child", "begin_work", "call_before_fork", "end_work", "in_child", "no_fork"]
 
-_LONGEST = 2.0  # seconds: the longest wait of a fork, or of work that begins during one
-_under_way: dict[int, int] = {}  # by thread: how many nested transactions it is in
-_before: list[Callable[[], object]] = []
-_may_begin = threading.Event()
-_may_begin.set()
-_turn = threading.RLock()  # held by the thread that forks
+_MAX_WAIT_SECONDS = 2.0  # of a fork, or of work that begins during one
+_work_depths: dict[int, int] = {}  # by thread: how many nested transactions it is in
+_calls_before_fork: list[Callable[[], object]] = []
+_work_allowed = threading.Event()
+_work_allowed.set()
+_fork_lock = threading.RLock()  # held by the thread that forks
 
 
 def in_child(call: Callable[[], object]) -> None:
@@ -30,42 +30,42 @@ def in_child(call: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=call)
 
 
-def before(call: Callable[[], object]) -> None:
+def call_before_fork(call: Callable[[], object]) -> None:
     """Have this called before each fork, once no work is running, or the running work takes too long."""
-    _before.append(call)
+    _calls_before_fork.append(call)
 
 
-def begin() -> None:
+def begin_work() -> None:
     """Begin work, after waiting while a fork is being made, unless this thread has begun some already."""
-    me = threading.get_ident()
-    if me in _under_way:
-        _under_way[me] += 1
+    thread = threading.get_ident()
+    if thread in _work_depths:
+        _work_depths[thread] += 1
         return
-    _under_way[me] = 1  # before the check: a fork looks here after it has cleared the event
-    deadline = time.monotonic() + _LONGEST
-    while not _may_begin.is_set() and time.monotonic() < deadline:  # repeated, as the next fork may have begun
-        del _under_way[me]
-        _may_begin.wait(_LONGEST)
-        _under_way[me] = 1
+    _work_depths[thread] = 1  # before the check: a fork looks here after it has cleared the event
+    deadline = time.monotonic() + _MAX_WAIT_SECONDS
+    while not _work_allowed.is_set() and time.monotonic() < deadline:  # repeated, as the next fork may have begun
+        del _work_depths[thread]
+        _work_allowed.wait(_MAX_WAIT_SECONDS)
+        _work_depths[thread] = 1
 
 
-def end() -> None:
+def end_work() -> None:
     """End the work."""
-    me = threading.get_ident()
-    if _under_way[me] > 1:
-        _under_way[me] -= 1
+    thread = threading.get_ident()
+    if _work_depths[thread] > 1:
+        _work_depths[thread] -= 1
     else:
-        del _under_way[me]
+        del _work_depths[thread]
 
 
 class _NoFork:
     """Wraps short work: a fork waits for it, though not for ever."""
 
     def __enter__(self) -> None:
-        begin()
+        begin_work()
 
     def __exit__(self, *_: object) -> None:
-        end()
+        end_work()
 
 
 no_fork: _NoFork = _NoFork()
@@ -73,56 +73,56 @@ no_fork: _NoFork = _NoFork()
 
 
 def _before_fork() -> None:
-    _turn.acquire(timeout=_LONGEST)  # else the end of another fork would let work begin during this one
-    _may_begin.clear()
-    me, deadline = threading.get_ident(), time.monotonic() + _LONGEST
-    while any(thread != me for thread in list(_under_way)) and time.monotonic() < deadline:
+    _fork_lock.acquire(timeout=_MAX_WAIT_SECONDS)  # else the end of another fork would let work begin during this one
+    _work_allowed.clear()
+    own_thread, deadline = threading.get_ident(), time.monotonic() + _MAX_WAIT_SECONDS
+    while any(other != own_thread for other in list(_work_depths)) and time.monotonic() < deadline:
         time.sleep(0.0005)
-    _under_way[me] = _under_way.get(me, 0) + 1  # so that these calls may begin work
+    _work_depths[own_thread] = _work_depths.get(own_thread, 0) + 1  # so that these calls may begin work
     try:
-        for call in _before:
+        for call in _calls_before_fork:
             call()
     finally:
-        end()
+        end_work()
 
 
 def _after_fork_in_parent() -> None:
-    _may_begin.set()
+    _work_allowed.set()
     with contextlib.suppress(RuntimeError):  # another thread still holds it
-        _turn.release()
+        _fork_lock.release()
 
 
 def _after_fork_in_child() -> None:
     """Only the thread that forked exists here."""
-    global _may_begin, _turn  # other threads may have held their locks
-    me = threading.get_ident()
-    for thread in [thread for thread in _under_way if thread != me]:
-        del _under_way[thread]
-    _may_begin, _turn = threading.Event(), threading.RLock()
-    _may_begin.set()
+    global _work_allowed, _fork_lock  # other threads may have held their locks
+    own_thread = threading.get_ident()
+    for thread in [thread for thread in _work_depths if thread != own_thread]:
+        del _work_depths[thread]
+    _work_allowed, _fork_lock = threading.Event(), threading.RLock()
+    _work_allowed.set()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
-class _Begun(Protocol):
+class _Resettable(Protocol):
     def begin_anew(self) -> None:
         """Have a lock that nobody holds, and no work running."""
 
 
-_begun: weakref.WeakSet[_Begun] = weakref.WeakSet()
+_resettables: weakref.WeakSet[_Resettable] = weakref.WeakSet()
 
 
-def anew_in_child(begun: _Begun) -> None:
+def anew_in_child(resettable: _Resettable) -> None:
     """Initialise an object now, and again in each forked child."""
-    begun.begin_anew()
-    _begun.add(begun)
+    resettable.begin_anew()
+    _resettables.add(resettable)
 
 
-def _begin_all_anew() -> None:
-    for begun in list(_begun):
-        begun.begin_anew()
+def _reset_all() -> None:
+    for resettable in list(_resettables):
+        resettable.begin_anew()
 
 
-in_child(_begin_all_anew)
+in_child(_reset_all)

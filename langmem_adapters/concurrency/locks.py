@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-__all__ = ["ForkSafeLock", "let_go", "lock_of"]
+__all__ = ["ForkSafeLock", "lock_of", "release_fully"]
 
 
 class ForkSafeLock:
@@ -29,49 +29,49 @@ class ForkSafeLock:
     """
 
     def __init__(self) -> None:
-        self._by_process: dict[int, Any] = {}
+        self._locks_by_pid: dict[int, Any] = {}
 
     def held(self) -> contextlib.AbstractContextManager[object]:
         """Hold the lock in a ``with`` block."""
-        return self._own()  # type: ignore[no-any-return] # itself: its __exit__ is in C
+        return self._process_lock()  # type: ignore[no-any-return] # itself: its __exit__ is in C
 
     @contextlib.contextmanager
     def taken(self, seconds: float) -> Iterator[bool]:
         """Wait at most so many seconds. Yields whether this thread has the lock; if not, another has it.
 
-        >>> with ForkSafeLock().taken(0.0) as alone:
-        ...     alone
+        >>> with ForkSafeLock().taken(0.0) as acquired:
+        ...     acquired
         True
         """
-        own = self._own()
-        alone = own.acquire(timeout=seconds)
+        lock = self._process_lock()
+        acquired = lock.acquire(timeout=seconds)
         try:
-            yield alone
+            yield acquired
         finally:
-            if alone:
-                let_go(own)
+            if acquired:
+                release_fully(lock)
 
-    def _own(self) -> Any:
-        return self._by_process.setdefault(os.getpid(), threading.RLock())  # several threads may make it at once
+    def _process_lock(self) -> Any:
+        return self._locks_by_pid.setdefault(os.getpid(), threading.RLock())  # several threads may make it at once
 
 
-def lock_of(place: Hashable) -> ForkSafeLock:
-    """The one lock of this process for a place, for as long as anyone keeps a reference to it.
+def lock_of(key: Hashable) -> ForkSafeLock:
+    """The one lock of this process for a key, for as long as anyone keeps a reference to it.
 
-    >>> kept = lock_of("a folder")
-    >>> kept is lock_of("a folder")
+    >>> lock = lock_of("a folder")
+    >>> lock is lock_of("a folder")
     True
     """
-    with _making.held():
-        return _of_places.setdefault(place, ForkSafeLock())
+    with _registry_lock.held():
+        return _locks_by_key.setdefault(key, ForkSafeLock())
 
 
-def let_go(lock: Any) -> None:
+def release_fully(lock: Any) -> None:
     """Release an RLock, even if an interrupt left it acquired twice: no thread here acquires it twice on purpose."""
     with contextlib.suppress(RuntimeError):  # raised once this thread does not hold it any more
         while True:
             lock.release()
 
 
-_making = ForkSafeLock()
-_of_places: weakref.WeakValueDictionary[Hashable, ForkSafeLock] = weakref.WeakValueDictionary()
+_registry_lock = ForkSafeLock()
+_locks_by_key: weakref.WeakValueDictionary[Hashable, ForkSafeLock] = weakref.WeakValueDictionary()

@@ -19,10 +19,10 @@ __all__ = ["Answer", "Flow", "Job", "Pipeline", "Step", "abandon", "ask", "start
 
 T = TypeVar("T")
 
-_WORKERS = 64  # they wait for disks and sockets, so there are more than processors
-_MOST_RUNNING = 4  # workers that compute at the same time; more would not be faster
-_BATCH = 64  # the most questions in one exchange; so many are sent without waiting for more
-_STALLED = 0.005  # seconds after which one more worker is started, if none has begun a task since
+_MAX_WORKERS = 64  # they wait for disks and sockets, so there are more than processors
+_MAX_RUNNING = 4  # workers that compute at the same time; more would not be faster
+_MAX_BATCH = 64  # questions in one exchange; so many are sent without waiting for more
+_STALL_SECONDS = 0.005  # after which one more worker is started, if none has begun a task since
 _NO_LOOP = "no event loop of asyncio runs here, as none does under trio: call the sync twin of this method in a thread"
 _log = logging.getLogger("langmem_adapters")
 
@@ -76,7 +76,7 @@ class Job:
         self.completions = completions
         self.future: asyncio.Future[Step | None] = completions.loop.create_future()  # None: the flow has ended
         self.result: Any = None
-        self.begun = self.over = self.abandoned = False
+        self.started = self.finished = self.abandoned = False
 
     def end(self) -> None:
         """Close the flow, since nobody waits for it, and drop its result, whose owner may depend on that."""
@@ -93,23 +93,24 @@ class _Completions:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._finished: deque[tuple[Job, Step | None, BaseException | None]] = deque()
-        self._called = False
-        self._watching = False
+        self._is_scheduled = False
+        self._is_watching = False
 
     def add(self, job: Job, question: Step | None, error: BaseException | None) -> None:
         """Pass a job's outcome to the loop; called by workers."""
         self._finished.append((job, question, error))
-        if self._called and not self.loop.is_closed():
+        if self._is_scheduled and not self.loop.is_closed():
             return
-        self._called = True
+        self._is_scheduled = True
         try:
             self.loop.call_soon_threadsafe(self._deliver)
         except RuntimeError:  # the loop was closed, and nobody will ask for the result
             while self._finished:
-                self._finished.popleft()[0].end()
+                unwanted, _, _ = self._finished.popleft()
+                unwanted.end()
 
     def _deliver(self) -> None:
-        self._called = False  # first, so that a later job schedules another delivery
+        self._is_scheduled = False  # first, so that a later job schedules another delivery
         while self._finished:
             job, question, error = self._finished.popleft()
             future = job.future
@@ -123,13 +124,13 @@ class _Completions:
 
     def watch(self, pool: _WorkerPool) -> None:
         """Make sure that workers which are stalled, outside of any question, do not delay other jobs."""
-        if not self._watching:
-            self._watching = True
-            self.loop.call_later(_STALLED, self._look, pool, pool.begun)
+        if not self._is_watching:
+            self._is_watching = True
+            self.loop.call_later(_STALL_SECONDS, self._check_stalled, pool, pool.started_count)
 
-    def _look(self, pool: _WorkerPool, begun: int) -> None:
-        self._watching = False
-        if pool.replace_stalled(begun):
+    def _check_stalled(self, pool: _WorkerPool, started_count: int) -> None:
+        self._is_watching = False
+        if pool.replace_stalled(started_count):
             self.watch(pool)
 
 
@@ -140,7 +141,7 @@ class _WorkerPool:
     """
 
     def __init__(self) -> None:
-        self.begun: int = 0  # the number of jobs and exchanges begun
+        self.started_count: int = 0  # the number of jobs and exchanges begun
         self._lock = threading.RLock()  # reentrant: garbage collection may abandon a job while it is held
         self._workers: ThreadPoolExecutor | None = None  # made when they are needed
         self._running = 0
@@ -156,30 +157,30 @@ class _WorkerPool:
                 if not self._running:
                     self._ready.remove(job)
                     raise
-            busy = self._running >= _MOST_RUNNING
-        if busy:
+            is_full = self._running >= _MAX_RUNNING
+        if is_full:
             job.completions.watch(self)
 
     def abandon(self, job: Job) -> None:
         with self._lock:
             job.abandoned = True
-            under_way = job.begun and not job.over
-        if not under_way:
+            is_running = job.started and not job.finished
+        if not is_running:
             job.end()
 
-    def replace_stalled(self, begun: int) -> bool:
+    def replace_stalled(self, started_count: int) -> bool:
         """Start one more worker if none has begun a task since; returns False if no job waits."""
         with self._lock:
-            waits = bool(self._ready or self._batches)
-            if waits and self.begun == begun:
+            has_waiting = bool(self._ready or self._batches)
+            if has_waiting and self.started_count == started_count:
                 with contextlib.suppress(RuntimeError):
-                    self._start_worker(min(self._running + 1, _WORKERS))
-            return waits
+                    self._start_worker(min(self._running + 1, _MAX_WORKERS))
+            return has_waiting
 
-    def _start_worker(self, most: int = _MOST_RUNNING) -> None:
-        if self._running < most and (self._ready or self._batches):
+    def _start_worker(self, max_running: int = _MAX_RUNNING) -> None:
+        if self._running < max_running and (self._ready or self._batches):
             if self._workers is None:
-                self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="langmem-step")
+                self._workers = ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="langmem-step")
             try:
                 self._workers.submit(self._work)
             except RuntimeError:
@@ -198,19 +199,19 @@ class _WorkerPool:
 
     def _next(self) -> Job | tuple[Pipeline, list[Job]] | None:
         with self._lock:
-            self.begun += 1
+            self.started_count += 1
             pipeline = next(iter(self._batches), None)
-            enough = pipeline is not None and len(self._batches[pipeline]) >= _BATCH
-            while self._ready and not enough:
+            batch_is_full = pipeline is not None and len(self._batches[pipeline]) >= _MAX_BATCH
+            while self._ready and not batch_is_full:
                 job = self._ready.popleft()
-                if job.begun or not job.abandoned:
-                    job.begun = True
+                if job.started or not job.abandoned:
+                    job.started = True
                     return job
             if pipeline is not None:
-                jobs = self._batches.pop(pipeline)
-                if more := jobs[_BATCH:]:  # several may have been added at once
-                    self._batches[pipeline] = more
-                return pipeline, jobs[:_BATCH]
+                batch = self._batches.pop(pipeline)
+                if remaining := batch[_MAX_BATCH:]:  # several may have been added at once
+                    self._batches[pipeline] = remaining
+                return pipeline, batch[:_MAX_BATCH]
             self._running -= 1
             return None
 
@@ -247,14 +248,14 @@ class _WorkerPool:
             answer, failure = self._ask(question)
 
     def _ask(self, question: Step) -> Answer:
-        with self._blocked():
+        with self._while_blocked():
             return ask(question)
 
     def _ask_batch(self, pipeline: Pipeline, jobs: list[Job]) -> None:
         if len(jobs) == 1:
             self._run(jobs[0])
             return
-        with self._blocked():
+        with self._while_blocked():
             try:
                 answers = pipeline.ask([job.question.request for job in jobs])
             except Exception as error:  # noqa: BLE001 - each flow decides what the failure means
@@ -267,7 +268,7 @@ class _WorkerPool:
                 self._start_worker()
 
     @contextlib.contextmanager
-    def _blocked(self) -> Generator[None]:
+    def _while_blocked(self) -> Generator[None]:
         with self._lock:
             self._running -= 1
             with contextlib.suppress(RuntimeError):  # if that fails, jobs wait until this worker is back
@@ -280,7 +281,7 @@ class _WorkerPool:
 
     def _finish(self, job: Job, question: Step | None, error: BaseException | None) -> None:
         with self._lock:
-            job.over = True
+            job.finished = True
             abandoned = job.abandoned
         if abandoned:
             job.end()
@@ -294,9 +295,9 @@ def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         raise ConfigurationError(_NO_LOOP) from None
-    completions: _Completions | None = getattr(_here, "completions", None)
+    completions: _Completions | None = getattr(_thread_state, "completions", None)
     if completions is None or completions.loop is not loop:
-        completions = _here.completions = _Completions(loop)
+        completions = _thread_state.completions = _Completions(loop)
     job = Job(flow, answer, context, completions)
     _pool().submit(job)
     return job
@@ -309,18 +310,18 @@ def abandon(job: Job) -> None:
 
 def _pool() -> _WorkerPool:
     """The pool, made when it is needed: gevent may have replaced locks since the import, as in gunicorn's workers."""
-    return _one.get("pool") or _one.setdefault("pool", _WorkerPool())
+    return _pools.get("pool") or _pools.setdefault("pool", _WorkerPool())
 
 
-_one: dict[str, _WorkerPool] = {}
-_here = threading.local()  # per thread: the completion queue of the loop that runs on it
+_pools: dict[str, _WorkerPool] = {}
+_thread_state = threading.local()  # per thread: the completion queue of the loop that runs on it
 
 
-def _begin_again() -> None:
+def _reset_in_child() -> None:
     """Reset in a forked child: threads are not copied, and one of them may have held the lock."""
-    global _here  # noqa: PLW0603 - one per process
-    _one.clear()
-    _here = threading.local()
+    global _thread_state  # noqa: PLW0603 - one per process
+    _pools.clear()
+    _thread_state = threading.local()
 
 
-in_child(_begin_again)
+in_child(_reset_in_child)

@@ -15,15 +15,15 @@ from typing import Any
 
 from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
-from langmem_adapters.concurrency.locks import ForkSafeLock, let_go
+from langmem_adapters.concurrency.locks import ForkSafeLock, release_fully
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.places import Connection, Place, check_version, clearing, close_all
+from langmem_adapters.files.places import Connection, FileLocation, check_version, close_all, removing_if_damaged
 
 __all__ = ["Database"]
 
-_DEFERRED, _IMMEDIATE, _NONE = "BEGIN", "BEGIN IMMEDIATE", ""
-_LONGEST = 5.0  # seconds: the longest wait while other writers make progress
-_SPARE = 32_000_000  # bytes of the log that are kept for the next writers; a long reader lets it grow beyond that
+_BEGIN_READ, _BEGIN_WRITE, _NO_BEGIN = "BEGIN", "BEGIN IMMEDIATE", ""
+_MAX_WAIT_SECONDS = 5.0  # while other writers make progress
+_WAL_LIMIT_BYTES = 32_000_000  # kept for the next writers; a long reader lets it grow beyond that
 
 
 class Database:
@@ -64,60 +64,60 @@ class Database:
         self._schema, self._name = schema, name
         self._synchronous, self._timeout = synchronous.lower(), timeout
         self.disposable = disposable
-        self.place: Place = Place(self.path)
+        self.place: FileLocation = FileLocation(self.path)
         self._breaker = self._breaker_of_the_file() if fails_fast else None
-        self._start()
-        with _breaking.held():
+        self._reset_pool()
+        with _registry_lock.held():
             _databases.add(self)
 
     def _breaker_of_the_file(self) -> Breaker:
         """One breaker per file: a call that needs a store and an index in the same file waits for it once."""
-        own = Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
-        with forks.no_fork, _breaking.held():
-            return _breakers.setdefault(self.place.path, own)
+        breaker = Breaker(self._probe_lock, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
+        with forks.no_fork, _registry_lock.held():
+            return _breakers.setdefault(self.place.path, breaker)
 
-    def _start(self) -> None:
+    def _reset_pool(self) -> None:
         self._pid = os.getpid()
-        self._alone = threading.RLock()  # held by the user of an in-memory database's only connection
+        self._memory_lock = threading.RLock()  # held by the user of an in-memory database's only connection
         self._idle: list[Connection] = []
         self._ready = False
         weakref.finalize(self, close_all, self._idle, self._pid)
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """Read one consistent state."""
-        return _Transaction(self, _DEFERRED, self._breaker)
+        return _Transaction(self, _BEGIN_READ, self._breaker)
 
     def writing(self) -> contextlib.AbstractContextManager[Connection]:
         """Change all or nothing, as the only writer."""
-        return _Transaction(self, _IMMEDIATE, self._breaker)
+        return _Transaction(self, _BEGIN_WRITE, self._breaker)
 
     def at_once(self) -> contextlib.AbstractContextManager[Connection]:
         """Run statements that are transactions by themselves. With ``fails_fast``, they do not wait for writers."""
-        return _Transaction(self, _NONE, self._breaker)
+        return _Transaction(self, _NO_BEGIN, self._breaker)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
-        """Wrap the clearing of something: see :func:`~langmem_adapters.files.places.clearing`."""
-        return clearing(self.place, self.close, disposable=self.disposable)
+        """Wrap the clearing of something: see :func:`~langmem_adapters.files.places.removing_if_damaged`."""
+        return removing_if_damaged(self.place, self.close, disposable=self.disposable)
 
     def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which is a consistent read and needs no transaction around it."""
         if self._breaker is None:
-            return self._look(select, values)
-        with self._breaker.watching(tells=False):
-            return self._look(select, values)
+            return self._fetch_all(select, values)
+        with self._breaker.guarding(may_close=False):
+            return self._fetch_all(select, values)
 
-    def _look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def _fetch_all(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         connection = self._borrow()
         try:
             return connection.execute(select, values).fetchall()
         except (sqlite3.Error, UnicodeEncodeError) as error:
-            raise self._explained(error) from error
+            raise self._to_store_error(error) from error
         finally:
             self._give_back(connection)
 
-    def _take_turn(self) -> None:
+    def _probe_lock(self) -> None:
         """Be the only writer for a moment, which a locked file refuses."""
-        with _Transaction(self, _IMMEDIATE, None):
+        with _Transaction(self, _BEGIN_WRITE, None):
             pass
 
     def _end(self, connection: Connection, error: BaseException | None, begin: str) -> None:
@@ -130,11 +130,11 @@ class Database:
         except BaseException as failure:
             self._undo(connection, failure)
             raise
-        there = begin == _DEFERRED or self.place.is_of(connection)
+        is_durable = begin == _BEGIN_READ or self.place.is_current(connection)
         self._give_back(connection)
-        if not there:
-            said = "was removed or replaced in the middle of a write, which is lost"
-            raise StoreUnavailable(f"{self.path} or its -wal {said}")
+        if not is_durable:
+            problem = "was removed or replaced in the middle of a write, which is lost"
+            raise StoreUnavailable(f"{self.path} or its -wal {problem}")
 
     def _undo(self, connection: Connection, error: BaseException) -> None:
         """Roll back; if the error is SQLite's, raise it in plain words."""
@@ -142,11 +142,11 @@ class Database:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as failure:
-            raise self._explained(failure) from failure
+            raise self._to_store_error(failure) from failure
         finally:
             self._give_back(connection)
         if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
-            raise self._explained(error) from error
+            raise self._to_store_error(error) from error
 
     def _begin(self, connection: Connection, begin: str) -> None:
         """Begin a transaction. With ``fails_fast``, retry every moment, and wait only while other writers progress.
@@ -167,7 +167,7 @@ class Database:
                 now, before = time.monotonic(), writes
                 (writes,) = connection.execute("PRAGMA data_version").fetchone()
                 if writes != before:
-                    deadline = min(now + self._timeout, start + _LONGEST)
+                    deadline = min(now + self._timeout, start + _MAX_WAIT_SECONDS)
                 if now > deadline:
                     raise
                 time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - so that two do not retry in step
@@ -175,38 +175,38 @@ class Database:
                 return
 
     def _borrow(self) -> Connection:
-        forks.begin()
+        forks.begin_work()
         try:
-            return self._taken()
+            return self._take_connection()
         except BaseException:
-            forks.end()
+            forks.end_work()
             raise
 
-    def _taken(self) -> Connection:
+    def _take_connection(self) -> Connection:
         if self._pid != os.getpid():
-            self._start()
+            self._reset_pool()
         if self.place.in_memory:
-            self._alone.acquire()
-            return self._idle[-1] if self._idle else self._another()
+            self._memory_lock.acquire()
+            return self._idle[-1] if self._idle else self._open_connection()
         while True:
             try:
                 connection = self._idle.pop()  # no lock: pop and append of a list need none
             except IndexError:
-                return self._another()
-            if self.place.is_of(connection):
+                return self._open_connection()
+            if self.place.is_current(connection):
                 return connection
             # The file was removed or replaced: nobody would ever see what is written to the old one.
-            self.place.leave(connection)
+            self.place.close_stale(connection)
             self._ready = False
 
-    def _another(self) -> Connection:
+    def _open_connection(self) -> Connection:
         try:
             connection = self._connect()
         except BaseException as error:
             if self.place.in_memory:
-                let_go(self._alone)
+                release_fully(self._memory_lock)
             if isinstance(error, sqlite3.Error):
-                raise self._explained(error) from error
+                raise self._to_store_error(error) from error
             raise
         if self.place.in_memory:
             self._idle.append(connection)  # it stays there, so that no interrupt loses its content
@@ -214,10 +214,10 @@ class Database:
 
     def _give_back(self, connection: Connection) -> None:
         if self.place.in_memory:
-            let_go(self._alone)
+            release_fully(self._memory_lock)
         else:
             self._idle.append(connection)
-        forks.end()
+        forks.end_work()
 
     def _connect(self) -> Connection:
         connection = self.place.connect(self._timeout, _close_idle)
@@ -227,10 +227,10 @@ class Database:
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             if self._synchronous == "full":
                 connection.execute("PRAGMA fullfsync=1")  # otherwise macOS leaves data in the disk's cache
-            connection.execute(f"PRAGMA journal_size_limit={_SPARE}")
+            connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
             if self._breaker is not None:
                 connection.execute("PRAGMA busy_timeout=1")  # from here on, _begin does the waiting
-            self.place.note(connection)
+            self.place.note_wal(connection)
         except BaseException:
             connection.close()
             raise
@@ -243,9 +243,9 @@ class Database:
             "CREATE TABLE IF NOT EXISTS langmem_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
         )
         if self._version(connection) < len(self._schema):
-            connection.execute(_IMMEDIATE)
-            done = self._version(connection)
-            for script in self._schema[done:]:
+            connection.execute(_BEGIN_WRITE)
+            version = self._version(connection)
+            for script in self._schema[version:]:
                 connection.execute(script)
             connection.execute("INSERT OR REPLACE INTO langmem_schema VALUES (?, ?)", (self._name, len(self._schema)))
             connection.execute("COMMIT")
@@ -270,15 +270,15 @@ class Database:
             else:
                 return
 
-    def _explained(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
+    def _to_store_error(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
         if isinstance(error, UnicodeEncodeError):
             return SerializationError("an id or a key holds half of a surrogate pair, which cannot be stored")
-        return self.place.explained(error, self._timeout)
+        return self.place.to_store_error(error, self._timeout)
 
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""
         if self._pid == os.getpid():
-            with forks.no_fork, self._alone:
+            with forks.no_fork, self._memory_lock:
                 close_all(self._idle, self._pid)
             self._ready = False  # until then the file may be replaced; one in memory is new
 
@@ -295,17 +295,17 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
         self._breaker = breaker
 
     def __enter__(self) -> Connection:
-        self._successes = self._breaker.begun() if self._breaker else 0
+        self._successes = self._breaker.before_call() if self._breaker else 0
         try:
             self._connection = connection = self._database._borrow()  # noqa: SLF001 - a part of it
             try:
-                if self._begin != _NONE:
+                if self._begin != _NO_BEGIN:
                     self._database._begin(connection, self._begin)  # noqa: SLF001 - same
             except BaseException as error:
                 self._database._undo(connection, error)  # noqa: SLF001 - same
                 raise
         except BaseException as error:
-            self._told(error)
+            self._report(error)
             raise
         return connection
 
@@ -313,17 +313,17 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
         try:
             self._database._end(self._connection, error, self._begin)  # noqa: SLF001 - same
         except BaseException as failure:
-            self._told(failure)
+            self._report(failure)
             raise
-        self._told(error)
+        self._report(error)
 
-    def _told(self, error: BaseException | None) -> None:
+    def _report(self, error: BaseException | None) -> None:
         """Tell the breaker. A locked file can still be read, so a successful read says nothing about the lock."""
         if self._breaker is not None:
-            self._breaker.ended(self._successes, error, tells=self._begin == _IMMEDIATE)
+            self._breaker.after_call(self._successes, error, may_close=self._begin == _BEGIN_WRITE)
 
 
-_breaking = ForkSafeLock()
+_registry_lock = ForkSafeLock()
 _breakers: weakref.WeakValueDictionary[str, Breaker] = weakref.WeakValueDictionary()
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
@@ -334,11 +334,11 @@ def _close_idle() -> None:
     A forked child would have copies of them, while the system copies no locks. Then the last one beside it to close the
     file would believe it was the last of all, and remove the -wal into which the child writes.
     """
-    with _breaking.held():
-        found = list(_databases)
-    for each in found:
-        if not each.place.in_memory:
-            each.close()
+    with _registry_lock.held():
+        databases = list(_databases)
+    for database in databases:
+        if not database.place.in_memory:
+            database.close()
 
 
-forks.before(_close_idle)
+forks.call_before_fork(_close_idle)

@@ -24,24 +24,24 @@ from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavail
 __all__ = [
     "IN_MEMORY",
     "Connection",
-    "Place",
+    "FileLocation",
     "absolute",
     "at_home",
     "check_version",
-    "clearing",
     "close_all",
     "is_missing",
+    "removing_if_damaged",
     "write_anew",
 ]
 
 IN_MEMORY = ":memory:"
 """SQLite's path for no file."""
 
-_PAUSE = 0.01  # seconds between two attempts
-_DESCRIPTORS = 4  # descriptors that SQLite opens at once: the file, its -wal, its -shm, and one to spare
-_DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")  # "too big" in SQLite up to 3.31
-_OLDEST = (3, 24)  # the first with ON CONFLICT DO UPDATE
-_SENTENCES = (
+_RETRY_SECONDS = 0.01
+_NEEDED_DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
+_DAMAGE_SIGNS = ("malformed", "not a database", "unsupported file format", "too big")  # "too big" in SQLite up to 3.31
+_MIN_VERSION = (3, 24)  # the first with ON CONFLICT DO UPDATE
+_EXPLANATIONS = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " is read-only: give this process the right to write to it and its folder"),
     ("not a database", " is not an SQLite database"),
@@ -51,7 +51,7 @@ _SENTENCES = (
     ("locking protocol", " cannot be locked, as on some network file systems: put it on a disk of this machine"),
 )
 
-_removing, _listing = ForkSafeLock(), ForkSafeLock()
+_removal_lock, _listing_lock = ForkSafeLock(), ForkSafeLock()
 _Identity: TypeAlias = "tuple[int, int] | None"
 
 
@@ -99,24 +99,24 @@ def at_home(path: str | os.PathLike[str]) -> Path:
 
 def check_version() -> None:
     """Raise ConfigurationError if SQLite is too old."""
-    if sqlite3.sqlite_version_info < _OLDEST:
-        needed, has = ".".join(map(str, _OLDEST)), sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < _MIN_VERSION:
+        needed, has = ".".join(map(str, _MIN_VERSION)), sqlite3.sqlite_version
         raise ConfigurationError(f"SQLite {needed} or newer is needed, and this Python has {has}: use another Python")
 
 
-_open: weakref.WeakSet[Connection] = weakref.WeakSet()
-_inherited: list[list[Connection]] = []  # a parent's connections, kept from being closed by a child
+_open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+_inherited_connections: list[list[Connection]] = []  # a parent's connections, kept from being closed by a child
 
 
-class Place:
+class FileLocation:
     """A path, which stays the same when the process changes its folder; or :data:`IN_MEMORY`."""
 
     def __init__(self, path: str) -> None:
-        self._given = path
+        self._given_path = path
         self.in_memory: bool = path == IN_MEMORY
         self.path: str = path if self.in_memory else absolute(Path(path))
         self._old_wal: _Identity = None  # of a file that was replaced
-        self._latest: Callable[[], Connection | None] = lambda: None  # the latest connection that may be in use
+        self._latest_connection: Callable[[], Connection | None] = lambda: None  # may be in use
 
     @property
     def file(self) -> Path | None:
@@ -125,12 +125,12 @@ class Place:
 
     def connect(self, timeout: float, close_idle: Callable[[], object]) -> Connection:
         """Open the file at this place; refuse if its -wal does not belong to it."""
-        latest = self._latest()
+        latest = self._latest_connection()
         if latest is not None:
-            self.is_of(latest)
-        if self._log_was_removed():
+            self.is_current(latest)
+        if self._wal_was_removed():
             close_idle()
-            if self._log_was_removed():
+            if self._wal_was_removed():
                 raise StoreUnavailable(
                     f"the -wal of {self.path} was removed while it was open, and others of this process still use it:"
                     " try again when they are done, or end the process"
@@ -153,18 +153,18 @@ class Place:
             )
             connection.file = _identity(self.path)
             if before in {None, connection.file}:
-                with _listing.held():
-                    _open.add(connection)
+                with _listing_lock.held():
+                    _open_connections.add(connection)
                 return connection
             connection.close()  # replaced just now: which file was opened is unknown
 
-    def note(self, connection: Connection) -> None:
+    def note_wal(self, connection: Connection) -> None:
         """Remember the identity of the -wal, once the file was read."""
         connection.wal_path = f"{self.file}-wal"  # resolving a link takes longer than the rest of is_of
         connection.wal = _identity(connection.wal_path)
-        self._latest = weakref.ref(connection)
+        self._latest_connection = weakref.ref(connection)
 
-    def is_of(self, connection: Connection) -> bool:
+    def is_current(self, connection: Connection) -> bool:
         """Whether a connection belongs to the file at this place, and to the -wal beside it."""
         if self.in_memory:
             return True
@@ -173,29 +173,30 @@ class Place:
             return False
         return connection.wal is None or connection.wal == _identity(connection.wal_path)
 
-    def _log_was_removed(self) -> bool:
+    def _wal_was_removed(self) -> bool:
         """Whether this process has the file open with another -wal: a new connection would share its locks."""
         while not self.in_memory:
-            with _listing.held():
-                known = [each for each in _open if each.wal is not None]  # first: a new one may have a new -wal
-            here = _identity(self.path), _identity(f"{self.file}-wal")
-            left = {each.closed_by for each in known if each.is_open and each.file == here[0] and each.wal != here[1]}
-            if 0 in left or os.getpid() not in left:
-                return 0 in left
-            pauses.sleep(_PAUSE)  # closing the last one removes the -wal, and then releases its locks
+            with _listing_lock.held():  # before the identities: a new connection may have a new -wal
+                connections = [each for each in _open_connections if each.wal is not None]
+            file, wal = _identity(self.path), _identity(f"{self.file}-wal")
+            stale = [each for each in connections if each.is_open and each.file == file and each.wal != wal]
+            closing_pids = {each.closed_by for each in stale}  # 0: it is not being closed
+            if 0 in closing_pids or os.getpid() not in closing_pids:
+                return 0 in closing_pids
+            pauses.sleep(_RETRY_SECONDS)  # closing the last one removes the -wal, and then releases its locks
         return False
 
-    def explained(self, error: sqlite3.Error, seconds: float) -> StoreError:
+    def to_store_error(self, error: sqlite3.Error, seconds: float) -> StoreError:
         """An error of SQLite in plain words; ``seconds`` is how long other writers were waited for."""
         text = str(error)
         if "locked" in text or "busy" in text:
-            return StoreUnavailable(f"{self._given} was locked by another writer for {seconds:g} s")
+            return StoreUnavailable(f"{self._given_path} was locked by another writer for {seconds:g} s")
         if "unable to open" in text:
-            return StoreUnavailable(f"{self._given} {_why_not_opened(self.path)}")
-        said = next((sentence for words, sentence in _SENTENCES if words in text), f": {text}")
-        return StoreError(f"{self._given}{said}")
+            return StoreUnavailable(f"{self._given_path} {_why_not_opened(self.path)}")
+        explanation = next((sentence for words, sentence in _EXPLANATIONS if words in text), f": {text}")
+        return StoreError(f"{self._given_path}{explanation}")
 
-    def leave(self, connection: Connection) -> None:
+    def close_stale(self, connection: Connection) -> None:
         """Close a connection to a file that is no longer at this place."""
         if _identity(self.path) is None:
             # It may have been renamed: SQLite itself would leave the newest changes in a log of the old name.
@@ -207,7 +208,7 @@ class Place:
 def close_all(connections: list[Connection], pid: int) -> None:
     """Close unused connections that the process of this id opened."""
     if pid != os.getpid():  # SQLite forbids using or closing a connection on the other side of a fork
-        _inherited.append(connections)
+        _inherited_connections.append(connections)
         return
     with forks.no_fork, suppress(IndexError):  # another thread may borrow the last one meanwhile
         while connections:
@@ -215,37 +216,37 @@ def close_all(connections: list[Connection], pid: int) -> None:
 
 
 @contextmanager
-def clearing(place: Place, close: Callable[[], None], *, disposable: bool) -> Iterator[None]:
+def removing_if_damaged(location: FileLocation, close: Callable[[], None], *, disposable: bool) -> Iterator[None]:
     """Wrap the clearing of something: if its file is damaged and ``disposable``, close and remove the file.
 
     A file that another process has replaced meanwhile stays.
     """
-    before = _state(place)
+    before = _file_state(location)
     try:
         yield
     except StoreError as error:
-        if not disposable or not any(sign in str(error.__cause__) for sign in _DAMAGED):
+        if not disposable or not any(sign in str(error.__cause__) for sign in _DAMAGE_SIGNS):
             raise
-        with _removing.held():
-            if _state(place) != before:
+        with _removal_lock.held():
+            if _file_state(location) != before:
                 return
             close()
             try:
-                for end in ("-wal", "-shm", ""):
-                    Path(f"{place.file}{end}").unlink(missing_ok=True)
-            except OSError as refused:  # as on Windows, where another process has it open
+                for suffix in ("-wal", "-shm", ""):
+                    Path(f"{location.file}{suffix}").unlink(missing_ok=True)
+            except OSError as failure:  # as on Windows, where another process has it open
                 raise StoreUnavailable(
-                    f"{place.path} is damaged, and cannot be removed ({refused.strerror}): end whatever has it open"
-                ) from refused
+                    f"{location.path} is damaged, and cannot be removed ({failure.strerror}): end whatever has it open"
+                ) from failure
 
 
-def _state(place: Place) -> tuple[int, int, int] | None:
+def _file_state(location: FileLocation) -> tuple[int, int, int] | None:
     """Which file is there, and since when: the inode of a removed file may be reused at once."""
     try:
-        found = os.stat(place.path)  # noqa: PTH116 - as below
+        status = os.stat(location.path)  # noqa: PTH116 - as below
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def write_anew(connection: sqlite3.Connection, path: str, seconds: float = 5.0) -> None:
@@ -254,39 +255,39 @@ def write_anew(connection: sqlite3.Connection, path: str, seconds: float = 5.0) 
     SQLite itself waits for readers, but not for another process that is moving the log into the file.
     """
     connection.execute("VACUUM")
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             raise StoreUnavailable(
                 f"{path} was read for {seconds:g} s without a pause, so its -wal could not be emptied"
             )
-        pauses.sleep(_PAUSE)
+        pauses.sleep(_RETRY_SECONDS)
 
 
 def _why_not_opened(path: str) -> str:
     """Say why SQLite could not open a file, since it does not say so itself."""
     folder = Path(path).parent
-    tried: list[int] = []
+    descriptors: list[int] = []
     try:
-        while len(tried) < _DESCRIPTORS:
-            tried.append(os.open(os.devnull, os.O_RDONLY))
+        while len(descriptors) < _NEEDED_DESCRIPTORS:
+            descriptors.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         if error.errno in {errno.EMFILE, errno.ENFILE}:
             return "cannot be opened, as too many files are open: raise the limit (ulimit -n), or close stores"
     finally:
-        for descriptor in tried:
+        for descriptor in descriptors:
             os.close(descriptor)
     if is_missing(f"{folder}/"):
         return f"cannot be made: {folder} is no folder"
-    if not _may(folder, os.W_OK):
+    if not _has_access(folder, os.W_OK):
         if is_missing(path):
             return f"cannot be made: {folder} is read-only"
-        if _may(path, os.R_OK):  # SQLite makes the -wal and -shm beside it even for reading
+        if _has_access(path, os.R_OK):  # SQLite makes the -wal and -shm beside it even for reading
             return f"cannot be opened: {folder} is read-only"
     return "is not a file that can be opened"
 
 
-def _may(path: str | Path, mode: int) -> bool:
+def _has_access(path: str | Path, mode: int) -> bool:
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
@@ -301,7 +302,7 @@ def is_missing(path: str) -> bool:
 
 def _identity(path: str) -> _Identity:
     try:
-        found = os.stat(path)  # noqa: PTH116 - three times as fast as Path.stat
+        status = os.stat(path)  # noqa: PTH116 - three times as fast as Path.stat
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

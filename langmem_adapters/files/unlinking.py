@@ -17,9 +17,10 @@ from langmem_adapters.files.database import Database
 
 __all__ = ["Unlinking", "removal"]
 
-_MARK, _END = "|", "}"  # no encoded name has it, and reading a name stops before it; and the character after it
-_PIECE = 4000  # rows removed in one transaction
-_SHARE = 0.5  # of a part's duration: the pause in which others can write
+_UNLINKED_MARK = "|"  # no encoded name has it, and reading a name stops before it
+_AFTER_MARK = "}"  # the character after it
+_BATCH_ROWS = 4000  # removed in one transaction
+_PAUSE_SHARE = 0.5  # of a part's duration: the pause in which others can write
 
 
 def removal(table: str, key: str) -> str:
@@ -41,39 +42,39 @@ class Unlinking(NamedTuple):
     def unlink(self, connection: sqlite3.Connection, number: int, name: str) -> None:
         """Take a namespace's name away, so that only a clearing of that name finds it."""
         rename = f"UPDATE {self.table} SET name = ?{self.also} WHERE number = ?"  # noqa: S608 - ours
-        connection.execute(rename, (f"{name}{_MARK}{number}", number))
+        connection.execute(rename, (f"{name}{_UNLINKED_MARK}{number}", number))
 
-    def clear(self, database: Database, name: str, numbers: str, *arguments: Any) -> bool:
-        """Remove the namespaces whose numbers a query returns, and all that are unlinked from the name.
+    def clear(self, database: Database, name: str, query: str, *arguments: Any) -> bool:
+        """Remove the namespaces whose numbers ``query`` returns, and all that are unlinked from the name.
 
         Returns whether the query found any.
         """
-        began = time.perf_counter()
+        start = time.perf_counter()
         with database.writing() as connection, connection:
-            found = connection.execute(numbers, arguments).fetchall()
-            for (number,) in found:
+            rows = connection.execute(query, arguments).fetchall()
+            for (number,) in rows:
                 self.unlink(connection, number, name)
             is_more = self.remove_some(connection, name)
         while is_more:
-            pauses.sleep(_SHARE * (time.perf_counter() - began))
-            began = time.perf_counter()
+            pauses.sleep(_PAUSE_SHARE * (time.perf_counter() - start))
+            start = time.perf_counter()
             with database.writing() as connection, connection:
                 is_more = self.remove_some(connection, name)
-        return bool(found)
+        return bool(rows)
 
     def remove_some(self, connection: sqlite3.Connection, name: str) -> bool:
         """Remove some rows of what is unlinked from a name; returns whether there are more."""
-        find = f"SELECT number FROM {self.table} WHERE name >= ? AND name < ? LIMIT 1"  # noqa: S608 - ours
-        while row := connection.execute(find, (name + _MARK, name + _END)).fetchone():
-            if not self.remove(connection, row[0], _PIECE):
+        query = f"SELECT number FROM {self.table} WHERE name >= ? AND name < ? LIMIT 1"  # noqa: S608 - ours
+        while row := connection.execute(query, (name + _UNLINKED_MARK, name + _AFTER_MARK)).fetchone():
+            if not self.remove(connection, row[0], _BATCH_ROWS):
                 return True
         return False
 
-    def remove(self, connection: sqlite3.Connection, number: int, most: int) -> bool:
-        """Remove about ``most`` rows of a namespace; returns whether all of them are gone."""
+    def remove(self, connection: sqlite3.Connection, number: int, max_rows: int) -> bool:
+        """Remove about ``max_rows`` rows of a namespace; returns whether all of them are gone."""
         for statement in self.removals:
-            most -= connection.execute(statement, {"number": number, "most": most}).rowcount
-            if most <= 0:
+            max_rows -= connection.execute(statement, {"number": number, "most": max_rows}).rowcount
+            if max_rows <= 0:
                 return False
         connection.execute(f"DELETE FROM {self.table} WHERE number = ?", (number,))  # noqa: S608 - ours
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langmem_adapters.views.markup import Html, clipped, element, escaped, frame, header, joined, note, spaced
+from langmem_adapters.views.markup import Html, clip, element, escape, frame, header, join, join_spaced, note
 from langmem_adapters.views.plain import as_text, one_line, when
 
 __all__ = ["NEWEST", "conversation", "other_blocks"]
@@ -13,13 +13,13 @@ __all__ = ["NEWEST", "conversation", "other_blocks"]
 NEWEST = 30
 """How many messages are shown at most."""
 
-_LONG = 1_200  # characters of a message
-_LONG_SUMMARY = 1_500
-_LONG_CALL = 400  # characters of a call's arguments, and of its result
-_MOST_CALLS = 12  # of one message
-_OUTSIDE = 4  # messages before the window that are shown
+_MAX_CHARS = 1_200  # of a message
+_MAX_SUMMARY_CHARS = 1_500
+_MAX_CALL_CHARS = 400  # of a call's arguments, and of its result
+_MAX_CALLS = 12  # of one message
+_MAX_OUTSIDE_WINDOW = 4  # messages that are shown
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
-_REMARKS = ("interrupted", "recalled", "damaged")  # keys of the metadata that are shown
+_REMARK_KEYS = ("interrupted", "recalled", "damaged")  # keys of the metadata that are shown
 
 if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time at every start
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
         @property
         def args(self) -> Mapping[str, Any]: ...
 
-    class _Said(Protocol):
+    class _Message(Protocol):
         """A message, such as a :class:`~langmem_adapters.Message`."""
 
         role: str
@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
 
 
 def conversation(
-    messages: Sequence[_Said],
+    messages: Sequence[_Message],
     *,
     title: str = "",
     details: Sequence[str] = (),
@@ -72,89 +72,91 @@ def conversation(
     """
     total = max(len(messages), total or 0)
     inside = total if inside is None else min(inside, total)
-    shown = messages[-min(NEWEST, inside + _OUTSIDE) :]
-    counted = f"{total:,} message{'' if total == 1 else 's'}"
-    parts = [header(title or "Conversation", *details, counted)]
+    visible = messages[-min(NEWEST, inside + _MAX_OUTSIDE_WINDOW) :]
+    count = f"{total:,} message{'' if total == 1 else 's'}"
+    parts = [header(title or "Conversation", *details, count)]
     if summary:
         heading = element("div", "Summary of what was said before", class_="lm-dim")
-        said = element("div", clipped(summary, _LONG_SUMMARY), class_="lm-text", dir="auto")
-        parts.append(element("div", heading, said, class_="lm-summary"))
+        text = element("div", clip(summary, _MAX_SUMMARY_CHARS), class_="lm-text", dir="auto")
+        parts.append(element("div", heading, text, class_="lm-summary"))
     if departed:
         parts.append(note(f"{departed} left this history."))
-    if total > len(shown):
-        parts.append(note(f"{total - len(shown):,} older messages are not shown here."))
-    parts += _turns(shown, outside=max(len(shown) - inside, 0), left=total - inside)
+    if total > len(visible):
+        parts.append(note(f"{total - len(visible):,} older messages are not shown here."))
+    parts += _messages(visible, outside=max(len(visible) - inside, 0), older=total - inside)
     return frame(*parts)
 
 
-def _turns(messages: Sequence[_Said], *, outside: int, left: int) -> Iterator[Html]:
+def _messages(messages: Sequence[_Message], *, outside: int, older: int) -> Iterator[Html]:
     """The messages, and a line where the window begins; results stand with their calls."""
-    results = _results(messages)
-    with_calls = {place for found in results.values() for place in found.values()}
-    if left and not outside:
-        yield _rule(left)
+    results = _results_by_call(messages)
+    shown_with_call = {position for positions in results.values() for position in positions.values()}
+    if older and not outside:
+        yield _window_rule(older)
     day = ""
-    for n, message in enumerate(messages):
-        if outside and n == outside:
-            yield _rule(left)
-        if n not in with_calls:
-            said_on = when(message.created_at).partition(" ")[0]
-            if said_on and said_on != day:
-                yield element("div", said_on, class_="lm-day")
-            day = said_on or day
-            answers = {call: messages[place] for call, place in results.get(n, {}).items()}
-            yield _turn(message, answers, is_outside=n < outside)
+    for index, message in enumerate(messages):
+        if outside and index == outside:
+            yield _window_rule(older)
+        if index not in shown_with_call:
+            date, _, _ = when(message.created_at).partition(" ")
+            if date and date != day:
+                yield element("div", date, class_="lm-day")
+            day = date or day
+            answers = {call: messages[position] for call, position in results.get(index, {}).items()}
+            yield _message(message, answers, is_outside=index < outside)
     if outside and outside == len(messages):
-        yield _rule(left)
+        yield _window_rule(older)
     if not messages:
         yield note("Nothing has been said yet.")
 
 
-def _results(messages: Sequence[_Said]) -> dict[int, dict[int, int]]:
+def _results_by_call(messages: Sequence[_Message]) -> dict[int, dict[int, int]]:
     """By the place of a message and of a call in it, the place of its result: the next message with that id."""
     results: dict[int, dict[int, int]] = {}
-    waiting: dict[str, tuple[int, int]] = {}
-    for n, message in enumerate(messages):
-        waiting |= {call.id: (n, place) for place, call in enumerate(message.tool_calls[:_MOST_CALLS]) if call.id}
-        if message.role == "tool" and message.tool_call_id in waiting:
-            asking, place = waiting.pop(message.tool_call_id)
-            results.setdefault(asking, {})[place] = n
+    pending: dict[str, tuple[int, int]] = {}
+    for index, message in enumerate(messages):
+        calls = enumerate(message.tool_calls[:_MAX_CALLS])
+        pending |= {call.id: (index, position) for position, call in calls if call.id}
+        if message.role == "tool" and message.tool_call_id in pending:
+            caller, position = pending.pop(message.tool_call_id)
+            results.setdefault(caller, {})[position] = index
     return results
 
 
-def _rule(left: int) -> Html:
-    are = "message is" if left == 1 else "messages are"
-    return element("div", f"{left:,} older {are} outside of the window", class_="lm-rule")
+def _window_rule(older: int) -> Html:
+    subject = "message is" if older == 1 else "messages are"
+    return element("div", f"{older:,} older {subject} outside of the window", class_="lm-rule")
 
 
-def _turn(message: _Said, results: Mapping[int, _Said], *, is_outside: bool) -> Html:
+def _message(message: _Message, results: Mapping[int, _Message], *, is_outside: bool) -> Html:
     role = message.role if message.role in _ROLES else "other"
     name = message.name if message.name and message.role != "tool" else ""
-    remarks = [remark for remark in _REMARKS if message.metadata.get(remark)]
-    small = (name, when(message.created_at).partition(" ")[2], *remarks)
-    beside = [element("span", one_line(part, 40), class_="lm-dim") for part in small if part]
-    who = element("div", spaced(one_line(message.role, 24), *beside), class_="lm-who")
-    said = [element("div", clipped(message.text, _LONG), class_="lm-text", dir="auto")] if message.text else []
-    said += [element("div", f"[{kind}]", class_="lm-dim") for kind in other_blocks(message.content)]
+    remarks = [remark for remark in _REMARK_KEYS if message.metadata.get(remark)]
+    _, _, time = when(message.created_at).partition(" ")
+    details = (name, time, *remarks)
+    spans = [element("span", one_line(part, 40), class_="lm-dim") for part in details if part]
+    heading = element("div", join_spaced(one_line(message.role, 24), *spans), class_="lm-who")
+    parts = [element("div", clip(message.text, _MAX_CHARS), class_="lm-text", dir="auto")] if message.text else []
+    parts += [element("div", f"[{kind}]", class_="lm-dim") for kind in other_blocks(message.content)]
     calls = list(message.tool_calls)
-    said += [_called(call, results.get(n)) for n, call in enumerate(calls[:_MOST_CALLS])]
-    if len(calls) > _MOST_CALLS:
-        said.append(note(f"… {len(calls) - _MOST_CALLS} more calls"))
-    outside = " lm-left" if is_outside else ""
-    return element("div", who, element("div", *said), class_=f"lm-turn lm-{role}{outside}")
+    parts += [_tool_call(call, results.get(index)) for index, call in enumerate(calls[:_MAX_CALLS])]
+    if len(calls) > _MAX_CALLS:
+        parts.append(note(f"… {len(calls) - _MAX_CALLS} more calls"))
+    outside_class = " lm-left" if is_outside else ""
+    return element("div", heading, element("div", *parts), class_=f"lm-turn lm-{role}{outside_class}")
 
 
-def _called(call: _Call, result: _Said | None) -> Html:
+def _tool_call(call: _Call, result: _Message | None) -> Html:
     values = {name: repr(value) if isinstance(value, str) else as_text(value) for name, value in call.args.items()}
     arguments = ", ".join(f"{one_line(name)}={value}" for name, value in values.items())
     parts: list[Html] = [
-        joined([element("b", one_line(call.name or "call")), "(", clipped(arguments, _LONG_CALL), ")"])
+        join([element("b", one_line(call.name or "call")), "(", clip(arguments, _MAX_CALL_CHARS), ")"])
     ]
     if result is None:
         parts.append(element("span", "  no result here", class_="lm-dim"))
     else:
         parts.append(
-            element("div", clipped(result.text, _LONG_CALL) or escaped("(empty)"), class_="lm-result", dir="auto")
+            element("div", clip(result.text, _MAX_CALL_CHARS) or escape("(empty)"), class_="lm-result", dir="auto")
         )
     return element("div", *parts, class_="lm-call")
 

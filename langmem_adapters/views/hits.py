@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langmem_adapters.views.markup import Html, bar, clipped, element, escaped, frame, header, joined, note, spaced
+from langmem_adapters.views.markup import Html, bar, clip, element, escape, frame, header, join, join_spaced, note
 from langmem_adapters.views.plain import amount, as_text, one_line, when
 
 __all__ = ["Matching", "compared", "experiences", "memories", "one_experience"]
@@ -13,10 +13,10 @@ __all__ = ["Matching", "compared", "experiences", "memories", "one_experience"]
 Matching = Callable[[str, str], Sequence[tuple[int, int]]]
 """Where a text (the second argument) has the words of a query (the first): starts and ends."""
 
-_MOST = 20  # hits that are shown
-_LONG = 600  # characters of each
-_BEFORE = 160  # of them before the first match, if it is far into the text
-_SIGNALS = 8  # that are shown, the strongest
+_MAX_HITS = 20
+_MAX_CHARS = 600  # of each
+_MAX_CHARS_BEFORE = 160  # of them before the first match, if it is far into the text
+_MAX_SIGNALS = 8  # the strongest
 
 if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time at every start
 
@@ -87,90 +87,89 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
 
 
 def memories(
-    found: Sequence[_Recalled],
+    hits: Sequence[_Recalled],
     *,
     query: str = "",
     matching: Matching | None = None,
     meaning_of: Callable[[str], str] = str,
 ) -> str:
     """Show memories that a search for ``query`` found, best first; ``meaning_of`` says what a signal is."""
-    parts = [_memory(recalled, query, matching, meaning_of) for recalled in found[:_MOST]]
-    return _found(parts, len(found), "memory", "memories", query)
+    parts = [_memory(recalled, query, matching, meaning_of) for recalled in hits[:_MAX_HITS]]
+    return _hit_list(parts, len(hits), "memory", "memories", query)
 
 
 def _memory(recalled: _Recalled, query: str, matching: Matching | None, meaning_of: Callable[[str], str]) -> Html:
     message, occurrences = recalled.memory.message, recalled.memory.occurrences
     last = occurrences[-1] if occurrences else None
-    times = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
-    place = [when(last.created_at), f"session {last.session}" if last.session else ""] if last else []
-    said = element("div", _marked(message.text, query, matching), class_="lm-text", dir="auto")
-    signals = (
-        [element("div", spaced(*_signals(recalled.signals, meaning_of)), class_="lm-signals")]
-        if recalled.signals
-        else []
-    )
-    return element(
-        "div", _score(recalled.score, message.name or message.role, *place, times), said, *signals, class_="lm-hit"
-    )
+    repeats = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
+    source: list[str] = []
+    if last:
+        source = [when(last.created_at), f"session {last.session}" if last.session else ""]
+    text = element("div", _marked_text(message.text, query, matching), class_="lm-text", dir="auto")
+    parts = [_score_line(recalled.score, message.name or message.role, *source, repeats), text]
+    if recalled.signals:
+        parts.append(element("div", join_spaced(*_signals(recalled.signals, meaning_of)), class_="lm-signals"))
+    return element("div", *parts, class_="lm-hit")
 
 
 def _signals(signals: Mapping[str, float], meaning_of: Callable[[str], str]) -> Iterator[Html]:
     """The signals of a score, the strongest first; those that lower it in another colour."""
     strongest = sorted(signals.items(), key=lambda signal: -abs(signal[1]))
-    most = abs(strongest[0][1]) or 1.0
-    for name, value in strongest[:_SIGNALS]:
-        measure = bar(abs(value) / most, width="lm-small" if value >= 0 else "lm-small lm-bad")
+    maximum = max(map(abs, signals.values())) or 1.0
+    for name, value in strongest[:_MAX_SIGNALS]:
+        level = bar(abs(value) / maximum, width="lm-small" if value >= 0 else "lm-small lm-bad")
         yield element(
             "span",
-            measure,
+            level,
             f"{one_line(name, 30).replace('_', ' ')} {value:+.2f}",
             title=one_line(meaning_of(name), 120),
         )
-    if len(strongest) > _SIGNALS:
-        yield element("span", f"… {len(strongest) - _SIGNALS} more")
+    if len(strongest) > _MAX_SIGNALS:
+        yield element("span", f"… {len(strongest) - _MAX_SIGNALS} more")
 
 
-def experiences(found: Sequence[_Similar], *, query: str = "", matching: Matching | None = None) -> str:
+def experiences(hits: Sequence[_Similar], *, query: str = "", matching: Matching | None = None) -> str:
     """Show experiences that are like a request, best first."""
     parts = [
         element(
             "div",
-            _score(one.score, *_described(one.experience)),
-            _pair(one.experience, query, matching),
+            _score_line(similar.score, *_details(similar.experience)),
+            _request_and_answer(similar.experience, query, matching),
             class_="lm-hit",
         )
-        for one in found[:_MOST]
+        for similar in hits[:_MAX_HITS]
     ]
-    return _found(parts, len(found), "experience", "experiences", query)
+    return _hit_list(parts, len(hits), "experience", "experiences", query)
 
 
 def one_experience(experience: _Experience) -> str:
     """Show a request and the answer that it got."""
-    return frame(header("Experience", *_described(experience)), _pair(experience, "", None))
+    return frame(header("Experience", *_details(experience)), _request_and_answer(experience, "", None))
 
 
 def compared(verdict: _Verdict) -> str:
     """Show whether an answer may be served for another request, and which guard refused it."""
     if not verdict.guard:
-        said, who = element("span", "matched", class_="lm-good"), "nothing refused"
+        outcome, decided_by = element("span", "matched", class_="lm-good"), "nothing refused"
     else:
-        said, who = element("span", "refused", class_="lm-refused"), f"by {one_line(verdict.guard, 40)}"
-    parts = [said, element("b", f"{verdict.score:.2f}"), bar(verdict.score), one_line(verdict.reason, 200)]
-    return frame(element("div", spaced(*parts, element("span", who, class_="lm-dim")), class_="lm-score"))
+        outcome, decided_by = element("span", "refused", class_="lm-refused"), f"by {one_line(verdict.guard, 40)}"
+    parts = [outcome, element("b", f"{verdict.score:.2f}"), bar(verdict.score), one_line(verdict.reason, 200)]
+    return frame(element("div", join_spaced(*parts, element("span", decided_by, class_="lm-dim")), class_="lm-score"))
 
 
-def _found(parts: Sequence[Html], total: int, one: str, many: str, query: str) -> str:
-    title = f"{total:,} {one if total == 1 else many}" if total else f"No {one} was found"
-    more = [note(f"… {total - len(parts):,} more are not shown.")] if total > len(parts) else []
-    return frame(header(title, f"for “{one_line(query, 76)}”" if query else ""), *parts, *more)
+def _hit_list(parts: Sequence[Html], total: int, singular: str, plural: str, query: str) -> str:
+    noun = singular if total == 1 else plural
+    title = f"{total:,} {noun}" if total else f"No {singular} was found"
+    notes = [note(f"… {total - len(parts):,} more are not shown.")] if total > len(parts) else []
+    return frame(header(title, f"for “{one_line(query, 76)}”" if query else ""), *parts, *notes)
 
 
-def _score(score: float, *details: str) -> Html:
-    said = [element("span", one_line(detail, 60), class_="lm-dim") for detail in details if detail]
-    return element("div", spaced(element("b", f"{score:.2f}"), bar(score), *said), class_="lm-score")
+def _score_line(score: float, *details: str) -> Html:
+    spans = [element("span", one_line(detail, 60), class_="lm-dim") for detail in details if detail]
+    return element("div", join_spaced(element("b", f"{score:.2f}"), bar(score), *spans), class_="lm-score")
 
 
-def _described(experience: _Experience) -> Iterator[str]:
+def _details(experience: _Experience) -> Iterator[str]:
     metric = experience.metric
     yield experience.exp_type if experience.exp_type != "success" else ""
     yield f"tag {experience.tag}" if experience.tag else ""
@@ -185,36 +184,38 @@ def _described(experience: _Experience) -> Iterator[str]:
         yield f"cost {amount(metric.money_cost)}" if metric.money_cost else ""
 
 
-def _pair(experience: _Experience, query: str, matching: Matching | None) -> Html:
-    asked = as_text(experience.req) if experience.req is not None else ""
+def _request_and_answer(experience: _Experience, query: str, matching: Matching | None) -> Html:
+    text = as_text(experience.req) if experience.req is not None else ""
+    if text:
+        request = element("dd", _marked_text(text, query, matching), dir="auto")
+    else:
+        request = element("dd", "kept as a hash only", class_="lm-dim")
     rows = [
         element("dt", "request"),
-        element("dd", _marked(asked, query, matching), dir="auto")
-        if asked
-        else element("dd", "kept as a hash only", class_="lm-dim"),
+        request,
         element("dt", "answer"),
-        element("dd", clipped(as_text(experience.resp), _LONG), dir="auto"),
+        element("dd", clip(as_text(experience.resp), _MAX_CHARS), dir="auto"),
     ]
     rating = experience.metric.score if experience.metric else None
     if rating is not None and rating.reason:
-        rows += [element("dt", "judged"), element("dd", clipped(rating.reason, _LONG), dir="auto")]
+        rows += [element("dt", "judged"), element("dd", clip(rating.reason, _MAX_CHARS), dir="auto")]
     return element("dl", *rows, class_="lm-pair")
 
 
-def _marked(text: str, query: str, matching: Matching | None) -> Html:
+def _marked_text(text: str, query: str, matching: Matching | None) -> Html:
     """A text with the words of the query marked; of a long one, the part around the first of them."""
     if matching is None or not query:
-        return clipped(text, _LONG)
+        return clip(text, _MAX_CHARS)
     first = next((start for start, _ in matching(query, text)), 0)
-    start = first - _BEFORE if first > _LONG - _BEFORE else 0
-    front = [element("span", f"{start:,} characters … ", class_="lm-dim")] if start else []
-    return joined([*front, clipped(text[start:], _LONG, lambda shown: _with_marks(shown, matching(query, shown)))])
+    start = first - _MAX_CHARS_BEFORE if first > _MAX_CHARS - _MAX_CHARS_BEFORE else 0
+    prefix = [element("span", f"{start:,} characters … ", class_="lm-dim")] if start else []
+    return join([*prefix, clip(text[start:], _MAX_CHARS, lambda visible: _mark(visible, matching(query, visible)))])
 
 
-def _with_marks(text: str, places: Sequence[tuple[int, int]]) -> Html:
+def _mark(text: str, matches: Sequence[tuple[int, int]]) -> Html:
     parts: list[str] = []
     end = 0
-    for start, stop in places:
-        parts += [escaped(text[end:start]), element("mark", text[start:stop])]
+    for start, stop in matches:
+        parts += [escape(text[end:start]), element("mark", text[start:stop])]
         end = stop
-    return joined([*parts, text[end:]])
+    return join([*parts, text[end:]])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from langmem_adapters.errors import LangmemError
-from langmem_adapters.views.plain import one_line, shortened
+from langmem_adapters.views.plain import one_line, shorten
 from langmem_adapters.views.style import STYLE
 
-__all__ = ["Html", "attempt", "bar", "clipped", "element", "escaped", "frame", "header", "joined", "note", "spaced"]
+__all__ = ["Html", "attempt", "bar", "clip", "element", "escape", "frame", "header", "join", "join_spaced", "note"]
 
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
-_LONGEST = 300  # characters of an error's sentence
+_MAX_REASON_CHARS = 300
 
 
 class Html(str):
@@ -20,7 +20,7 @@ class Html(str):
     __slots__ = ()
 
 
-def escaped(text: str) -> Html:
+def escape(text: str) -> Html:
     """A text as markup: it can neither open an element nor leave an attribute."""
     return text if isinstance(text, Html) else Html(text.translate(_ESCAPES))
 
@@ -31,30 +31,30 @@ def element(tag: str, *children: str, **attributes: str) -> Html:
     >>> element("b", "<script>", title='"')
     '<b title="&quot;">&lt;script&gt;</b>'
     """
-    given = "".join(
+    attribute_text = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{value.translate(_ESCAPES)}"'
         for name, value in attributes.items()
         if value
     )
-    return Html(f"<{tag}{given}>{''.join(map(escaped, children))}</{tag}>")
+    return Html(f"<{tag}{attribute_text}>{''.join(map(escape, children))}</{tag}>")
 
 
-def joined(parts: Iterable[str]) -> Html:
+def join(parts: Iterable[str]) -> Html:
     """Pieces of markup, one after the other."""
-    return Html("".join(map(escaped, parts)))
+    return Html("".join(map(escape, parts)))
 
 
-def spaced(*parts: str) -> Html:
+def join_spaced(*parts: str) -> Html:
     """Markup in one line, with spaces, which keep words apart if a site drops the style."""
-    return Html(" ".join(map(escaped, filter(None, parts))))
+    return Html(" ".join(map(escape, filter(None, parts))))
 
 
-def clipped(text: str, limit: int, mark: Callable[[str], Html] = escaped) -> Html:
-    """The beginning of a text, and how much of it is left out; ``mark`` makes markup of the beginning."""
-    shown, left = shortened(text, limit)
-    return (
-        joined([mark(shown), element("span", f" … {left:,} more characters", class_="lm-dim")]) if left else mark(shown)
-    )
+def clip(text: str, limit: int, to_markup: Callable[[str], Html] = escape) -> Html:
+    """The beginning of a text, and how much of it is left out; ``to_markup`` makes markup of the beginning."""
+    visible, omitted = shorten(text, limit)
+    if not omitted:
+        return to_markup(visible)
+    return join([to_markup(visible), element("span", f" … {omitted:,} more characters", class_="lm-dim")])
 
 
 def frame(*children: str) -> str:
@@ -64,8 +64,8 @@ def frame(*children: str) -> str:
 
 def header(title: str, *details: str) -> Html:
     """The first line of a view: its title, and those details that are not empty."""
-    said = [element("span", one_line(detail, 80), class_="lm-dim") for detail in details if detail]
-    return element("div", spaced(element("strong", one_line(title, 120)), *said), class_="lm-head")
+    spans = [element("span", one_line(detail, 80), class_="lm-dim") for detail in details if detail]
+    return element("div", join_spaced(element("strong", one_line(title, 120)), *spans), class_="lm-head")
 
 
 def note(text: str) -> Html:
@@ -85,4 +85,4 @@ def attempt(subject: object, view: Callable[[], str]) -> str:
         return view()
     except Exception as error:  # noqa: BLE001 - a notebook would show a traceback in place of the object
         reason = str(error) if isinstance(error, LangmemError) else type(error).__name__
-        return frame(note(f"This {type(subject).__name__} cannot be shown now: {one_line(reason, _LONGEST)}"))
+        return frame(note(f"This {type(subject).__name__} cannot be shown now: {one_line(reason, _MAX_REASON_CHARS)}"))

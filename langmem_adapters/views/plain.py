@@ -7,21 +7,21 @@ import re
 from datetime import datetime
 from typing import Any
 
-__all__ = ["amount", "as_text", "harmless", "masked", "one_line", "percent", "shortened", "when"]
+__all__ = ["amount", "as_text", "harmless", "masked", "one_line", "percent", "shorten", "when"]
 
 _MASK = "***"
-_SLACK = 4_000  # characters beyond what is shown that are read too, so that a secret at its end is recognized
-_DEPTH = 6  # of nested data in which the text of an answer is searched
+_LOOKAHEAD_CHARS = 4_000  # read beyond what is shown, so that a secret at its end is recognized
+_MAX_DEPTH = 6  # of nested data in which the text of an answer is searched
 
 # Control characters except line end and tab, marks that reorder text, and halves of surrogate pairs.
-_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE_CHARS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-_NAMES = "(?:api|access|secret)[_-]?key|secret|passwo?r?d|pwd|passphrase|token"
-_NAMED = (
-    rf"(?i)\b((?:[a-z0-9]{{1,20}}[_-]){{0,3}}(?:{_NAMES}))(\\?[\"']?\s{{0,3}}[:=]\s{{0,3}}\\?[\"']?)"
+_SENSITIVE_KEYS = "(?:api|access|secret)[_-]?key|secret|passwo?r?d|pwd|passphrase|token"
+_NAMED_SECRET = (
+    rf"(?i)\b((?:[a-z0-9]{{1,20}}[_-]){{0,3}}(?:{_SENSITIVE_KEYS}))(\\?[\"']?\s{{0,3}}[:=]\s{{0,3}}\\?[\"']?)"
     r"[^\s\"',;&<>\\]{3,}"
 )
-_SECRETS = (
+_SECRET_PATTERNS = (
     # a password in a URL, up to the last @ of the word, as the password may hold one; then a token that stands alone
     (r"(://[^\s:/?#@\"'<>]{0,200}):[^\s\"'<>]{1,1000}@", rf"\1:{_MASK}@"),
     (r"://[^\s:/?#@\"'<>]{1,200}@", f"://{_MASK}@"),
@@ -31,7 +31,7 @@ _SECRETS = (
     (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}", _MASK),
     (r"\beyJ[\w-]{8,4000}\.[\w-]{8,}\.[\w-]*", _MASK),
     (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{16,}", rf"\1 {_MASK}"),
-    (_NAMED, rf"\1\2{_MASK}"),
+    (_NAMED_SECRET, rf"\1\2{_MASK}"),
 )
 
 
@@ -41,23 +41,23 @@ def masked(text: str) -> str:
     >>> masked("redis://app:hunter2@cache:6379/0")
     'redis://app:***@cache:6379/0'
     """
-    for pattern, mask in _SECRETS:
+    for pattern, mask in _SECRET_PATTERNS:
         text = re.sub(pattern, mask, text)
     return text
 
 
 def harmless(text: str) -> str:
     """A text whose control characters, and marks that reorder text, are shown as escape sequences of Python's."""
-    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+    return _UNSAFE_CHARS.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
 
 
-def shortened(text: str, limit: int) -> tuple[str, int]:
+def shorten(text: str, limit: int) -> tuple[str, int]:
     """The beginning of a text, masked and harmless, and how many of its characters are left out."""
-    clean = harmless(masked(text[: limit + _SLACK]))
-    if len(text) <= limit + _SLACK and len(clean) <= limit:
+    clean = harmless(masked(text[: limit + _LOOKAHEAD_CHARS]))
+    if len(text) <= limit + _LOOKAHEAD_CHARS and len(clean) <= limit:
         return clean, 0
-    shown = clean[:limit].rstrip()
-    return shown, max(len(text) - len(shown), 1)
+    visible = clean[:limit].rstrip()
+    return visible, max(len(text) - len(visible), 1)
 
 
 def one_line(value: object, limit: int = 60) -> str:
@@ -66,38 +66,39 @@ def one_line(value: object, limit: int = 60) -> str:
     >>> one_line("Where is\n my bike, and where is my helmet?", 20)
     'Where is my bike, a…'
     """
-    text = " ".join(as_text(value)[: 4 * limit + _SLACK].split())
-    shown, left = shortened(text, limit)
-    return f"{shown[: limit - 1]}…" if left else shown
+    text = " ".join(as_text(value)[: 4 * limit + _LOOKAHEAD_CHARS].split())
+    visible, omitted = shorten(text, limit)
+    return f"{visible[: limit - 1]}…" if omitted else visible
 
 
 def as_text(value: Any) -> str:
     """What a request or an answer says: a text as it is, what was said in messages, and other data as JSON."""
     if isinstance(value, str):
         return value
-    said = _said(value, _DEPTH)
-    if said:
-        return said
+    texts = _message_texts(value, _MAX_DEPTH)
+    if texts:
+        return texts
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
         return f"({type(value).__name__})"
 
 
-def _said(value: Any, depth: int) -> str:
+def _message_texts(value: Any, depth: int) -> str:
     """The texts of messages and generations, a line each; empty if the data is something else."""
     if isinstance(value, list) and depth:
-        parts = [part if isinstance(part, str) else _said(part, depth - 1) for part in value]
-        return "\n".join(parts) if parts and all(parts) else ""
+        texts = [item if isinstance(item, str) else _message_texts(item, depth - 1) for item in value]
+        return "\n".join(texts) if texts and all(texts) else ""
     if not isinstance(value, dict):
         return ""
     if isinstance(value.get("message"), dict) and depth:
-        return _said(value["message"], depth - 1)
+        return _message_texts(value["message"], depth - 1)
     if "role" in value and ("content" in value or "tool_calls" in value):
         content = value.get("content") or ""
-        said = content if isinstance(content, str) else _said(content, depth - 1)
+        content_text = content if isinstance(content, str) else _message_texts(content, depth - 1)
         calls = value.get("tool_calls") or ()
-        return "\n".join(filter(None, [said, *(f"→ {call.get('name')}" for call in calls if isinstance(call, dict))]))
+        call_lines = [f"→ {call.get('name')}" for call in calls if isinstance(call, dict)]
+        return "\n".join(filter(None, [content_text, *call_lines]))
     text = value.get("text")
     return text if isinstance(text, str) and value.keys() <= {"text", "type", "info"} else ""
 
@@ -121,8 +122,8 @@ def percent(share: float) -> str:
         return "below 0.1 %"
     if 0.999 < share < 1:  # noqa: PLR2004
         return "above 99.9 %"
-    places = 0 if share in {0, 1} or 0.01 <= share <= 0.99 else 1  # noqa: PLR2004
-    return f"{100 * share:.{places}f} %"
+    decimals = 0 if share in {0, 1} or 0.01 <= share <= 0.99 else 1  # noqa: PLR2004
+    return f"{100 * share:.{decimals}f} %"
 
 
 def when(seconds: float | None) -> str:

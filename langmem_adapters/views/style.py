@@ -9,21 +9,21 @@ from __future__ import annotations
 
 __all__ = ["STYLE"]
 
-_LIGHT = (
+_LIGHT_COLORS = (
     "color-scheme:light;--bg:#fff;--ink:#1f2430;--dim:#667085;--line:#e4e7ec;--tint:#f5f7fa;--accent:#2f6fdd;"
     "--good:#1a7f4b;--bad:#c2372e;--warm:#9a6700;--plum:#7a3fb0;--mark:#ffe9a8;--track:#e8ecf2"
 )
-_DARK = (
+_DARK_COLORS = (
     "color-scheme:dark;--bg:#16181d;--ink:#e4e7ec;--dim:#98a2b3;--line:#2e333d;--tint:#1e2129;--accent:#7aa7f7;"
     "--good:#5fc48d;--bad:#f2867e;--warm:#e0b252;--plum:#c49bf0;--mark:#5b4a12;--track:#2e333d"
 )
-_HOSTS_LIGHT = (
+_LIGHT_HOSTS = (
     '[data-jp-theme-light="true"]',
     '[data-vscode-theme-kind="vscode-light"]',
     'html[theme="light"]',
     '[data-md-color-scheme="default"]',
 )
-_HOSTS_DARK = (
+_DARK_HOSTS = (
     '[data-jp-theme-light="false"]',
     '[data-vscode-theme-kind="vscode-dark"]',
     '[data-vscode-theme-kind="vscode-high-contrast"]',
@@ -98,16 +98,16 @@ V .lm-who .lm-dim{display:inline;margin-left:8px}}
 """
 
 
-def _sheet() -> str:
-    light = ",".join(f"{host} .langmem-view" for host in _HOSTS_LIGHT)
-    dark = ",".join(f"{host} .langmem-view" for host in _HOSTS_DARK)
+def _style_sheet() -> str:
+    light = ",".join(f"{host} .langmem-view" for host in _LIGHT_HOSTS)
+    dark = ",".join(f"{host} .langmem-view" for host in _DARK_HOSTS)
     themes = (
-        f".langmem-view{{{_LIGHT}}}"
-        f"@media(prefers-color-scheme:dark){{.langmem-view{{{_DARK}}}}}"
-        f"{light}{{{_LIGHT}}}{dark}{{{_DARK}}}"
+        f".langmem-view{{{_LIGHT_COLORS}}}"
+        f"@media(prefers-color-scheme:dark){{.langmem-view{{{_DARK_COLORS}}}}}"
+        f"{light}{{{_LIGHT_COLORS}}}{dark}{{{_DARK_COLORS}}}"
     )
     rules = _RULES.replace("\n", "").replace("V ", ".langmem-view ").replace("V{", ".langmem-view{")
     return themes + rules
 
 
-STYLE = _sheet()
+STYLE = _style_sheet()
