@@ -20,8 +20,8 @@ except ImportError as error:
 
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Request
-from langmem_adapters.langchain.caching.kept import Kept
-from langmem_adapters.langchain.caching.prompt import asked_in
+from langmem_adapters.langchain.caching.prompt import last_question
+from langmem_adapters.langchain.caching.tenant_cache import TenantCache
 
 __all__ = ["Notebook", "Report", "load", "unload"]
 
@@ -61,20 +61,24 @@ class _ReportingCache(ExperienceCache):
         super().__init__(url)
         self._report_answer = report_answer
 
-    def _look_up(self, tenant_cache: Kept, request: Request) -> Flow[list[Generation] | None]:
+    def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
         answer = yield from super()._look_up(tenant_cache, request)
         if answer is not None:
             metadata = answer[0].message.response_metadata if isinstance(answer[0], ChatGeneration) else {}
-            described = asked_in(request.prompt), _answer_text(answer), request.key
-            self._report_answer(_Answer("served", *described, metadata.get("cache_age")))
+            age = metadata.get("cache_age")
+            self._report_answer(
+                _Answer("served", last_question(request.prompt), _answer_text(answer), request.key, age)
+            )
         return answer
 
-    def _keep(self, tenant_cache: Kept, request: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
+    def _keep(
+        self, tenant_cache: TenantCache, request: Request, answer: Sequence[Generation]
+    ) -> Flow[Invocation | None]:
         invocation = yield from super()._keep(tenant_cache, request, answer)
         if tenant_cache.pool.writes:
             key = request.key if invocation is not None and invocation.stored and not invocation.is_outdated else None
             self._report_answer(
-                _Answer("cached" if key else "not kept", asked_in(request.prompt), _answer_text(answer), key)
+                _Answer("cached" if key else "not kept", last_question(request.prompt), _answer_text(answer), key)
             )
         return invocation
 

@@ -15,10 +15,10 @@ from langmem_adapters.settings import Settings
 __all__ = ["check_output", "replace_file"]
 
 
-def check_output(settings: Settings, path: Path, what: str) -> None:
+def check_output(settings: Settings, path: Path, content_name: str) -> None:
     """Raise ConfigurationError if no file can be written there, or if it would replace the store itself."""
     if is_store_file(settings, path):
-        raise ConfigurationError(f"{path} is the store itself: give {what} a file of its own")
+        raise ConfigurationError(f"{path} is the store itself: give {content_name} a file of its own")
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is not a file that can be replaced")

@@ -242,6 +242,6 @@ def vacuum(*, url: Url = None) -> None:
     store = bare(settings.store)
     if not hasattr(store, "vacuum"):
         raise ConfigurationError("only a file can be vacuumed; a server looks after its memory itself")
-    before = store.stats().size
+    size_before = store.stats().size
     store.vacuum()
-    write(f"{before:,} bytes before, {store.stats().size:,} now.")
+    write(f"{size_before:,} bytes before, {store.stats().size:,} now.")
