@@ -78,7 +78,7 @@ class CallView(NamedTuple):
 
 
 def message_views(items: Sequence[Item]) -> list[MessageView]:
-    """:func:`read`, as views."""
+    """:func:`read_messages`, as views."""
     return [MessageView(message) for message in read_messages(items)]
 
 

@@ -122,7 +122,7 @@ def message_from_bytes(data: bytes) -> BaseMessage | None:
 
 
 def message_from_data(data: object) -> BaseMessage | None:
-    """:func:`of_bytes` for what ``Message.to_data`` returned, which is not changed."""
+    """:func:`message_from_bytes` for what ``Message.to_data`` returned, which is not changed."""
     try:
         stored = _validator.validate_python(data)
     except ValueError:

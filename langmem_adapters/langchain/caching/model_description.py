@@ -160,9 +160,9 @@ def _value_fingerprints(value: Any) -> Iterator[str]:
 class _FieldSnapshot:
     """The fields of a model when it was last looked at. It is an attribute of the model, and copied with it."""
 
-    model_id: int
+    model_id: int  # of the object, as a copy of the model has the same snapshot
     values: dict[str, Any]
-    comparable: dict[str, Any]  # as they were
+    comparable: dict[str, Any]  # the values as they were then
     bookkeeping: frozenset[str]  # fields that the model itself changed when it was asked
     omitted: list[tuple[str, str]] | None = None
 

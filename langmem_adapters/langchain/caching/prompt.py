@@ -17,10 +17,13 @@ def dumped_messages(prompt: str) -> list[dict[str, Any]]:
         dumped = parsed(prompt) if prompt.startswith("[{") else []
     except (ValueError, RecursionError):
         return []
-    are_messages = all(
-        isinstance(m, dict) and m.get("lc") == 1 and isinstance(m.get("kwargs"), dict) and m.get("id") for m in dumped
-    )
-    return dumped if are_messages else []
+    return dumped if all(map(_is_dumped_message, dumped)) else []
+
+
+def _is_dumped_message(value: Any) -> bool:
+    if not isinstance(value, dict) or value.get("lc") != 1:
+        return False
+    return isinstance(value.get("kwargs"), dict) and bool(value.get("id"))
 
 
 def class_name(message: dict[str, Any]) -> str:
