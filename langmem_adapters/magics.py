@@ -20,14 +20,14 @@ except ImportError as error:
 
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Request
-from langmem_adapters.langchain.caching.kept import Kept
-from langmem_adapters.langchain.caching.prompt import asked_in
+from langmem_adapters.langchain.caching.prompt import last_question
+from langmem_adapters.langchain.caching.tenant_cache import TenantCache
 
 __all__ = ["Notebook", "Report", "load", "unload"]
 
-_REMEMBERED = 1_000  # answers that can be shown, of all cells together
-_SHOWN = 20  # of one cell
-_NAME = "langmem"
+_MAX_ANSWERS = 1_000  # answers that can be shown, of all cells together
+_MAX_ROWS = 20  # of one cell
+_MAGIC_NAME = "langmem"
 
 
 class _Answer(NamedTuple):
@@ -54,27 +54,33 @@ class Report:
         return None if self._view is None else views.attempt(self, self._view)
 
 
-class _TellingCache(ExperienceCache):
+class _ReportingCache(ExperienceCache):
     """An ExperienceCache that reports what it serves and keeps."""
 
-    def __init__(self, url: str | None, tell: Callable[[_Answer], None]) -> None:
+    def __init__(self, url: str | None, report_answer: Callable[[_Answer], None]) -> None:
         super().__init__(url)
-        self._tell = tell
+        self._report_answer = report_answer
 
-    def _look_up(self, kept: Kept, asked: Request) -> Flow[list[Generation] | None]:
-        found = yield from super()._look_up(kept, asked)
-        if found is not None:
-            metadata = found[0].message.response_metadata if isinstance(found[0], ChatGeneration) else {}
-            told = asked_in(asked.prompt), _answered(found), asked.key
-            self._tell(_Answer("served", *told, metadata.get("cache_age")))
-        return found
+    def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
+        answer = yield from super()._look_up(tenant_cache, request)
+        if answer is not None:
+            metadata = answer[0].message.response_metadata if isinstance(answer[0], ChatGeneration) else {}
+            age = metadata.get("cache_age")
+            self._report_answer(
+                _Answer("served", last_question(request.prompt), _answer_text(answer), request.key, age)
+            )
+        return answer
 
-    def _keep(self, kept: Kept, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
-        turn = yield from super()._keep(kept, asked, answer)
-        if kept.pool.writes:
-            key = asked.key if turn is not None and turn.stored and not turn.is_outdated else None
-            self._tell(_Answer("cached" if key else "not kept", asked_in(asked.prompt), _answered(answer), key))
-        return turn
+    def _keep(
+        self, tenant_cache: TenantCache, request: Request, answer: Sequence[Generation]
+    ) -> Flow[Invocation | None]:
+        invocation = yield from super()._keep(tenant_cache, request, answer)
+        if tenant_cache.pool.writes:
+            key = request.key if invocation is not None and invocation.stored and not invocation.is_outdated else None
+            self._report_answer(
+                _Answer("cached" if key else "not kept", last_question(request.prompt), _answer_text(answer), key)
+            )
+        return invocation
 
 
 class Notebook:
@@ -82,13 +88,13 @@ class Notebook:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._cache: _TellingCache | None = None
+        self._cache: _ReportingCache | None = None
         self._url: str | None = None
-        self._former: Any = None
-        self._run = 0
-        self._numbered: tuple[int, int | None] = (0, None)
-        self._told: deque[tuple[int, _Answer]] = deque(maxlen=_REMEMBERED)
-        self._watches = False
+        self._former_cache: Any = None
+        self._cell = 0
+        self._reported_cell: tuple[int, int | None] = (0, None)
+        self._recent_answers: deque[tuple[int, _Answer]] = deque(maxlen=_MAX_ANSWERS)
+        self._is_watching = False
 
     def langmem(self, line: str) -> Any:
         """Keep the answers of LangChain's models, and serve them again, in this notebook.
@@ -106,7 +112,7 @@ class Notebook:
         from IPython.core.error import UsageError  # noqa: PLC0415 - there is one where this runs
 
         try:
-            command, *words = _words(line) or ["status"]
+            command, *words = _split_line(line) or ["status"]
             return self._command(command)(words)
         except LangmemError as error:
             raise UsageError(views.masked(str(error))) from None
@@ -129,26 +135,26 @@ class Notebook:
         if len(urls) > 1 or any(url.startswith("-") for url in urls):
             raise ConfigurationError("%langmem on takes [url] [--watch], and nothing else")
         url = urls[0] if urls else self._url
-        cache = self._cache if self._cache and url == self._url else _TellingCache(url, self._tell)
-        current = get_llm_cache()
-        if self._cache is None or current is not self._cache:
-            self._former = current
+        cache = self._cache if self._cache and url == self._url else _ReportingCache(url, self._report_answer)
+        current_cache = get_llm_cache()
+        if self._cache is None or current_cache is not self._cache:
+            self._former_cache = current_cache
         set_llm_cache(cache)
-        self._cache, self._url, self._watches = cache, url, "--watch" in words
+        self._cache, self._url, self._is_watching = cache, url, "--watch" in words
         return self._status([])
 
     def _off(self, words: list[str]) -> Report:
-        _none("off", words)
-        cache, self._cache, self._url, self._watches = self._cache, None, None, False
-        former, self._former = self._former, None
+        _refuse_arguments("off", words)
+        cache, self._cache, self._url, self._is_watching = self._cache, None, None, False
+        former_cache, self._former_cache = self._former_cache, None
         if cache is not None and get_llm_cache() is not cache:
             return Report("The cache of this notebook is off; another one, set after it, stays on.")
         if cache is not None:
-            set_llm_cache(former)
+            set_llm_cache(former_cache)
         return Report("The cache of this notebook is off.")
 
     def _status(self, words: list[str]) -> Report:
-        _none("status", words)
+        _refuse_arguments("status", words)
         if self._cache is None:
             return Report("The cache of this notebook is off.")
         if get_llm_cache() is not self._cache:
@@ -156,53 +162,57 @@ class Notebook:
         return Report(f"The cache of this notebook is on, in {views.masked(repr(self._cache.pool.store))}.")
 
     def _stats(self, words: list[str]) -> dict[str, int]:
-        _none("stats", words)
-        return self._current().stats()
+        _refuse_arguments("stats", words)
+        return self._active_cache().stats()
 
     def _clear(self, words: list[str]) -> Report:
-        cache = self._current()
+        cache = self._active_cache()
         if words == ["last"]:
-            gone = sum(cache.delete(key) for key in {answer.key for answer in self._answers()} if key)
-            return Report(f"{gone} answer{'' if gone == 1 else 's'} forgotten.")
-        _none("clear", words)
+            deleted = sum(cache.delete(key) for key in {answer.key for answer in self._answers()} if key)
+            return Report(f"{deleted} answer{'' if deleted == 1 else 's'} forgotten.")
+        _refuse_arguments("clear", words)
         cache.clear()
         return Report("All answers are forgotten.")
 
     def _last(self, words: list[str]) -> Report:
-        _none("last", words)
-        return self._report()
+        _refuse_arguments("last", words)
+        return self._cell_report()
 
-    def _current(self) -> _TellingCache:
+    def _active_cache(self) -> _ReportingCache:
         if self._cache is None:
             raise ConfigurationError("the cache of this notebook is off: turn it on with %langmem on")
         return self._cache
 
     def _answers(self) -> list[_Answer]:
         """The answers of the last cell in which a model was asked."""
-        told = list(self._told)
-        return [answer for run, answer in told if run == told[-1][0]]
+        recent = list(self._recent_answers)
+        return [answer for cell, answer in recent if cell == recent[-1][0]]
 
-    def _report(self) -> Report:
-        run, number = self._numbered
-        is_over = bool(self._told) and self._told[-1][0] == run and number is not None
-        return _report(f"In [{number}]" if is_over else "This cell", self._answers())
+    def _cell_report(self) -> Report:
+        cell, number = self._reported_cell
+        is_over = bool(self._recent_answers) and self._recent_answers[-1][0] == cell and number is not None
+        return _format_report(f"In [{number}]" if is_over else "This cell", self._answers())
 
     # --- events of the shell and the cache
 
-    def _tell(self, answer: _Answer) -> None:
-        self._told.append((self._run, answer))
+    def _report_answer(self, answer: _Answer) -> None:
+        self._recent_answers.append((self._cell, answer))
 
     def begin(self, info: Any) -> None:  # noqa: ARG002 - as the shell calls it
         """A cell is about to run."""
-        self._run += 1
+        self._cell += 1
 
     def end(self, result: Any) -> None:
         """A cell has run."""
-        if not self._told or self._told[-1][0] != self._run or self._numbered[0] == self._run:
+        if (
+            not self._recent_answers
+            or self._recent_answers[-1][0] != self._cell
+            or self._reported_cell[0] == self._cell
+        ):
             return  # nothing was asked, or a cell that ran inside of this one has reported it
-        self._numbered = (self._run, result.execution_count)
-        if self._watches:
-            data, metadata = self._shell.display_formatter.format(self._report())
+        self._reported_cell = (self._cell, result.execution_count)
+        if self._is_watching:
+            data, metadata = self._shell.display_formatter.format(self._cell_report())
             self._shell.display_pub.publish(data, metadata)
 
     def close(self) -> None:
@@ -214,22 +224,22 @@ class Notebook:
 
 def load(shell: Any) -> None:
     """Register the magic with a shell; once, however often this is called."""
-    if _NAME in shell.magics_manager.magics["line"]:
+    if _MAGIC_NAME in shell.magics_manager.magics["line"]:
         return
     notebook = Notebook(shell)
-    shell.register_magic_function(notebook.langmem, "line", _NAME)
+    shell.register_magic_function(notebook.langmem, "line", _MAGIC_NAME)
     shell.events.register("pre_run_cell", notebook.begin)
     shell.events.register("post_run_cell", notebook.end)
 
 
 def unload(shell: Any) -> None:
     """Remove the magic, and switch its cache off."""
-    magic = shell.magics_manager.magics["line"].pop(_NAME, None)
+    magic = shell.magics_manager.magics["line"].pop(_MAGIC_NAME, None)
     if magic is not None:
         magic.__self__.close()
 
 
-def _words(line: str) -> list[str]:
+def _split_line(line: str) -> list[str]:
     lexer = shlex.shlex(line, posix=True)
     lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""  # Windows paths have backslashes
     try:
@@ -238,26 +248,29 @@ def _words(line: str) -> list[str]:
         raise ConfigurationError("%langmem: a quotation mark is not closed") from None
 
 
-def _none(command: str, words: list[str]) -> None:
+def _refuse_arguments(command: str, words: list[str]) -> None:
     if words:
         raise ConfigurationError(f"%langmem {command} takes nothing more")
 
 
-def _report(where: str, answers: Sequence[_Answer]) -> Report:
+def _format_report(cell_name: str, answers: Sequence[_Answer]) -> Report:
     if not answers:
         return Report("No cell has asked a model since the cache was on.")
     counts = [(kind, sum(answer.kind == kind for answer in answers)) for kind in ("served", "cached", "not kept")]
-    said = f"{where}: {', '.join(f'{count} {kind}' for kind, count in counts if count)}"
-    lines = [f"  {one.kind}: {views.one_line(one.request)} -> {views.one_line(one.answer)}" for one in answers]
-    rows = [(one.kind, one.request, one.answer, _ago(one.age)) for one in answers[:_SHOWN]]
+    heading = f"{cell_name}: {', '.join(f'{count} {kind}' for kind, count in counts if count)}"
+    lines = [
+        f"  {answer.kind}: {views.one_line(answer.request)} -> {views.one_line(answer.answer)}" for answer in answers
+    ]
+    rows = [(answer.kind, answer.request, answer.answer, _format_age(answer.age)) for answer in answers[:_MAX_ROWS]]
     columns = ("", "request", "answer", "kept since")
-    more = [f"  … {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    more = [f"  … {len(lines) - _MAX_ROWS} more"] if len(lines) > _MAX_ROWS else []
     return Report(
-        "\n".join([said, *lines[:_SHOWN], *more]), lambda: views.rows(said, columns, rows, total=len(answers))
+        "\n".join([heading, *lines[:_MAX_ROWS], *more]),
+        lambda: views.rows(heading, columns, rows, total=len(answers)),
     )
 
 
-def _ago(age: float | None) -> str:
+def _format_age(age: float | None) -> str:
     """Seconds as a person says them."""
     if age is None:
         return ""
@@ -267,7 +280,7 @@ def _ago(age: float | None) -> str:
     return f"{age:.0f} s"
 
 
-def _answered(generations: Sequence[Generation]) -> str:
+def _answer_text(generations: Sequence[Generation]) -> str:
     """What a model said, or which tools it called."""
     if not generations:
         return ""

@@ -46,7 +46,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from langmem_adapters import ConfigurationError, Experience, StoreUnavailable
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.caching.chunks import pieces, whole
+from langmem_adapters.langchain.caching.chunks import answer_chunks, join_chunks
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -116,7 +116,9 @@ class Scripted(BaseChatModel):
         if isinstance(said, BaseException):
             yield ChatGenerationChunk(message=AIMessageChunk(content="Hel"))
             raise said
-        for chunk in pieces(ChatGeneration(message=self._message(said), generation_info={"finish_reason": "stop"})):
+        for chunk in answer_chunks(
+            ChatGeneration(message=self._message(said), generation_info={"finish_reason": "stop"})
+        ):
             if isinstance(chunk.message, AIMessageChunk):
                 chunk.message.chunk_position = None
             yield chunk
@@ -246,8 +248,8 @@ VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_si
 def test_c3_pieces_add_up_to_the_same_message(content: Any, arguments: list[Any], kwargs: dict[str, Any]) -> None:
     calls = [{"name": "f", "args": args, "id": f"c{n}", "type": "tool_call"} for n, args in enumerate(arguments)]
     message = AIMessage(content, tool_calls=calls, additional_kwargs=kwargs, response_metadata={"a": {"b": 1}})
-    chunks = list(pieces(ChatGeneration(message=message, generation_info={"c": 2})))
-    (generation,) = whole(chunks).generations
+    chunks = list(answer_chunks(ChatGeneration(message=message, generation_info={"c": 2})))
+    (generation,) = join_chunks(chunks).generations
     got = generation.message
     assert isinstance(got, AIMessage)
     assert (got.content, got.tool_calls, got.additional_kwargs) == (content, message.tool_calls, kwargs)
@@ -286,7 +288,7 @@ def test_c3_a_hit_streams_thoughts_before_the_text_as_the_provider_does() -> Non
 def test_c3_calls_that_could_not_be_parsed_stay_so_in_pieces() -> None:
     invalid = [{"name": "f", "args": "[not json", "id": "c1", "error": None, "type": "invalid_tool_call"}]
     message = AIMessage("", invalid_tool_calls=invalid)
-    (generation,) = whole(list(pieces(ChatGeneration(message=message)))).generations
+    (generation,) = join_chunks(list(answer_chunks(ChatGeneration(message=message)))).generations
     assert isinstance(generation.message, AIMessage)
     assert [(call["name"], call["id"], call["args"]) for call in generation.message.invalid_tool_calls] == [
         ("f", "c1", "[not json")
@@ -428,7 +430,7 @@ def test_c7_a_stream_that_ends_without_a_reason_is_not_kept(provider: str, told:
 
     class Proxied(Scripted):
         def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-            yield from pieces(ChatGeneration(message=self._next(messages)))
+            yield from answer_chunks(ChatGeneration(message=self._next(messages)))
 
     model = Proxied(script=[broken_off])
     cached = CachedChatModel(model, _cache())
@@ -463,7 +465,7 @@ def test_a_streamed_call_with_half_of_its_arguments_is_an_invalid_one() -> None:
         for n, (id_, args) in enumerate([("a", "{}"), ("b", '{"place": "Pa'), ("c", None)])
     ]
     chunks = [ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call])) for call in calls]
-    (generation,) = whole(chunks).generations
+    (generation,) = join_chunks(chunks).generations
     message = generation.message
     assert isinstance(message, AIMessage)
     assert [call["id"] for call in message.tool_calls] == ["a", "c"]

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.caching.classes import classes_in, with_fields
+from langmem_adapters.langchain.caching.classes import classes_in, with_class_fields
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.stores.memory import MemoryStore
 from tests.test_cached_chat_model import Scripted
@@ -89,23 +89,23 @@ def test_both_caches_have_the_same_entries() -> None:
 
 def test_a_class_that_is_gone_does_not_count() -> None:
     first = made("Gone", x=(int, ...))
-    key = with_fields(told(("response_format", first)))
+    key = with_class_fields(told(("response_format", first)))
     del first
     gc.collect()
     second = made("Gone", y=(str, ...))
-    assert with_fields(told(("response_format", second))) != key
+    assert with_class_fields(told(("response_format", second))) != key
     del second
     gc.collect()
     with pytest.raises(SerializationError, match="whose fields cannot be found"):
-        with_fields(told(("response_format", "?")).replace("'?'", "<class 'tests.Gone'>"))
+        with_class_fields(told(("response_format", "?")).replace("'?'", "<class 'tests.Gone'>"))
 
 
 def test_a_class_of_that_name_elsewhere_does_not_count() -> None:
     text = told(("response_format", Alone))
-    key = with_fields(text)
+    key = with_class_fields(text)
     elsewhere = create_model("Alone", __module__="elsewhere", y=(int, ...))
     assert repr(elsewhere) != repr(Alone)
-    assert with_fields(text) == key == with_fields(text, {"response_format": Alone, "tools": [elsewhere]})
+    assert with_class_fields(text) == key == with_class_fields(text, {"response_format": Alone, "tools": [elsewhere]})
 
 
 def test_a_class_within_an_object_is_found() -> None:
@@ -114,8 +114,8 @@ def test_a_class_within_an_object_is_found() -> None:
             return f"Tool({Alone!r})"
 
     text = told(("tools", [Tool()]))
-    assert with_fields(text, {"tools": [Tool()]}) == with_fields(text)
-    assert "class Alone" in with_fields(text)
+    assert with_class_fields(text, {"tools": [Tool()]}) == with_class_fields(text)
+    assert "class Alone" in with_class_fields(text)
 
 
 def test_a_class_that_says_itself_what_is_equal_to_it_stands_in_nobodys_way() -> None:
@@ -126,7 +126,7 @@ def test_a_class_that_says_itself_what_is_equal_to_it_stands_in_nobodys_way() ->
         __hash__ = None  # type: ignore[assignment]
 
     lax = Lax("Lax", (), {})
-    assert "class Alone" in with_fields(told(("response_format", Alone)))
+    assert "class Alone" in with_class_fields(told(("response_format", Alone)))
     assert lax == Alone
 
 
@@ -167,19 +167,19 @@ def _kinds() -> list[tuple[type, type]]:
 def test_classes_of_all_kinds_are_told_apart(one: type, other: type) -> None:
     assert repr(one) == repr(other)
     text = told(("tools", [{"schema": one}]))
-    assert with_fields(text, [one]) != with_fields(text, [other])
-    assert with_fields(text, [one]) == with_fields(text, [one, one, int])
+    assert with_class_fields(text, [one]) != with_class_fields(text, [other])
+    assert with_class_fields(text, [one]) == with_class_fields(text, [one, one, int])
     classes: Any
     for classes in ([one, other], [], [int], {}, None):
         with pytest.raises(SerializationError, match="class"):
-            with_fields(text, classes)
+            with_class_fields(text, classes)
     assert set(classes_in({"tools": ({"schema": [one]}, "text", 5)})) == {one}
 
 
 def test_what_stands_beside_its_schema_stays_as_it_was() -> None:
     beside = {"kwargs": {"method": "json_schema"}, "schema": {"title": "Answer"}}
     text = told(("response_format", made(x=(int, ...))), ("ls_structured_output_format", beside))
-    assert with_fields(text) == text
+    assert with_class_fields(text) == text
 
 
 def test_words_that_begin_like_a_class_beside_a_schema_are_read_in_no_time() -> None:
@@ -202,21 +202,21 @@ def test_beside_its_schema_a_class_is_known_by_its_whole_name() -> None:
 def test_words_that_look_like_a_class_are_words(words: str, name: str) -> None:
     for said in (words, f"<class '{name}'>", f"{words}<class 'Answer'>{name}"):
         text = told(("stop", [said]))
-        assert with_fields(text) == text
-        assert with_fields(with_fields(text)) == text
+        assert with_class_fields(text) == text
+        assert with_class_fields(with_class_fields(text)) == text
 
 
 def test_the_models_own_parameters_stay_as_they_were() -> None:
     text = HEAD.replace('"m"', "\"<class 'Answer'>\"") + "---[('stop', None)]"
-    assert with_fields(text) == text
+    assert with_class_fields(text) == text
     plain = "[('cls', <class 'tests.test_classes_told_apart.Alone'>)]"  # of a model that cannot be dumped
-    assert request_key("a", with_fields(plain)) != request_key("a", plain)
-    assert with_fields(with_fields(plain)) == with_fields(plain)
+    assert request_key("a", with_class_fields(plain)) != request_key("a", plain)
+    assert with_class_fields(with_class_fields(plain)) == with_class_fields(plain)
 
 
 def test_timeouts_beside_a_class_do_not_count() -> None:
     keys = {
-        request_key("a", with_fields(told(("response_format", Alone), ("timeout", timeout))))
+        request_key("a", with_class_fields(told(("response_format", Alone), ("timeout", timeout))))
         for timeout in (5, 6, None)
     }
     assert len(keys) == 1
@@ -226,9 +226,9 @@ def test_a_script_and_its_import_have_the_same_entries(tmp_path: Path) -> None:
     script = tmp_path / "forms.py"
     script.write_text(
         "from pydantic import BaseModel\n"
-        "from langmem_adapters.langchain.caching.classes import with_fields\n"
+        "from langmem_adapters.langchain.caching.classes import with_class_fields\n"
         "class Form(BaseModel):\n    x: int\n"
-        "print(with_fields(str([('response_format', Form)]), [Form]))\n"
+        "print(with_class_fields(str([('response_format', Form)]), [Form]))\n"
     )
     runs = [[sys.executable, "forms.py"], [sys.executable, "-c", "import forms"]]
     told = {subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout for run in runs}
@@ -241,7 +241,7 @@ def test_a_call_without_a_key_reaches_the_model(mode: str, monkeypatch: pytest.M
     def refuse(*_: Any) -> str:
         raise SerializationError("several")
 
-    monkeypatch.setattr("langmem_adapters.langchain.chat_model.with_fields", refuse)
+    monkeypatch.setattr("langmem_adapters.langchain.chat_model.with_class_fields", refuse)
     inner = Scripted(script=[AIMessage("x"), AIMessage("y")])
     cache = ExperienceCache(store=MemoryStore())
     model = CachedChatModel(inner, cache)

@@ -27,7 +27,7 @@ from typer.testing import CliRunner, Result
 from langmem_adapters import LongTermMemory, Message, Settings, cached, open_index, open_store
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli.app import app
-from langmem_adapters.cli.terminal import findings, harmless, hits, progress, spoken
+from langmem_adapters.cli.terminal import format_findings, format_hits, format_message, harmless, progress
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec, new_key
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.importing import FileFormat
@@ -311,7 +311,7 @@ def test_progress_is_for_terminals(tmp_path: Path) -> None:
 def test_what_was_said_has_no_colour_of_its_speaker() -> None:
     memory = Recalled(Memory(message=Message(role="user", content="A bike.")), 0.5)
     finding = Finding("problem", "disk", "it is full", "make room")
-    shown = [spoken(Message(role="user", content="A bike.")), hits([memory]), findings([finding])]
+    shown = [format_message(Message(role="user", content="A bike.")), format_hits([memory]), format_findings([finding])]
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, color_system="standard", no_color=False, width=80)
     for each in shown:

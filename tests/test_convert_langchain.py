@@ -37,7 +37,7 @@ from langchain_core.messages import (
 
 from langmem_adapters import codec
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.langchain.convert import from_message, to_message, writable
+from langmem_adapters.langchain.convert import from_message, to_message, to_stored_message
 from langmem_adapters.model import Message, MessageData, ToolCall
 
 
@@ -408,7 +408,7 @@ def test_a1_any_message_comes_back_equal(message: BaseMessage) -> None:
 
 @given(any_message)
 def test_what_is_written_without_a_message_is_what_the_message_would_have_written(message: BaseMessage) -> None:
-    written = writable(message)
+    written = to_stored_message(message)
     whole = written if isinstance(written, Message) else written.message()
     assert whole == to_message(message)
     assert Message.from_bytes(written.to_bytes()) == stored(message)
@@ -427,7 +427,7 @@ def test_what_is_written_without_a_message_is_what_the_message_would_have_writte
     ],
 )
 def test_an_ordinary_message_is_written_without_one(message: BaseMessage) -> None:
-    assert isinstance(writable(message), MessageData)
+    assert isinstance(to_stored_message(message), MessageData)
 
 
 class Text(str):
@@ -455,7 +455,7 @@ def changed(message: BaseMessage, **values: Any) -> BaseMessage:
     ],
 )
 def test_what_a_message_would_make_something_else_of_goes_through_one(message: BaseMessage) -> None:
-    assert writable(message) == to_message(message)
+    assert to_stored_message(message) == to_message(message)
 
 
 @pytest.mark.parametrize(
@@ -473,5 +473,5 @@ def test_what_a_message_would_make_something_else_of_goes_through_one(message: B
 )
 def test_what_a_message_refuses_is_not_written_either(values: dict[str, Any]) -> None:
     with pytest.raises(SerializationError, match="values of a wrong type") as caught:
-        writable(changed(AIMessage("a"), **values))
+        to_stored_message(changed(AIMessage("a"), **values))
     assert "what was said" not in "".join(traceback.format_exception(caught.value))

@@ -144,9 +144,9 @@ def test_what_is_kept_while_a_thread_embeds_is_embedded_without_another_search(g
 
 
 def _shelves(cache: ExperienceCache) -> list[Any]:
-    alike = cache._tenants.nobody.alike
-    assert alike is not None
-    return list(alike.asked._shelves.values())
+    paraphrases = cache._tenants.nobody.paraphrases
+    assert paraphrases is not None
+    return list(paraphrases.verified_answers._shelves.values())
 
 
 def test_a_model_call_goes_on_while_another_thread_embeds(gated: Gated) -> None:

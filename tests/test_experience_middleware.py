@@ -465,7 +465,7 @@ def test_c10_an_empty_user_shares_answers_within_a_tenant_alone() -> None:
 
 
 def test_counts_outlive_the_scopes_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SCOPES", 2)
+    monkeypatch.setattr(module, "_MAX_SCOPES", 2)
     cache = memory()
     agent = create_agent(Scripted(), middleware=[cache])
     for _ in range(2):
@@ -476,7 +476,7 @@ def test_counts_outlive_the_scopes_that_are_kept(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_ends_after_its_scope_has_left_is_counted_scored_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SCOPES", 2)
+    monkeypatch.setattr(module, "_MAX_SCOPES", 2)
     gate, scoring, users = threading.Event(), threading.Event(), itertools.count()
     inner, scored = Scripted(gate=gate), []
 
@@ -503,7 +503,7 @@ def test_what_ends_after_its_scope_has_left_is_counted_scored_and_waited_for(mon
 
 
 def test_what_was_saved_is_told_of_all_users_also_of_those_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SCOPES", 2)
+    monkeypatch.setattr(module, "_MAX_SCOPES", 2)
     cache = memory(prices={"scripted-1": (1e6, 2e6)})
     agent = create_agent(Scripted(), middleware=[cache])
     assert cache.saved() == (0, 0, 0)

@@ -192,7 +192,7 @@ def test_plain_functions_are_called() -> None:
 def test_a_key_that_is_remembered_is_the_key(prompt: str, model: str) -> None:
     first = request_key(prompt, model)
     assert request_key(prompt, model) == first
-    request._known.clear()
+    request._key_of_digest.clear()
     assert request_key(prompt, model) == first
 
 
@@ -203,12 +203,12 @@ def test_the_border_between_prompt_and_model_is_part_of_the_key() -> None:
 
 
 def test_no_more_keys_are_remembered_than_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "_REMEMBERED", 10)
-    request._known.clear()
+    monkeypatch.setattr(request, "_MAX_KEYS", 10)
+    request._key_of_digest.clear()
     for n in range(35):
         request_key(str(n), "m")
-        assert len(request._known) <= 10
-    assert not any(b"secret" in known for known in request._known)
+        assert len(request._key_of_digest) <= 10
+    assert not any(b"secret" in known for known in request._key_of_digest)
 
 
 # --- SQLite

@@ -310,24 +310,24 @@ def test_a_child_forked_beside_a_change_in_memory_has_all_of_it() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("make", "ask"),
+    ("make", "maker", "ask"),
     [
-        (BrainMemoryMiddleware, lambda ours, user: ours.brain("s", user=user)),
-        (ExperienceMiddleware, lambda ours, user: ours._of(Scope(user=user), None)),
+        (BrainMemoryMiddleware, "_make_brain", lambda ours, user: ours.brain("s", user=user)),
+        (ExperienceMiddleware, "_make_answers", lambda ours, user: ours._answers_of(Scope(user=user), None)),
     ],
 )
 def test_g1_a_child_forked_beside_an_agent_has_the_memory_of_others(
-    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], ask: Callable[[Any, str], object]
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], maker: str, ask: Callable[[Any, str], object]
 ) -> None:
     ours, pause = make(store=MemoryStore()), Pause()
-    original = ours._made
+    original = getattr(ours, maker)
 
     def slowly(scope: Scope, *more: Any) -> Any:
         if scope.user == "slow":
             pause()
         return original(scope, *more)
 
-    monkeypatch.setattr(ours, "_made", slowly)
+    monkeypatch.setattr(ours, maker, slowly)
     thread = threading.Thread(target=ask, args=(ours, "slow"))
     thread.start()
     assert pause.inside.wait(20)

@@ -595,8 +595,8 @@ def test_c4_a_call_that_goes_on_with_what_the_provider_keeps_is_always_made(
 
 
 def test_tools_that_speak_of_conversations_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = Mock(wraps=request._parts)
-    monkeypatch.setattr(request, "_parts", parts)
+    parts = Mock(wraps=request._request_parts)
+    monkeypatch.setattr(request, "_request_parts", parts)
     model = FakeListChatModel(responses=["a"], cache=ExperienceCache(store=MemoryStore()))
     tools = [{"name": uuid.uuid4().hex, "description": "Looks into the conversation."}]
     for _ in range(5):

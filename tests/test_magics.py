@@ -541,4 +541,4 @@ def kernel_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     [(None, ""), (0.0, "0 s"), (59.0, "59 s"), (60.0, "1 min"), (7_200.0, "2 h"), (172_800.0, "2 d")],
 )
 def test_ages_are_said_as_people_say_them(age: float | None, said: str) -> None:
-    assert magics._ago(age) == said
+    assert magics._format_age(age) == said

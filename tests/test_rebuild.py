@@ -19,8 +19,8 @@ from langmem_adapters.codec import encode
 from langmem_adapters.conversation.log import readable
 from langmem_adapters.langchain import BrainChatMessageHistory, convert, message_views, rebuild
 from langmem_adapters.langchain.convert import from_message, to_message
-from langmem_adapters.langchain.message_views import read
-from langmem_adapters.langchain.rebuild import of_bytes, of_data, rebuilt_generation
+from langmem_adapters.langchain.message_views import read_messages
+from langmem_adapters.langchain.rebuild import message_from_bytes, message_from_data, rebuild_generation
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Item
 from langmem_adapters.stores.memory import MemoryStore
@@ -98,11 +98,11 @@ def full(cls: type[BaseMessage] = AIMessage) -> BaseMessage:
 def test_it_is_what_the_constructor_makes_in_every_field(message: BaseMessage) -> None:
     data = to_message(message).to_bytes()
     stored = Message.from_bytes(data)
-    expected = state(convert._constructed(stored))
-    for made in (of_bytes(data), of_data(Message.from_bytes(data).to_data())):
+    expected = state(convert._construct_message(stored))
+    for made in (message_from_bytes(data), message_from_data(Message.from_bytes(data).to_data())):
         assert made is None or state(made) == expected
     assert state(from_message(stored)) == expected
-    (again,) = read([item(data)])
+    (again,) = read_messages([item(data)])
     assert state(again) == expected
     assert again == message
 
@@ -121,7 +121,7 @@ def test_no_constructor_is_asked(cls: type[BaseMessage], monkeypatch: pytest.Mon
     monkeypatch.setattr(cls, "__init__", refuse)
     assert from_message(stored) == message
     monkeypatch.setattr(Message, "from_bytes", refuse)
-    assert read([item(data)]) == [message]
+    assert read_messages([item(data)]) == [message]
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -144,7 +144,7 @@ def test_nothing_is_shared_with_what_it_was_made_of(cls: type[BaseMessage]) -> N
 
 def test_each_has_a_set_of_given_fields_of_its_own() -> None:
     data = to_message(HumanMessage("a")).to_bytes()
-    one, other = read([item(data), item(data, 2)])
+    one, other = read_messages([item(data), item(data, 2)])
     one.name = "n"
     assert "name" not in other.model_fields_set
     one.extra_of_my_own = 1  # type: ignore[attr-defined]
@@ -197,8 +197,8 @@ USAGE = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
     ],
 )
 def test_what_the_class_would_change_or_refuse_is_left_to_it(fields: dict[str, Any]) -> None:
-    assert of_data(fields) is None
-    assert of_bytes(encode({"v": 1, **fields})) is None
+    assert message_from_data(fields) is None
+    assert message_from_bytes(encode({"v": 1, **fields})) is None
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_what_is_damaged_or_newer_is_read_as_before_with_the_same_warning(
     expected = [from_message(message) for _, message in readable([item(data)])]
     said = [record.getMessage() for record in caplog.records]
     caplog.clear()
-    assert read([item(data)]) == expected
+    assert read_messages([item(data)]) == expected
     assert [record.getMessage() for record in caplog.records] == said
 
 
@@ -236,14 +236,14 @@ def test_what_is_damaged_or_newer_is_read_as_before_with_the_same_warning(
 def test_what_is_beyond_reading_is_passed_over_with_a_warning(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     good = to_message(HumanMessage("a")).to_bytes()
     with caplog.at_level(logging.WARNING):
-        assert [message.content for message in read([item(data), item(good, 2)])] == ["a"]
+        assert [message.content for message in read_messages([item(data), item(good, 2)])] == ["a"]
     assert "log entry 1" in caplog.text
 
 
 @pytest.mark.parametrize("value", [(1, (2,)), b"2", {1: 2}, float("inf"), "\ud800", {"$type": "tuple"}, 2**70])
 def test_what_json_lacks_comes_back(value: Any) -> None:
     message = HumanMessage("a", additional_kwargs={"value": value})
-    assert read([item(to_message(message).to_bytes())]) == [message]
+    assert read_messages([item(to_message(message).to_bytes())]) == [message]
 
 
 class Newer(HumanMessage):
@@ -259,9 +259,9 @@ class Stricter(HumanMessage):
 
 @pytest.mark.parametrize("cls", [Newer, Stricter])
 def test_a_class_that_makes_something_else_is_noticed(cls: type[BaseMessage]) -> None:
-    _, type_, add = rebuild._ALL["user"]
-    assert rebuild._is_same("user", (HumanMessage, type_, add), {"content": "a"})
-    assert not rebuild._is_same("user", (cls, type_, add), {"content": "a"})
+    _, type_, add = rebuild._ALL_KINDS["user"]
+    assert rebuild._is_built_alike("user", (HumanMessage, type_, add), {"content": "a"})
+    assert not rebuild._is_built_alike("user", (cls, type_, add), {"content": "a"})
 
 
 # --- many at a time
@@ -269,7 +269,10 @@ def test_a_class_that_makes_something_else_is_noticed(cls: type[BaseMessage]) ->
 
 @pytest.fixture
 def many() -> list[Item]:
-    return [item(to_message(HumanMessage(str(n), id=str(n))).to_bytes(), n) for n in range(message_views._MANY)]
+    return [
+        item(to_message(HumanMessage(str(n), id=str(n))).to_bytes(), n)
+        for n in range(message_views._MIN_ITEMS_TO_PAUSE_GC)
+    ]
 
 
 @pytest.mark.parametrize("was_on", [True, False])
@@ -280,13 +283,13 @@ def test_the_garbage_collector_rests_meanwhile_and_is_as_it_was_afterwards(
 
     def watched(data: bytes) -> BaseMessage | None:
         states.append(gc.isenabled())
-        return of_bytes(data)
+        return message_from_bytes(data)
 
-    monkeypatch.setattr(message_views, "of_bytes", watched)
+    monkeypatch.setattr(message_views, "message_from_bytes", watched)
     if not was_on:
         gc.disable()
     try:
-        assert [message.content for message in read(many)] == [str(n) for n in range(len(many))]
+        assert [message.content for message in read_messages(many)] == [str(n) for n in range(len(many))]
         assert gc.isenabled() is was_on
     finally:
         gc.enable()
@@ -301,19 +304,19 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
     def slow(data: bytes) -> BaseMessage | None:
         inside.set()
         go_on.wait(10)
-        return of_bytes(data)
+        return message_from_bytes(data)
 
-    monkeypatch.setattr(message_views, "of_bytes", slow)
-    thread = threading.Thread(target=read, args=(many,))
+    monkeypatch.setattr(message_views, "message_from_bytes", slow)
+    thread = threading.Thread(target=read_messages, args=(many,))
     thread.start()
     inside.wait(10)
 
     def fail(_: bytes) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(message_views, "of_bytes", fail)
+    monkeypatch.setattr(message_views, "message_from_bytes", fail)
     with pytest.raises(KeyboardInterrupt):
-        read(many)
+        read_messages(many)
     assert not gc.isenabled()  # for the other one
     go_on.set()
     monkeypatch.undo()
@@ -323,7 +326,7 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_it_goes_on_in_a_forked_child_which_has_no_reader() -> None:
-    with message_views._uncollected():
+    with message_views._gc_paused():
         child = os.fork()
         if child == 0:
             os._exit(0 if gc.isenabled() and not message_views._lock.locked() else 1)
@@ -333,7 +336,7 @@ def test_it_goes_on_in_a_forked_child_which_has_no_reader() -> None:
 
 def test_a_few_do_not_touch_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc, "disable", lambda: pytest.fail("disabled"))
-    assert len(read([item(to_message(HumanMessage("a")).to_bytes())] * 3)) == 3
+    assert len(read_messages([item(to_message(HumanMessage("a")).to_bytes())] * 3)) == 3
 
 
 async def test_a_history_reads_the_same_with_a_window_and_without() -> None:
@@ -377,8 +380,8 @@ def test_a_window_of_tokens_holds_no_more_than_these() -> None:
 
 
 def test_what_says_no_version_is_not_ours_and_an_empty_id_is_none() -> None:
-    assert of_bytes(b'{"role":"user","content":"a"}') is None
-    made = of_bytes(b'{"v":1,"id":"","role":"user","content":"a"}')
+    assert message_from_bytes(b'{"role":"user","content":"a"}') is None
+    made = message_from_bytes(b'{"v":1,"id":"","role":"user","content":"a"}')
     assert made is not None
     assert state(made) == state(HumanMessage("a"))
 
@@ -389,14 +392,14 @@ def test_what_says_no_version_is_not_ours_and_an_empty_id_is_none() -> None:
 @pytest.mark.parametrize("content", ["text", ["a", {"type": "text", "text": "b"}], [{"text": "old"}]])
 @pytest.mark.parametrize("info", [None, {}, {"finish_reason": "stop"}])
 def test_a_generation_is_what_its_constructor_makes(content: Any, info: dict[str, Any] | None) -> None:
-    made = rebuilt_generation(AIMessage(content, id="m"), info)
+    made = rebuild_generation(AIMessage(content, id="m"), info)
     expected = ChatGeneration(message=AIMessage(content, id="m"), generation_info=info)
     assert (made, made.text, made.model_fields_set) == (expected, expected.text, expected.model_fields_set)
-    assert rebuild._state(made) == rebuild._state(expected)
+    assert rebuild._pydantic_state(made) == rebuild._pydantic_state(expected)
 
 
 def test_no_constructor_of_a_generation_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild, "ChatGeneration", type("Refused", (ChatGeneration,), {"__init__": None}))
-    assert rebuilt_generation(AIMessage("a"), None).text == "a"
+    assert rebuild_generation(AIMessage("a"), None).text == "a"
     with pytest.raises(TypeError):
-        rebuilt_generation(AIMessage(["a"]), None)
+        rebuild_generation(AIMessage(["a"]), None)

@@ -33,7 +33,7 @@ from langmem_adapters.experience import AtLeast, LLMScorer, RuleScorer, Saved
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain import experience as module
-from langmem_adapters.langchain.caching.prompt import asked_in
+from langmem_adapters.langchain.caching.prompt import last_question
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
@@ -45,11 +45,11 @@ from tests.test_cached_chat_model import AsyncScripted, Scripted
 class Echo(CustomLLM):
     """Says what it is asked, at three tokens in and four out."""
 
-    _asked: int = PrivateAttr(default=0)  # no field, as these are part of what is asked
+    _pending: int = PrivateAttr(default=0)  # no field, as these are part of what is asked
 
     @property
     def asked(self) -> int:
-        return self._asked
+        return self._pending
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -57,7 +57,7 @@ class Echo(CustomLLM):
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: ARG002 - theirs
-        self._asked += 1
+        self._pending += 1
         return CompletionResponse(text=prompt, raw={"usage": {"prompt_tokens": 3, "completion_tokens": 4}})
 
     @llm_completion_callback()
@@ -383,10 +383,10 @@ def test_what_is_asked_is_told_of_every_prompt() -> None:
         ("Hi", [HumanMessage("Ho"), AIMessage("Hm"), HumanMessage("Hi"), AIMessage("Well")]),
         ("What is\nthis?", [HumanMessage("Ho"), blocks]),
     ):
-        assert asked_in(dumps(messages)) == asked
+        assert last_question(dumps(messages)) == asked
     for prompt in ("Once upon a time", "[{ a poem"):
-        assert asked_in(prompt) == prompt
-    assert asked_in(dumps([AIMessage("Hm")])) == ""
+        assert last_question(prompt) == prompt
+    assert last_question(dumps([AIMessage("Hm")])) == ""
 
 
 @pytest.mark.parametrize("kind", ["cache", "chat", "agent"])
@@ -461,7 +461,7 @@ def test_a_cache_knows_how_long_the_model_took() -> None:
     assert cache.stats()["saved_seconds"] == 3.5
     for n in range(3_000):
         cache.lookup(str(n), "m")
-    assert len(cache._answers._asked) <= 2_000
+    assert len(cache._answers._pending) <= 2_000
 
 
 def _generation(text: str) -> Any:
@@ -589,7 +589,7 @@ def test_a_middleware_adds_up_what_all_users_saved() -> None:
     cache = ExperienceMiddleware(store=MemoryStore(), prices={"scripted-1": (1e6, 2e6)})
     agent = create_agent(Scripted(), middleware=[cache])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_SCOPES", 2)
+        patch.setattr(module, "_MAX_SCOPES", 2)
         for user in ("ada", "bob", "cyd", "dan") * 2:
             agent.invoke({"messages": [HumanMessage("Hi")]}, context={"user_id": user})
     stats, saved = cache.stats(), cache.saved()

@@ -27,7 +27,7 @@ from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
-from langmem_adapters.langchain.caching.tools import Tools
+from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -844,6 +844,8 @@ def test_which_tools_gave_many_results_that_do_not_name_them_is_told_in_no_time(
     asked = {"id": ["AIMessage"], "kwargs": {"tool_calls": calls}}
     results = [{"id": ["ToolMessage"], "kwargs": {"tool_call_id": f"t{n}"}} for n in range(500)]
     before = Compared.times
-    assert Tools(["add"]).made([asked, *results])
+    assert DeterministicTools(["add"]).is_tool_exchange([asked, *results])
     assert Compared.times - before < 10 * len(calls)
-    assert not Tools(["add"]).made([asked, {"id": ["ToolMessage"], "kwargs": {"tool_call_id": "another"}}])
+    assert not DeterministicTools(["add"]).is_tool_exchange(
+        [asked, {"id": ["ToolMessage"], "kwargs": {"tool_call_id": "another"}}]
+    )

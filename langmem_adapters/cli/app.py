@@ -42,16 +42,26 @@ from langmem_adapters.cli.commands import (
     User,
     check_not_encrypted,
     existing_settings,
-    file_of_settings,
     settings_for,
+    store_file,
 )
 from langmem_adapters.cli.output import check_output, replace_file
-from langmem_adapters.cli.terminal import figures, harmless, hits, one_line, progress, say, session_table, spoken, tell
+from langmem_adapters.cli.terminal import (
+    format_counts,
+    format_hits,
+    format_message,
+    harmless,
+    one_line,
+    progress,
+    session_table,
+    write,
+    write_result,
+)
 from langmem_adapters.cli.upkeep import upkeep
 
 __all__ = ["app", "main"]
 
-_PAGE = 500  # lines that the long-term memory takes at once
+_PAGE_SIZE = 500  # lines that the long-term memory takes at once
 
 app: typer.Typer = typer.Typer(
     cls=Commands,
@@ -61,9 +71,9 @@ app: typer.Typer = typer.Typer(
 )
 
 
-def _version(value: bool) -> None:
+def _print_version(value: bool) -> None:
     if value:
-        say(f"langmem_adapters {__version__}")
+        write(f"langmem_adapters {__version__}")
         raise typer.Exit
 
 
@@ -71,23 +81,23 @@ def _version(value: bool) -> None:
 def _root(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Look into the memory of LangChain, LangGraph and LlamaIndex applications."""
 
 
-def _session(settings: Settings, session: str, user: str) -> BrainMemory:
+def _open_session(settings: Settings, session: str, user: str) -> BrainMemory:
     brain = settings.brain(session, user=user)
     if not (brain.count() or settings.store.get(brain_namespace(brain.scope))):
-        raise ConfigurationError(f"there is no session {session!r} {_whose(settings, user)}")
+        raise ConfigurationError(f"there is no session {session!r} {_describe_scope(settings, user)}")
     return brain
 
 
-def _whose(settings: Settings, user: str) -> str:
-    of = f"of user {user!r}" if user else "without a user"
-    of += f" of tenant {settings.tenant!r}" if settings.tenant else ""
-    return of if user else f"{of}; choose another user with --user"
+def _describe_scope(settings: Settings, user: str) -> str:
+    description = f"of user {user!r}" if user else "without a user"
+    description += f" of tenant {settings.tenant!r}" if settings.tenant else ""
+    return description if user else f"{description}; choose another user with --user"
 
 
 @app.command()
@@ -132,26 +142,29 @@ def import_(
     if user and any(transcript.user is not None for transcript in transcripts):
         raise ConfigurationError("a LoCoMo file makes each conversation a user: leave --user out")
     check_not_encrypted(settings)
-    total = new = 0
-    lines = sum(len(transcript.lines) for transcript in transcripts)
-    with progress() as bar, advancing(bar, "importing", lines, "lines") as advance:
-        shown = SimpleNamespace(update=advance, close=lambda: None)  # one bar for all of them
+    total_count = new_count = 0
+    line_count = sum(len(transcript.lines) for transcript in transcripts)
+    with progress() as bar, advancing(bar, "importing", line_count, "lines") as advance:
+        shared_bar = SimpleNamespace(update=advance, close=lambda: None)  # one bar for all of them
         for transcript in transcripts:
-            new += _write(settings, transcript, user, long_term=long_term, shown=shown)
-            total += sum(line["type"] == "message" for line in transcript.lines)
+            new_count += _import_transcript(settings, transcript, user, long_term=long_term, bar=shared_bar)
+            total_count += sum(line["type"] == "message" for line in transcript.lines)
     users = {transcript.user for transcript in transcripts if transcript.user is not None}
-    of = f" of {len(users)} users ({', '.join(sorted(map(one_line, users)))})" if users else ""
-    say(f"{new:,} of {total:,} messages were new, in {len(transcripts):,} sessions{of}.")
+    of_users = f" of {len(users)} users ({', '.join(sorted(map(one_line, users)))})" if users else ""
+    write(f"{new_count:,} of {total_count:,} messages were new, in {len(transcripts):,} sessions{of_users}.")
 
 
-def _write(settings: Settings, transcript: Transcript, user: str, *, long_term: bool | None, shown: Bar) -> int:
-    of_locomo = transcript.user is not None
+def _import_transcript(
+    settings: Settings, transcript: Transcript, user: str, *, long_term: bool | None, bar: Bar
+) -> int:
     user = transcript.user if transcript.user is not None else user
-    imported = run(settings.sessions(user=user).import_flow(map(json.dumps, transcript.lines), shown))
-    if of_locomo if long_term is None else long_term:
+    imported = run(settings.sessions(user=user).import_flow(map(json.dumps, transcript.lines), bar))
+    if long_term is None:
+        long_term = transcript.user is not None  # LoCoMo
+    if long_term:
         memory = settings.long_term(user=user, session=transcript.session)
-        for start in range(0, len(transcript.lines), _PAGE):
-            page = transcript._replace(lines=transcript.lines[start : start + _PAGE]).messages()
+        for start in range(0, len(transcript.lines), _PAGE_SIZE):
+            page = transcript._replace(lines=transcript.lines[start : start + _PAGE_SIZE]).messages()
             memory.add([message for message in page if message.id not in imported.deleted])
             memory.flush()
     return imported.new
@@ -167,8 +180,8 @@ def sessions(
 ) -> None:
     """List the sessions of a user."""
     settings = existing_settings(url, tenant)
-    found = settings.sessions(user=user).list_sessions(limit)
-    say(session_table(found) if found else f"There are no sessions {one_line(_whose(settings, user))}.")
+    listed = settings.sessions(user=user).list_sessions(limit)
+    write(session_table(listed) if listed else f"There are no sessions {one_line(_describe_scope(settings, user))}.")
 
 
 @app.command()
@@ -181,15 +194,15 @@ def show(
     tenant: Tenant = None,
 ) -> None:
     """Show a conversation, with its title, summary and knowledge."""
-    brain = _session(existing_settings(url, tenant), session, user)
+    brain = _open_session(existing_settings(url, tenant), session, user)
     if title := brain.get_title():
-        say(one_line(title), style="bold")
+        write(one_line(title), style="bold")
     if summary := brain.get_summary():
-        say(f"Summary: {harmless(summary.text)}", style="italic")
+        write(f"Summary: {harmless(summary.text)}", style="italic")
     for fact in brain.get_knowledge():
-        say(f"Known: {harmless(fact.text)}", style="italic")
+        write(f"Known: {harmless(fact.text)}", style="italic")
     for message in brain.messages(last):
-        say(spoken(message))
+        write(format_message(message))
 
 
 @app.command()
@@ -211,13 +224,13 @@ def recall(
     settings = existing_settings(url, tenant)
     scope = Scope(tenant=settings.tenant, user=user, session=session)
     if not settings.store.scan(longterm_namespace(scope), limit=0).total:
-        say(
+        write(
             f"There are no memories of {one_line(repr(user or session))}: what is said becomes one once it has left its"
             " session's window, and what is imported with --long-term."
         )
         return
-    found = settings.long_term(user=user, session=session).search(question, k)
-    say(hits(found) if found else "Nothing was found.")
+    results = settings.long_term(user=user, session=session).search(question, k)
+    write(format_hits(results) if results else "Nothing was found.")
 
 
 @app.command("eval")
@@ -237,17 +250,17 @@ def eval_(
     if save:
         check_output(settings, save, "the weights")
     memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
-    found = evaluation.evaluate(memory_of, questions)
-    recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
-    say(f"{found.questions} questions: {recall}, MRR {found.mrr:.3f}, {found.p50:.1f} ms each")
-    if found.unknown:
-        say(f"{found.unknown} answers are in no memory, and count as not found")
+    report = evaluation.evaluate(memory_of, questions)
+    recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in report.recall.items())
+    write(f"{report.questions} questions: {recall}, MRR {report.mrr:.3f}, {report.p50:.1f} ms each")
+    if report.unknown:
+        write(f"{report.unknown} answers are in no memory, and count as not found")
     if fit:
-        other = evaluation.fit(memory_of, questions)
-        say(f"On questions left out, {other.before:.4f} becomes {other.after:.4f}: {other.verdict}")
-        typer.echo(json.dumps(other.weights))
+        fitted = evaluation.fit(memory_of, questions)
+        write(f"On questions left out, {fitted.before:.4f} becomes {fitted.after:.4f}: {fitted.verdict}")
+        typer.echo(json.dumps(fitted.weights))
         if save:
-            save.write_text(json.dumps(other.weights, indent=2), encoding="utf-8")
+            save.write_text(json.dumps(fitted.weights, indent=2), encoding="utf-8")
 
 
 @app.command()
@@ -262,9 +275,9 @@ def export(
     """Write sessions as JSON Lines, as the command import reads them."""
     settings = existing_settings(url, tenant)
     if session is not None:
-        _session(settings, session, user)
+        _open_session(settings, session, user)
     elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
-        raise ConfigurationError(f"there are no sessions {_whose(settings, user)}")
+        raise ConfigurationError(f"there are no sessions {_describe_scope(settings, user)}")
     lines = settings.sessions(user=user).export(session)
     if output is None:
         for line in lines:
@@ -285,35 +298,37 @@ def stats(
 ) -> None:
     """Count what is kept of a user, or all that is in the store."""
     settings = existing_settings(url, tenant)
-    counts = _counts_of_all(settings) if all_ else _counts(settings, user)
-    tell(counts, figures(counts), as_json=as_json)
+    counts = _store_counts(settings) if all_ else _user_counts(settings, user)
+    write_result(counts, format_counts(counts), as_json=as_json)
 
 
-def _counts(settings: Settings, user: str) -> dict[str, int]:
+def _user_counts(settings: Settings, user: str) -> dict[str, int]:
     listed = settings.sessions(user=user).list_sessions(limit=None)
     counts = {"sessions": len(listed), "messages": sum(info.messages for info in listed)}
-    counts["memories"] = sum(settings.long_term(user=user, session=name).count() for name in _memories(settings, user))
-    pools = ("experience", settings.tenant, user)
-    for *above, tag in settings.store.namespaces(pools):
-        if tuple(above) == pools:  # what lies below a pool serves it
+    counts["memories"] = sum(
+        settings.long_term(user=user, session=name).count() for name in _memory_sessions(settings, user)
+    )
+    pool_prefix = ("experience", settings.tenant, user)
+    for *parent, tag in settings.store.namespaces(pool_prefix):
+        if tuple(parent) == pool_prefix:  # what lies below a pool serves it
             counts[f"experiences of {tag!r}"] = settings.experiences(tag, user=user).count()
-    if file_of_settings(settings):
+    if store_file(settings):
         counts["bytes on disk"] = Checkup(settings.store).stats().size or 0
     return counts
 
 
-def _counts_of_all(settings: Settings) -> dict[str, int]:
-    found = Checkup(settings.store).stats()
+def _store_counts(settings: Settings) -> dict[str, int]:
+    report = Checkup(settings.store).stats()
     counts = {}
-    for kind, of in found.kinds.items():
-        counts[f"namespaces of {kind!r}"] = of.namespaces
-        counts[f"entries of {kind!r}"] = of.entries
-        counts[f"expiring of {kind!r}"] = of.expiring
-    others = {"keys": found.keys, "bytes": found.size, "bytes at the most": found.limit}
-    return counts | {name: count for name, count in others.items() if count is not None}
+    for kind, kind_stats in report.kinds.items():
+        counts[f"namespaces of {kind!r}"] = kind_stats.namespaces
+        counts[f"entries of {kind!r}"] = kind_stats.entries
+        counts[f"expiring of {kind!r}"] = kind_stats.expiring
+    totals = {"keys": report.keys, "bytes": report.size, "bytes at the most": report.limit}
+    return counts | {name: count for name, count in totals.items() if count is not None}
 
 
-def _memories(settings: Settings, user: str) -> list[str]:
+def _memory_sessions(settings: Settings, user: str) -> list[str]:
     """The sessions that have a long-term memory of their own; a user's memories are in one."""
     if user:
         return [""]

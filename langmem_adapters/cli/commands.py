@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from langmem_adapters.cli.terminal import ERR, one_line, say
+from langmem_adapters.cli.terminal import ERR, one_line, write
 from langmem_adapters.codec import refuse_undamaged
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
 from langmem_adapters.files.urls import file_of
@@ -24,9 +24,9 @@ __all__ = [
     "User",
     "check_not_encrypted",
     "existing_settings",
-    "file_of_settings",
-    "is_file_of",
+    "is_store_file",
     "settings_for",
+    "store_file",
 ]
 
 
@@ -41,12 +41,12 @@ class Commands(TyperGroup):
             _fail(str(error))
         except OSError as error:
             name = error.filename2 or error.filename  # the former is set if a file was to replace another
-            said = error.strerror or str(error)
-            _fail(f"{name}: {said}" if name else said)
+            reason = error.strerror or str(error)
+            _fail(f"{name}: {reason}" if name else reason)
 
 
 def _fail(sentence: str) -> NoReturn:
-    say(one_line(sentence), style="red", console=ERR)
+    write(one_line(sentence), style="red", console=ERR)
     sys.exit(2)
 
 
@@ -61,8 +61,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for s
 
 def settings_for(url: str | None, tenant: str | None) -> Settings:
     """Settings for a command that may create the file it writes to."""
-    given = {name: value for name, value in {"url": url, "tenant": tenant}.items() if value is not None}
-    settings = Settings(**given)
+    options = {name: value for name, value in {"url": url, "tenant": tenant}.items() if value is not None}
+    settings = Settings(**options)
     if settings.url.startswith("memory:"):
         raise ConfigurationError('"memory:" is lost when the command ends: give the URL of a file or a server')
     return settings
@@ -71,7 +71,7 @@ def settings_for(url: str | None, tenant: str | None) -> Settings:
 def existing_settings(url: str | None, tenant: str | None) -> Settings:
     """Settings for a command that reads, and must not create the file it looks for."""
     settings = settings_for(url, tenant)
-    path = file_of_settings(settings)
+    path = store_file(settings)
     if path is not None and not path.exists():
         raise StoreUnavailable(f"there is no file {path} yet: say with --url where the memory is kept")
     return settings
@@ -81,17 +81,17 @@ def check_not_encrypted(settings: Settings) -> None:
     """Raise SerializationError if sessions are encrypted: a command would write others beside them as plain text."""
     store = settings.store
     for namespace in islice(store.namespaces(("brain", settings.tenant)), 1):
-        newest = [item.data for item in store.scan(namespace, limit=1, reverse=True).items]
-        for data in newest or store.get(namespace).values():
+        values = [item.data for item in store.scan(namespace, limit=1, reverse=True).items]
+        for data in values or store.get(namespace).values():
             refuse_undamaged(data, "what is kept here")
 
 
-def file_of_settings(settings: Settings) -> Path | None:
+def store_file(settings: Settings) -> Path | None:
     """The file of an SQLite store; None for any other store."""
     return file_of(settings.url)[0] if settings.url.startswith("sqlite:") else None
 
 
-def is_file_of(settings: Settings, path: Path | None) -> bool:
+def is_store_file(settings: Settings, path: Path | None) -> bool:
     """Whether this path is the file of an SQLite store, also by a link, or because ``A.db`` is ``a.db`` here."""
-    own = file_of_settings(settings)
-    return own is not None and path is not None and own.exists() and path.exists() and own.samefile(path)
+    own_path = store_file(settings)
+    return own_path is not None and path is not None and own_path.exists() and path.exists() and own_path.samefile(path)

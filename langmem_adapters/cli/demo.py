@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.cli.terminal import OUT, hits, say
+from langmem_adapters.cli.terminal import OUT, format_hits, write
 from langmem_adapters.errors import MissingDependency
 from langmem_adapters.indexes import open_index
 from langmem_adapters.longterm import LongTermMemory
@@ -30,10 +30,10 @@ __all__ = ["play"]
 
 _TENANT, _USER, _SESSION = "langmem-demo", "ada", "demo"
 _MEMORY_K = 4
-_DELAY = 0.4  # seconds that the scripted model takes for an answer
-_QUESTION = "Where did I leave my bike?"
-_CAPITAL = "What is the capital of France?"
-_SCRIPT = (
+_DELAY_SECONDS = 0.4  # seconds that the scripted model takes for an answer
+_RECALL_QUESTION = "Where did I leave my bike?"
+_CACHE_QUESTION = "What is the capital of France?"
+_CONVERSATION = (
     ("Hello, I am Ada.", "Hello Ada."),
     ("My bike is in the shed behind the house.", "Noted."),
     ("On Friday I fly to Lisbon.", "Have a good flight."),
@@ -48,48 +48,48 @@ def play(url: str) -> None:
         long_term = LongTermMemory(store, index, user=_USER, tenant=_TENANT)
         brain = BrainMemory(store, _SESSION, user=_USER, tenant=_TENANT, memory_k=_MEMORY_K, long_term=long_term)
         cache = ExperienceCache(store=store, tenant=_TENANT, on_error="raise")
-        for earlier in (brain, long_term, cache):
-            earlier.clear()
-        say("The model is scripted: it needs no key and no network. All the rest is real.\n")
-        _show("1. A LangChain chain with history", _chat(BrainChatMessageHistory(brain=brain)))
-        _show("2. Overflow", [_overflow(brain, long_term)])
-        _show(f'3. Recall: "{_QUESTION}"', [hits(brain.recall(_QUESTION, k=1))])
-        _show("4. Cache", _ask_twice(cache))
+        for leftover in (brain, long_term, cache):
+            leftover.clear()
+        write("The model is scripted: it needs no key and no network. All the rest is real.\n")
+        _write_panel("1. A LangChain chain with history", _chat(BrainChatMessageHistory(brain=brain)))
+        _write_panel("2. Overflow", [_overflow(brain, long_term)])
+        _write_panel(f'3. Recall: "{_RECALL_QUESTION}"', [format_hits(brain.recall(_RECALL_QUESTION, k=1))])
+        _write_panel("4. Cache", _ask_twice(cache))
 
 
-def _show(title: str, lines: Sequence[RenderableType]) -> None:
+def _write_panel(title: str, lines: Sequence[RenderableType]) -> None:
     OUT.print(Panel(Group(*lines), title=title, title_align="left", border_style="cyan"))
 
 
 def _chat(history: BrainChatMessageHistory) -> list[RenderableType]:
     prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
-    chain = prompt | FakeListChatModel(responses=[answer for _, answer in _SCRIPT])
-    shown: list[RenderableType] = []
-    for question, _ in _SCRIPT:
+    chain = prompt | FakeListChatModel(responses=[answer for _, answer in _CONVERSATION])
+    lines: list[RenderableType] = []
+    for question, _ in _CONVERSATION:
         answer = chain.invoke({"history": history.messages, "question": question})
         history.add_messages([HumanMessage(question), answer])
-        shown += [
+        lines += [
             Text.assemble(("you    ", "bold cyan"), question),
             Text.assemble(("model  ", "bold green"), answer.text),
         ]
-    return shown
+    return lines
 
 
 def _overflow(brain: BrainMemory, long_term: LongTermMemory) -> str:
     return (
-        f"{2 * len(_SCRIPT)} messages were written. The window keeps the newest {brain.count()}; "
+        f"{2 * len(_CONVERSATION)} messages were written. The window keeps the newest {brain.count()}; "
         f"{long_term.count()} moved to the long-term memory."
     )
 
 
 def _ask_twice(cache: ExperienceCache) -> list[RenderableType]:
-    model = FakeListChatModel(responses=["Paris."], sleep=_DELAY, cache=cache)
-    shown: list[RenderableType] = [_CAPITAL]
+    model = FakeListChatModel(responses=["Paris."], sleep=_DELAY_SECONDS, cache=cache)
+    lines: list[RenderableType] = [_CACHE_QUESTION]
     for _ in range(2):
         hits_before = cache.stats()["hits"]
-        start = time.perf_counter()
-        answer = model.invoke(_CAPITAL)
-        took = 1000 * (time.perf_counter() - start)
-        word, colour = ("hit ", "green") if cache.stats()["hits"] > hits_before else ("miss", "yellow")
-        shown.append(Text.assemble((f"{word} {took:8.1f} ms", f"bold {colour}"), f"  {answer.text}"))
-    return [*shown, Text(f"The scripted model takes {1000 * _DELAY:.0f} ms on purpose.", "dim")]
+        started = time.perf_counter()
+        answer = model.invoke(_CACHE_QUESTION)
+        milliseconds = 1000 * (time.perf_counter() - started)
+        outcome, colour = ("hit ", "green") if cache.stats()["hits"] > hits_before else ("miss", "yellow")
+        lines.append(Text.assemble((f"{outcome} {milliseconds:8.1f} ms", f"bold {colour}"), f"  {answer.text}"))
+    return [*lines, Text(f"The scripted model takes {1000 * _DELAY_SECONDS:.0f} ms on purpose.", "dim")]

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from langmem_adapters.cli.commands import is_file_of
+from langmem_adapters.cli.commands import is_store_file
 from langmem_adapters.cli.terminal import progress
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.settings import Settings
@@ -15,10 +15,10 @@ from langmem_adapters.settings import Settings
 __all__ = ["check_output", "replace_file"]
 
 
-def check_output(settings: Settings, path: Path, what: str) -> None:
+def check_output(settings: Settings, path: Path, content_name: str) -> None:
     """Raise ConfigurationError if no file can be written there, or if it would replace the store itself."""
-    if is_file_of(settings, path):
-        raise ConfigurationError(f"{path} is the store itself: give {what} a file of its own")
+    if is_store_file(settings, path):
+        raise ConfigurationError(f"{path} is the store itself: give {content_name} a file of its own")
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is not a file that can be replaced")
@@ -29,14 +29,14 @@ def check_output(settings: Settings, path: Path, what: str) -> None:
 def replace_file(path: Path, lines: Iterable[bytes]) -> None:
     """Write beside the file and rename, so that there is never half of one."""
     path = path.resolve()  # follows a link, so that the link stays
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with progress() as bar, os.fdopen(descriptor, "wb") as file:
             for line in bar.track(lines, description="exporting"):
                 file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
+        Path(temporary).replace(path)
     except BaseException:
-        Path(name).unlink()
+        Path(temporary).unlink()
         raise

@@ -21,37 +21,37 @@ from langmem_adapters.views.plain import harmless
 __all__ = [
     "ERR",
     "OUT",
-    "figures",
-    "findings",
-    "frame",
+    "format_counts",
+    "format_findings",
+    "format_hits",
+    "format_message",
     "harmless",
-    "hits",
     "one_line",
     "progress",
-    "say",
     "session_table",
-    "spoken",
-    "tell",
+    "store_overview",
+    "write",
+    "write_result",
 ]
 
 OUT = Console(markup=False, highlight=False, emoji=False)
 ERR = Console(markup=False, highlight=False, emoji=False, stderr=True)
 
-_LEVELS = {"ok": "green", "note": "yellow", "problem": "bold red"}
-_COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
+_LEVEL_STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
+_ROLE_COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
 
 
-def say(what: RenderableType, *, style: str | None = None, console: Console = OUT) -> None:
+def write(content: RenderableType, *, style: str | None = None, console: Console = OUT) -> None:
     """Write something. Its lines stay whole, as a terminal breaks them itself; a table keeps to the width."""
-    console.print(what, style=style, soft_wrap=not isinstance(what, Table))
+    console.print(content, style=style, soft_wrap=not isinstance(content, Table))
 
 
-def tell(data: object, shown: RenderableType, *, as_json: bool) -> None:
+def write_result(data: object, text: RenderableType, *, as_json: bool) -> None:
     """Write data for scripts, or what a person is shown of it."""
     if as_json:
         typer.echo(json.dumps(data))
     else:
-        say(shown)
+        write(text)
 
 
 def one_line(text: str) -> str:
@@ -76,64 +76,64 @@ def session_table(sessions: Sequence[SessionInfo]) -> Table:
     return table
 
 
-def figures(counts: Mapping[str, int]) -> Text:
+def format_counts(counts: Mapping[str, int]) -> Text:
     """Names and their counts, one a line."""
     width = max(map(len, map(one_line, counts)), default=0)
     return Text("\n").join(Text(f"{one_line(name):<{width}}  {count:>14,}") for name, count in counts.items())
 
 
-def findings(found: Sequence[Finding]) -> Text:
+def format_findings(items: Sequence[Finding]) -> Text:
     """What an examination found, one a line, and below it what to do."""
-    return Text("\n").join(_finding(finding) for finding in found)
+    return Text("\n").join(_format_finding(finding) for finding in items)
 
 
-def _finding(finding: Finding) -> Text:
-    shown = Text.assemble((f"{finding.level:<7}", _LEVELS[finding.level]))
-    shown.append(f"  {one_line(finding.subject)}: {one_line(finding.said)}")
-    return shown.append(f"\n         → {one_line(finding.remedy)}", "dim") if finding.remedy else shown
+def _format_finding(finding: Finding) -> Text:
+    text = Text.assemble((f"{finding.level:<7}", _LEVEL_STYLES[finding.level]))
+    text.append(f"  {one_line(finding.subject)}: {one_line(finding.said)}")
+    return text.append(f"\n         → {one_line(finding.remedy)}", "dim") if finding.remedy else text
 
 
-def frame(health: Health, stats: StoreStats | None, sessions: Sequence[SessionInfo]) -> Group:
+def store_overview(health: Health, stats: StoreStats | None, sessions: Sequence[SessionInfo]) -> Group:
     """One look at a store: how it is, what it holds, and the sessions with the latest activity."""
     if not health.ok:
         return Group(Text(one_line(health.problem), "bold red"))
-    head = Text.assemble((f"{one_line(health.address)} · {1000 * health.seconds:.1f} ms", "bold"))
+    heading = Text.assemble((f"{one_line(health.address)} · {1000 * health.seconds:.1f} ms", "bold"))
     if stats is not None:
         if stats.size is not None:
-            head.append(f" · {stats.size:,} bytes" + (f" of {stats.limit:,}" if stats.limit else ""))
-        kinds = " · ".join(f"{one_line(kind)} {of.namespaces:,}" for kind, of in stats.kinds.items())
-        head.append(f"\n{kinds}", "dim")
-    return Group(head, session_table(sessions))
+            heading.append(f" · {stats.size:,} bytes" + (f" of {stats.limit:,}" if stats.limit else ""))
+        kinds = " · ".join(f"{one_line(kind)} {kind_stats.namespaces:,}" for kind, kind_stats in stats.kinds.items())
+        heading.append(f"\n{kinds}", "dim")
+    return Group(heading, session_table(sessions))
 
 
-def spoken(message: Message) -> Text:
+def format_message(message: Message) -> Text:
     """A message as a person reads it: who, when, what, and the tools that were called."""
-    colour = _COLOURS.get(message.role, "blue")
-    shown = Text.assemble((one_line(message.role), f"bold {colour}"))
+    colour = _ROLE_COLOURS.get(message.role, "blue")
+    text = Text.assemble((one_line(message.role), f"bold {colour}"))
     for detail in (message.name, message.tool_call_id, when(message.created_at)):
         if detail:
-            shown.append(f" · {one_line(detail)}", "dim")
+            text.append(f" · {one_line(detail)}", "dim")
     for line in (message.text, *(f"[{kind}]" for kind in other_blocks(message.content))):
         if line:
-            shown.append(f"\n{harmless(line)}")
+            text.append(f"\n{harmless(line)}")
     for call in message.tool_calls:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
-        shown.append(f"\n→ {one_line(f'{call.name}({arguments})')}", "yellow")
-    return shown
+        text.append(f"\n→ {one_line(f'{call.name}({arguments})')}", "yellow")
+    return text
 
 
-def hits(found: Sequence[Recalled]) -> Text:
+def format_hits(results: Sequence[Recalled]) -> Text:
     """What a search found, best first: score, when it was last said, by whom and where, and the text."""
-    return Text("\n\n").join(_hit(recalled) for recalled in found)
+    return Text("\n\n").join(_format_hit(recalled) for recalled in results)
 
 
-def _hit(recalled: Recalled) -> Text:
-    message, occurrences = recalled.memory.message, recalled.memory.occurrences
-    last = occurrences[-1] if occurrences else None
-    shown = Text.assemble((f"{recalled.score:.2f}", "bold green"))
-    place = [when(last.created_at), f"session {last.session}" if last.session else ""] if last else []
-    times = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
-    for detail in (*place, message.name or message.role, times):
+def _format_hit(result: Recalled) -> Text:
+    message, occurrences = result.memory.message, result.memory.occurrences
+    latest = occurrences[-1] if occurrences else None
+    text = Text.assemble((f"{result.score:.2f}", "bold green"))
+    origin = [when(latest.created_at), f"session {latest.session}" if latest.session else ""] if latest else []
+    repetitions = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
+    for detail in (*origin, message.name or message.role, repetitions):
         if detail:
-            shown.append(f" · {one_line(detail)}", "dim")
-    return shown.append(f"\n{harmless(message.text)}")
+            text.append(f" · {one_line(detail)}", "dim")
+    return text.append(f"\n{harmless(message.text)}")

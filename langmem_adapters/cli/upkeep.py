@@ -16,11 +16,21 @@ from langmem_adapters.cli.commands import (
     Url,
     User,
     existing_settings,
-    file_of_settings,
-    is_file_of,
+    is_store_file,
     settings_for,
+    store_file,
 )
-from langmem_adapters.cli.terminal import ERR, OUT, figures, findings, frame, one_line, progress, say, tell
+from langmem_adapters.cli.terminal import (
+    ERR,
+    OUT,
+    format_counts,
+    format_findings,
+    one_line,
+    progress,
+    store_overview,
+    write,
+    write_result,
+)
 from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.files.scrubbing import files_of
 from langmem_adapters.flow import run
@@ -34,13 +44,13 @@ from langmem_adapters.settings import Settings
 
 __all__ = ["upkeep"]
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_INDEXED = ("memories", "experiences", "items")  # kinds whose words an index file beside a server may hold
-_ELSEWHERE = (
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_INDEXED_KINDS = ("memories", "experiences", "items")  # kinds whose words an index file beside a server may hold
+_OTHER_INDEXES_HINT = (
     "This directory has no index of this server. Directories where applications search have one, with words of this"
     " user: run this command there too, or remove langmem-*-index.db."
 )
-_RECOUNT = 30.0  # seconds for which the figures of a watched store are kept, as counting reads all of its names
+_STATS_MAX_AGE = 30.0  # seconds for which the figures of a watched store are kept, as counting reads all of its names
 
 upkeep: typer.Typer = typer.Typer()
 
@@ -49,12 +59,12 @@ upkeep: typer.Typer = typer.Typer()
 def health(*, as_json: Json = False, url: Url = None) -> None:
     """Say whether the store answers: exit code 0, or else 2. Redis is asked with PING alone."""
     settings = settings_for(url, None)
-    found = Checkup(settings.store).health()
-    if not (found.ok or as_json):
-        raise StoreError(found.problem)
-    shown = f"{one_line(found.address)} answers in {1000 * found.seconds:.1f} ms"
-    tell(found._asdict(), shown, as_json=as_json)
-    if not found.ok:
+    result = Checkup(settings.store).health()
+    if not (result.ok or as_json):
+        raise StoreError(result.problem)
+    text = f"{one_line(result.address)} answers in {1000 * result.seconds:.1f} ms"
+    write_result(result._asdict(), text, as_json=as_json)
+    if not result.ok:
         raise typer.Exit(2)
 
 
@@ -65,15 +75,15 @@ def doctor(*, as_json: Json = False, url: Url = None, tenant: Tenant = None) -> 
     Reads all of it, and writes one throw-away namespace.
     """
     settings = existing_settings(url, tenant)
-    index = settings.index if _is_made(settings.index) else None
+    index = settings.index if _has_file(settings.index) else None
     checkup = Checkup(settings.store, index=index, ttl=settings.ttl)
-    found = checkup.examine()
-    tell([finding._asdict() for finding in found], findings(found), as_json=as_json)
-    if any(finding.level == "problem" for finding in found):
+    findings = checkup.examine()
+    write_result([finding._asdict() for finding in findings], format_findings(findings), as_json=as_json)
+    if any(finding.level == "problem" for finding in findings):
         raise typer.Exit(1)
 
 
-def _is_made(index: Index) -> bool:
+def _has_file(index: Index) -> bool:
     """Whether an index has a file already: looking must not create one."""
     return bool(files_of(index).databases)
 
@@ -91,20 +101,20 @@ def watch(
     tenant: Tenant = None,
 ) -> None:
     """Show the store and its latest sessions as they change, until Ctrl-C."""
-    look = _Look(existing_settings(url, tenant), user, limit)
+    view = _StoreView(existing_settings(url, tenant), user, limit)
     if once or not OUT.is_terminal:
-        say(look.now())
+        write(view.render())
         return
     try:
-        with Live(look.now(), console=OUT, auto_refresh=False) as live:
+        with Live(view.render(), console=OUT, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
-                live.update(look.now(), refresh=True)
+                live.update(view.render(), refresh=True)
     except KeyboardInterrupt:
         pass
 
 
-class _Look:
+class _StoreView:
     """The view of a store at a moment; an outage is shown, and does not end it."""
 
     def __init__(self, settings: Settings, user: str, limit: int) -> None:
@@ -114,16 +124,16 @@ class _Look:
         self._stats: StoreStats | None = None
         self._counted_at = 0.0
 
-    def now(self) -> Any:
-        found = self._checkup.health()
-        if not found.ok:
-            return frame(found, None, [])
+    def render(self) -> Any:
+        report = self._checkup.health()
+        if not report.ok:
+            return store_overview(report, None, [])
         try:
-            if self._stats is None or time.monotonic() - self._counted_at > _RECOUNT:
+            if self._stats is None or time.monotonic() - self._counted_at > _STATS_MAX_AGE:
                 self._stats, self._counted_at = self._checkup.stats(), time.monotonic()
-            return frame(found, self._stats, self._sessions.list_sessions(self._limit))
+            return store_overview(report, self._stats, self._sessions.list_sessions(self._limit))
         except StoreError as error:
-            return frame(Health(False, found.address, found.seconds, str(error)), None, [])
+            return store_overview(Health(False, report.address, report.seconds, str(error)), None, [])
 
 
 @upkeep.command()
@@ -149,10 +159,10 @@ def prune(
     with progress() as bar, advancing(bar, "pruning", None, "namespaces") as advance:
         pruning = Pruning(
             settings.store,
-            _seconds(older_than),
+            _parse_duration(older_than),
             user=user,
             tenant=tenant,
-            indexes=[index for index in indexes if _is_made(index)],
+            indexes=[index for index in indexes if _has_file(index)],
             dry_run=dry_run,
             report=advance,
         )
@@ -160,14 +170,14 @@ def prune(
     names = {"brain": "sessions", "longterm": "their long-term memories", "working": "working memories"}
     names |= {"experience": "pools of expired experiences", "indexed": "expired memories, from indexes"}
     counts = {names[kind]: count for kind, count in pruned.kinds.items()}
-    tell(counts, figures(counts) if counts else "Nothing is that old.", as_json=as_json)
+    write_result(counts, format_counts(counts) if counts else "Nothing is that old.", as_json=as_json)
 
 
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip())
-    if not found:
+def _parse_duration(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip())
+    if not match:
         raise ConfigurationError(f"--older-than is a number and a unit, s, m, h, d or w, such as 30d; not {text!r}")
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _UNIT_SECONDS[match[2]]
 
 
 @upkeep.command("delete-user")
@@ -189,11 +199,11 @@ def delete_user(
             raise ConfigurationError("delete-user asks before it deletes, and nobody can answer here: add --yes")
         typer.confirm(f"Delete all that is kept for the user {one_line(repr(user))}?", abort=True, err=True)
     with progress() as bar, advancing(bar, "deleting", None, "namespaces") as advance:
-        gone = run(settings.delete_user_flow(user, report=lambda _, count: advance(count)))
-    counts = {place: count for place, count in gone.items() if count}
-    tell(counts, figures(counts) if counts else "Nothing was kept for them.", as_json=as_json)
-    if any(gone[place] for place in _INDEXED) and not files_of(settings.store, settings.index).databases:
-        say(_ELSEWHERE, console=ERR)
+        deleted = run(settings.delete_user_flow(user, report=lambda _, count: advance(count)))
+    counts = {kind: count for kind, count in deleted.items() if count}
+    write_result(counts, format_counts(counts) if counts else "Nothing was kept for them.", as_json=as_json)
+    if any(deleted[kind] for kind in _INDEXED_KINDS) and not files_of(settings.store, settings.index).databases:
+        write(_OTHER_INDEXES_HINT, console=ERR)
 
 
 @upkeep.command()
@@ -208,17 +218,19 @@ def migrate(
     Exit code 1, if writers kept changing the source: stop them, and run it again.
     """
     source, target = existing_settings(from_url, None), settings_for(to_url, None)
-    if source.url == target.url or is_file_of(source, file_of_settings(target)):
+    if source.url == target.url or is_store_file(source, store_file(target)):
         raise ConfigurationError("a store cannot be migrated into itself: give two different URLs")
     with progress() as bar:
         name = fingerprint(repr(bare(source.store)))
         migrated = Migration(source.store, target.store, name=name, progress=bar).run()
-    said, differing = f"{migrated.namespaces:,} namespaces with {migrated.entries:,} entries", len(migrated.differing)
+    total, differing = f"{migrated.namespaces:,} namespaces with {migrated.entries:,} entries", len(migrated.differing)
     if differing and not as_json:
-        sentence = f"{differing:,} of {said} were written all the time: stop the writers and run again"
-        say(sentence, style="red", console=ERR)
+        problem = f"{differing:,} of {total} were written all the time: stop the writers and run again"
+        write(problem, style="red", console=ERR)
     else:
-        tell(migrated._asdict(), f"{said} are the same in both; {migrated.copied:,} were copied now.", as_json=as_json)
+        write_result(
+            migrated._asdict(), f"{total} are the same in both; {migrated.copied:,} were copied now.", as_json=as_json
+        )
     if differing:
         raise typer.Exit(1)
 
@@ -230,6 +242,6 @@ def vacuum(*, url: Url = None) -> None:
     store = bare(settings.store)
     if not hasattr(store, "vacuum"):
         raise ConfigurationError("only a file can be vacuumed; a server looks after its memory itself")
-    before = store.stats().size
+    size_before = store.stats().size
     store.vacuum()
-    say(f"{before:,} bytes before, {store.stats().size:,} now.")
+    write(f"{size_before:,} bytes before, {store.stats().size:,} now.")

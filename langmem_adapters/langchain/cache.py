@@ -23,15 +23,15 @@ from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_vectors
 from langmem_adapters.langchain.caching.answers import Answers, Request
-from langmem_adapters.langchain.caching.classes import with_fields
+from langmem_adapters.langchain.caching.classes import with_class_fields
 from langmem_adapters.langchain.caching.costs import metric_of
-from langmem_adapters.langchain.caching.current import completed
 from langmem_adapters.langchain.caching.generations import worth_storing
-from langmem_adapters.langchain.caching.kept import Kept
+from langmem_adapters.langchain.caching.model_description import complete_llm_string
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
-from langmem_adapters.langchain.caching.request import check_whole, request_key
+from langmem_adapters.langchain.caching.request import check_self_contained, request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
-from langmem_adapters.langchain.unseen import unseen
+from langmem_adapters.langchain.caching.tenant_cache import TenantCache
+from langmem_adapters.langchain.run_context import detached_from_run
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
 from langmem_adapters.sharing import Shared
@@ -86,7 +86,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     'Paris'
     """
 
-    _tenants: Tenants[Kept]
+    _tenants: Tenants[TenantCache]
 
     def __init__(
         self,
@@ -110,25 +110,25 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         timer: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
-        opened = cache_store(url, store)
+        opened_store = cache_store(url, store)
         mode = None if semantic is None else SemanticMode.of(semantic)
-        index = None if mode is None else _index(url, store, mode)
+        index = None if mode is None else _semantic_index(url, store, mode)
         if mode is not None and mode.judge is not None:
             if judge is not None:
                 raise ConfigurationError("give the judge to the cache or to its semantic mode, not to both")
             judge = mode.judge
-        self._keeps = keep is not None and judge is None  # a judge must be asked each time, and may be slow
+        self._uses_read_cache = keep is not None and judge is None  # a judge must be asked each time, and may be slow
         self._counts = Counts()
         self._warn = WarnOnce()
         scoring = BackgroundScoring(scorer, "an answer", self._warn)
-        self._around: dict[str, Any] = {"scoring": scoring, "counts": self._counts, "clock": clock, "timer": timer}
-        self._around |= {"should_store": should_store, "scorer": scorer, "judge": judge, "on_error": on_error}
-        self._around["new_id"] = new_id
+        self._answer_settings: dict[str, Any] = {"scoring": scoring, "counts": self._counts}
+        self._answer_settings |= {"clock": clock, "timer": timer, "new_id": new_id}
+        self._answer_settings |= {"should_store": should_store, "scorer": scorer, "judge": judge, "on_error": on_error}
         metric = metric_of if prices else None
 
-        def pool_of(tenant: str) -> ExperiencePool:
+        def make_pool(tenant: str) -> ExperiencePool:
             return ExperiencePool(
-                opened,
+                opened_store,
                 tag=tag,
                 tenant=tenant,
                 ttl=ttl,
@@ -140,15 +140,16 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
                 new_id=new_id,
             )
 
-        counted = pool_of("")  # adds up the counts of all tenants
+        totals_pool = make_pool("")  # adds up the counts of all tenants
 
-        def kept_of(tenant: str) -> Kept:
-            pool = pool_of(tenant)._counted_with(counted)  # noqa: SLF001 - pools of its own
-            alike = None if mode is None or index is None else Paraphrases(mode, pool, index, self._counts)
-            own: dict[str, Any] = {"wait": 0.0, "output_version": None, "of_chats": False, "metric": metric}
-            return Kept(pool, alike, Answers(pool, alike=alike, **own, **self._around))
+        def make_tenant_cache(tenant: str) -> TenantCache:
+            pool = make_pool(tenant)._counted_with(totals_pool)  # noqa: SLF001 - pools of its own
+            paraphrases = None if mode is None or index is None else Paraphrases(mode, pool, index, self._counts)
+            own_settings: dict[str, Any] = {"wait": 0.0, "output_version": None, "only_chats": False, "metric": metric}
+            answers = Answers(pool, paraphrases=paraphrases, **own_settings, **self._answer_settings)
+            return TenantCache(pool, paraphrases, answers)
 
-        self._tenants = Tenants(tenant, kept_of, counts=self._counts, strict=strict)
+        self._tenants = Tenants(tenant, make_tenant_cache, counts=self._counts, strict=strict)
 
     @property
     def _answers(self) -> Answers:
@@ -161,57 +162,57 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The cached answer to this request, or None."""
-        if (kept := self._tenants.served()) is None:
+        if (tenant_cache := self._tenants.served()) is None:
             return None
-        asked = self._request(prompt, llm_string)
-        if (found := self._recently(kept, asked)) is not None:
-            return found
-        with unseen():
-            return run(self._look_up(kept, asked))
+        request = self._request(prompt, llm_string)
+        if (recent := self._recent_answer(tenant_cache, request)) is not None:
+            return recent
+        with detached_from_run():
+            return run(self._look_up(tenant_cache, request))
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        if (kept := self._tenants.served()) is None:
+        if (tenant_cache := self._tenants.served()) is None:
             return None
-        asked = self._request(prompt, llm_string)
-        if (found := self._recently(kept, asked)) is not None:
-            return found
-        with unseen():
-            return await arun(self._look_up(kept, asked))
+        request = self._request(prompt, llm_string)
+        if (recent := self._recent_answer(tenant_cache, request)) is not None:
+            return recent
+        with detached_from_run():
+            return await arun(self._look_up(tenant_cache, request))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Store an answer, if it is worth keeping."""
-        if (kept := self._tenants.here()) is None:
+        if (tenant_cache := self._tenants.here()) is None:
             return
-        turn = run(self._keep(kept, self._request(prompt, llm_string, was_asked=True), return_val))
-        if turn is not None:
-            kept.answers.score(turn)
+        invocation = run(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
+        if invocation is not None:
+            tenant_cache.answers.score(invocation)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
-        if (kept := self._tenants.here()) is None:
+        if (tenant_cache := self._tenants.here()) is None:
             return
-        turn = await arun(self._keep(kept, self._request(prompt, llm_string, was_asked=True), return_val))
-        if turn is not None:
-            kept.answers.score(turn, on_loop=True)
+        invocation = await arun(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
+        if invocation is not None:
+            tenant_cache.answers.score(invocation, on_loop=True)
 
     def clear(self, **kwargs: Any) -> None:
         """Delete the entries of this tenant and tag, and nothing else."""
-        _refuse(kwargs)
+        _refuse_arguments(kwargs)
         run(self._tenants.named().clear())
 
     async def aclear(self, **kwargs: Any) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        _refuse(kwargs)
+        _refuse_arguments(kwargs)
         await arun(self._tenants.named().clear())
 
     def delete(self, hit: str | AIMessage | ChatGeneration) -> bool:
         """Delete the entry that served this answer (or has this key); False if it no longer exists."""
-        return run(self._tenants.named().delete(_key_of(hit)))
+        return run(self._tenants.named().delete(_hit_key(hit)))
 
     async def adelete(self, hit: str | AIMessage | ChatGeneration) -> bool:
         """:meth:`delete`, without blocking the event loop."""
-        return await arun(self._tenants.named().delete(_key_of(hit)))
+        return await arun(self._tenants.named().delete(_hit_key(hit)))
 
     def invalidate(self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None) -> int:
         """Delete the entries whose answers make ``where`` true; returns how many.
@@ -236,13 +237,13 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         ConfigurationError if no threshold reaches that precision, or if there is no semantic mode. ``progress``
         shows the pairs.
         """
-        return run(self._tune(pairs, precision, progress))
+        return run(self._tune_threshold(pairs, precision, progress))
 
     async def atune(
         self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
     ) -> Tuned:
         """:meth:`tune`, without blocking the event loop."""
-        return await arun(self._tune(pairs, precision, progress))
+        return await arun(self._tune_threshold(pairs, precision, progress))
 
     def stats(self) -> dict[str, Any]:
         """Counts of this object, for its tag, including those of the models that use it as their cache.
@@ -263,46 +264,57 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def _repr_html_(self) -> str:
         return views.attempt(self, lambda: views.statistics(self.stats(), title=f"LLM cache {self._answers.pool.tag}"))
 
-    def _around_calls(self, wait: float, output_version: str | None) -> Tenants[Answers]:
+    def _answers_for(self, wait: float, output_version: str | None) -> Tenants[Answers]:
         """The same answers, under the same rules, around the calls of a CachedChatModel."""
 
-        def answers_of(tenant: str) -> Answers:
-            kept = self._tenants.of(tenant)
-            return Answers(kept.pool, wait=wait, output_version=output_version, alike=kept.alike, **self._around)
+        def make_answers(tenant: str) -> Answers:
+            tenant_cache = self._tenants.of(tenant)
+            return Answers(
+                tenant_cache.pool,
+                wait=wait,
+                output_version=output_version,
+                paraphrases=tenant_cache.paraphrases,
+                **self._answer_settings,
+            )
 
-        return self._tenants.with_same(answers_of)
+        return self._tenants.with_same(make_answers)
 
-    def _recently(self, kept: Kept, asked: Request) -> list[Generation] | None:
+    def _recent_answer(self, tenant_cache: TenantCache, request: Request) -> list[Generation] | None:
         """The answer from this process's memory, if it was read recently."""
-        return kept.answers.recent(asked.key) if self._keeps and asked.key else None
+        return tenant_cache.answers.recent(request.key) if self._uses_read_cache and request.key else None
 
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
         """The request, completed with what only its caller knows; its key is "" if others might be mistaken for it."""
         try:
-            told = with_fields(completed(llm_string, was_asked=was_asked))
-            check_whole(told)
+            full_llm_string = with_class_fields(complete_llm_string(llm_string, was_asked=was_asked))
+            check_self_contained(full_llm_string)
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")
-        return Request(prompt, told, request_key(prompt, told), id(llm_string))
+        return Request(prompt, full_llm_string, request_key(prompt, full_llm_string), id(llm_string))
 
-    def _look_up(self, kept: Kept, asked: Request) -> Flow[list[Generation] | None]:
-        if not asked.key:
+    def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
+        if not request.key:
             self._counts.add("unkeyed")
             return None
-        return (yield from kept.answers.look_up(asked))
+        return (yield from tenant_cache.answers.look_up(request))
 
-    def _keep(self, kept: Kept, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
-        return (yield from kept.answers.keep(asked, answer)) if asked.key else None
+    def _keep(
+        self, tenant_cache: TenantCache, request: Request, answer: Sequence[Generation]
+    ) -> Flow[Invocation | None]:
+        return (yield from tenant_cache.answers.keep(request, answer)) if request.key else None
 
-    def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
-        alike = self._tenants.nobody.alike
-        if alike is None:
+    def _tune_threshold(
+        self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress
+    ) -> Flow[Tuned]:
+        paraphrases = self._tenants.nobody.paraphrases
+        if paraphrases is None:
             raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
-        return tuning(alike.asked.index, pairs, precision, verifier=alike.asked.verifier, progress=progress)
+        verified = paraphrases.verified_answers
+        return tuning(verified.index, pairs, precision, verifier=verified.verifier, progress=progress)
 
 
-def _index(url: str | None, store: Store | None, mode: SemanticMode) -> SemanticIndex:
+def _semantic_index(url: str | None, store: Store | None, mode: SemanticMode) -> SemanticIndex:
     """The index that finds earlier requests by meaning."""
     if mode.index is not None:
         return mode.index
@@ -311,7 +323,7 @@ def _index(url: str | None, store: Store | None, mode: SemanticMode) -> Semantic
     return cache_vectors(url, mode.embedder)
 
 
-def _key_of(hit: str | AIMessage | ChatGeneration) -> str:
+def _hit_key(hit: str | AIMessage | ChatGeneration) -> str:
     if isinstance(hit, str):
         return hit
     message = hit.message if isinstance(hit, ChatGeneration) else hit
@@ -321,6 +333,6 @@ def _key_of(hit: str | AIMessage | ChatGeneration) -> str:
     return key
 
 
-def _refuse(kwargs: dict[str, Any]) -> None:
+def _refuse_arguments(kwargs: dict[str, Any]) -> None:
     if kwargs:
         raise ConfigurationError(f"clear takes no arguments, not {', '.join(sorted(kwargs))}")

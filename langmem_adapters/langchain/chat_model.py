@@ -20,13 +20,13 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
 from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.langchain.cache import ExperienceCache
-from langmem_adapters.langchain.caching.answers import Answers, Request, note
-from langmem_adapters.langchain.caching.chunks import as_reported, pieces
-from langmem_adapters.langchain.caching.classes import with_fields
-from langmem_adapters.langchain.caching.current import as_it_is_now, asking, with_untold, with_values
+from langmem_adapters.langchain.caching.answers import Answers, Request, record_request_key
+from langmem_adapters.langchain.caching.chunks import answer_chunks, as_cached
+from langmem_adapters.langchain.caching.classes import with_class_fields
 from langmem_adapters.langchain.caching.examples import with_examples
-from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replaced_models
-from langmem_adapters.langchain.caching.request import check_whole, request_key
+from langmem_adapters.langchain.caching.model_description import refresh_description, tracked_call, with_omitted_parts
+from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replace_models
+from langmem_adapters.langchain.caching.request import check_self_contained, request_key
 from langmem_adapters.sharing import apart
 from langmem_adapters.stores import may_be_written_down, unpicklable
 
@@ -66,7 +66,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     wrapped: Annotated[BaseChatModel, PlainSerializer(lambda model: type(model).__name__)] = Field(repr=False)
     streaming: bool | None = None  # BaseChatModel reads it, if a model has it
     _tenants: Tenants[Answers] = PrivateAttr()
-    _made_by: dict[str, Any] | None = PrivateAttr()
+    _init_arguments: dict[str, Any] | None = PrivateAttr()
 
     def __init__(
         self,
@@ -85,32 +85,32 @@ class CachedChatModel(CachedModel, BaseChatModel):
             raise ConfigurationError("give CachedChatModel a cache or a url, not both")
         if not (cache is None or isinstance(cache, ExperienceCache | Tenants)):
             raise ConfigurationError(f"a CachedChatModel's cache is an ExperienceCache, not {type(cache).__name__}")
-        same = ("callbacks", "disable_streaming", "metadata", "name", "output_version", "profile", "tags", "verbose")
-        fields = {name: getattr(model, name) for name in same}
+        shared = ("callbacks", "disable_streaming", "metadata", "name", "output_version", "profile", "tags", "verbose")
+        fields = {name: getattr(model, name) for name in shared}
         if "streaming" in model.model_fields_set:
             fields["streaming"] = getattr(model, "streaming", None)
         if not (model.disable_streaming or _implements(model, "_stream") or _implements(model, "_astream")):
             fields["disable_streaming"] = "tool_calling"  # LangChain would mend a cut-off call in chunks
         super().__init__(wrapped=model, cache=False, **fields)
-        by = ExperienceCache(url) if cache is None else cache  # its rules apply
-        self._tenants = by if isinstance(by, Tenants) else by._around_calls(wait, self.output_version)  # noqa: SLF001
-        self._made_by = {"url": url, "wait": wait} if cache is None and may_be_written_down(url) else None
+        source = ExperienceCache(url) if cache is None else cache  # its rules apply
+        self._tenants = source if isinstance(source, Tenants) else source._answers_for(wait, self.output_version)  # noqa: SLF001
+        self._init_arguments = {"url": url, "wait": wait} if cache is None and may_be_written_down(url) else None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache; updates of the model's own fields go into a copy of the model."""
-        own = {name: value for name, value in (update or {}).items() if self._is_own(name)}
-        copy = super().model_copy(update=own, deep=deep)
-        of_model = {name: value for name, value in (update or {}).items() if name not in own}
-        if of_model:
-            copy.wrapped = copy.wrapped.model_copy(update=of_model)
+        own_updates = {name: value for name, value in (update or {}).items() if self._is_own_field(name)}
+        copy = super().model_copy(update=own_updates, deep=deep)
+        model_updates = {name: value for name, value in (update or {}).items() if name not in own_updates}
+        if model_updates:
+            copy.wrapped = copy.wrapped.model_copy(update=model_updates)
         return copy
 
     def __reduce__(self) -> Any:
         """Pickle the model, the URL and the fields set here, so that another process opens the same cache."""
-        if self._made_by is None:
+        if self._init_arguments is None:
             raise unpicklable("a CachedChatModel with a cache of its own")
-        fields = {name: getattr(self, name) for name in self.model_fields_set - {"wrapped"} if self._is_own(name)}
-        make = partial(CachedChatModel.__init__, model=self.wrapped, **self._made_by)
+        fields = {name: getattr(self, name) for name in self.model_fields_set - {"wrapped"} if self._is_own_field(name)}
+        make = partial(CachedChatModel.__init__, model=self.wrapped, **self._init_arguments)
         return opened_again, (type(self), make, fields)
 
     def _repr_html_(self) -> str:
@@ -125,14 +125,14 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        def ask(told: Request | None) -> ChatResult:
+        def ask(prepared: Request | None) -> ChatResult:
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
             call = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
-            with asking(self.wrapped):
-                return call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs))
+            with tracked_call(self.wrapped):
+                return call(_model_input(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
 
-        return cast("ChatResult", self._answers.invoke(self._request(messages, stop, kwargs), ask, _result))
+        return cast("ChatResult", self._answers.invoke(self._request(messages, stop, kwargs), ask, _chat_result))
 
     async def _agenerate(
         self,
@@ -141,14 +141,14 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        async def ask(told: Request | None) -> ChatResult:
+        async def ask(prepared: Request | None) -> ChatResult:
             if limiter := self.wrapped.rate_limiter:
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
-            with asking(self.wrapped):
-                return await call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs))
+            with tracked_call(self.wrapped):
+                return await call(_model_input(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
 
-        return cast("ChatResult", await self._answers.ainvoke(self._request(messages, stop, kwargs), ask, _result))
+        return cast("ChatResult", await self._answers.ainvoke(self._request(messages, stop, kwargs), ask, _chat_result))
 
     def _stream(
         self,
@@ -159,17 +159,17 @@ class CachedChatModel(CachedModel, BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         if not _implements(self.wrapped, "_stream"):
             result = self._generate(messages, stop, run_manager, **kwargs)
-            yield from pieces(as_reported(result, self.output_version)[0])
+            yield from answer_chunks(as_cached(result, self.output_version)[0])
             return
 
-        def ask(told: Request | None) -> Iterator[ChatGenerationChunk]:
+        def ask(prepared: Request | None) -> Iterator[ChatGenerationChunk]:
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
             call = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
-            with asking(self.wrapped):
-                yield from call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs))
+            with tracked_call(self.wrapped):
+                yield from call(_model_input(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
 
-        request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
+        request = None if self._wants_several_answers(kwargs) else self._request(messages, stop, kwargs)
         yield from self._answers.stream(request, ask)
 
     async def _astream(
@@ -181,19 +181,21 @@ class CachedChatModel(CachedModel, BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         if not (_implements(self.wrapped, "_stream") or _implements(self.wrapped, "_astream")):
             result = await self._agenerate(messages, stop, run_manager, **kwargs)
-            for piece in pieces(as_reported(result, self.output_version)[0]):
-                yield piece
+            for chunk in answer_chunks(as_cached(result, self.output_version)[0]):
+                yield chunk
             return
 
-        async def ask(told: Request | None) -> AsyncIterator[ChatGenerationChunk]:
+        async def ask(prepared: Request | None) -> AsyncIterator[ChatGenerationChunk]:
             if limiter := self.wrapped.rate_limiter:
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._astream  # noqa: SLF001 - what a chat model implements
-            with asking(self.wrapped):
-                async for chunk in call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs)):
+            with tracked_call(self.wrapped):
+                async for chunk in call(
+                    _model_input(messages, prepared), stop=stop, **_options(call, run_manager, kwargs)
+                ):
                     yield chunk
 
-        request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
+        request = None if self._wants_several_answers(kwargs) else self._request(messages, stop, kwargs)
         async for chunk in await self._answers.astream(request, ask):
             yield chunk
 
@@ -205,14 +207,14 @@ class CachedChatModel(CachedModel, BaseChatModel):
             return None
         prompt = dumps(list(messages))
         try:
-            llm_string = with_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
-            check_whole(llm_string)
+            llm_string = with_class_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
+            check_self_contained(llm_string)
         except SerializationError as error:
             self._answers.pass_by(error)
             return None
-        return note(Request(prompt, llm_string, request_key(prompt, llm_string)))
+        return record_request_key(Request(prompt, llm_string, request_key(prompt, llm_string)))
 
-    def _gives_several(self, kwargs: Mapping[str, Any]) -> bool:
+    def _wants_several_answers(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether several answers are asked for: a stream has only one, so it cannot stand for all of them."""
         return (kwargs.get("n") or getattr(self.wrapped, "n", None) or 1) != 1
 
@@ -220,33 +222,33 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
         """The model with tools bound to it, and its cache."""
-        return self._rebound(self.wrapped.bind_tools(tools, **kwargs))
+        return self._rebind_cache(self.wrapped.bind_tools(tools, **kwargs))
 
     def with_structured_output(
         self, schema: Any, **kwargs: Any
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
         """The model with structured output, and its cache."""
-        return self._rebound(self.wrapped.with_structured_output(schema, **kwargs))
+        return self._rebind_cache(self.wrapped.with_structured_output(schema, **kwargs))
 
     def configurable_fields(self, **kwargs: Any) -> RunnableSerializable[Any, Any]:
         """The model with fields that a run's configuration sets, and its cache."""
         self.wrapped.configurable_fields(**kwargs)  # raises for fields that the model does not have
         return FieldsOfTheModel(default=self, fields=kwargs)
 
-    def _rebound(self, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-        found: list[BaseChatModel] = []
+    def _rebind_cache(self, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+        models: list[BaseChatModel] = []
 
         def replace(model: BaseChatModel) -> BaseChatModel:
-            found.append(model)
+            models.append(model)
             return self if model is self.wrapped else CachedChatModel(model, self._tenants)
 
-        made: Runnable[Any, Any] = replaced_models(runnable, replace)
-        if not found:
+        rebound: Runnable[Any, Any] = replace_models(runnable, replace)
+        if not models:
             raise ConfigurationError(
                 f"{type(self.wrapped).__name__} with its tools or schema contains no chat model that could be cached:"
                 " give the model itself a cache (cache=ExperienceCache(…))"
             )
-        return made
+        return rebound
 
     # --- what others want to know of the model
 
@@ -265,12 +267,12 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     @property
     def _serialized(self) -> dict[str, Any]:
-        return as_it_is_now(self.wrapped)._serialized  # noqa: SLF001 - so that traces show the model
+        return refresh_description(self.wrapped)._serialized  # noqa: SLF001 - so that traces show the model
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        model = as_it_is_now(self.wrapped)
-        told = model._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
-        return with_values(with_untold(model, told), kwargs)
+        model = refresh_description(self.wrapped)
+        llm_string = model._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
+        return with_omitted_parts(model, llm_string, kwargs)
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         return self.wrapped._get_invocation_params(stop=stop, **kwargs)  # noqa: SLF001 - so that traces show them
@@ -303,14 +305,14 @@ class CachedChatModel(CachedModel, BaseChatModel):
         """Name the class alone: a model's own representation may show what is in its headers."""
         yield "model", type(self.__dict__.get("wrapped")).__name__
 
-    def _is_own(self, name: str) -> bool:
+    def _is_own_field(self, name: str) -> bool:
         """Whether the field is the wrapper's; token counting and the limiter (no hit waits for it) are the model's."""
         return name in type(self).model_fields and name not in {"custom_get_token_ids", "rate_limiter"}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).__private_attributes__:  # pydantic looks for all of these in __class__
             self.__pydantic_private__[name] = value  # type: ignore[index] # it is there from the beginning
-        elif name.startswith("_") or self._is_own(name):
+        elif name.startswith("_") or self._is_own_field(name):
             object.__setattr__(self, name, value)
             self.__pydantic_fields_set__.add(name)
         else:
@@ -325,12 +327,12 @@ class CachedChatModel(CachedModel, BaseChatModel):
         return getattr(self.wrapped, name)
 
 
-def _shown(messages: list[BaseMessage], told: Request | None) -> list[BaseMessage]:
+def _model_input(messages: list[BaseMessage], prepared: Request | None) -> list[BaseMessage]:
     """The messages that the model is shown: with examples, if the request was given some."""
-    return messages if told is None else with_examples(messages, told[-1])  # a plain tuple, once it has examples
+    return messages if prepared is None else with_examples(messages, prepared[-1])  # a plain tuple, once with examples
 
 
-def _result(generations: list[ChatGeneration]) -> ChatResult:
+def _chat_result(generations: list[ChatGeneration]) -> ChatResult:
     return ChatResult(generations=generations)
 
 
@@ -338,11 +340,11 @@ def _implements(model: BaseChatModel, method: str) -> bool:
     return getattr(type(model), method) is not getattr(BaseChatModel, method)
 
 
-def _given(call: Any, run_manager: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _options(call: Any, run_manager: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Copies of the parameters, which the model may change, and the run manager, if the call takes one.
 
     ``ChatGoogleGenerativeAI`` empties the schema of a bound tool without arguments: that would be another request.
     """
-    taken = signature_of(call).parameters
-    takes = "run_manager" in taken or any(p.kind is p.VAR_KEYWORD for p in taken.values())
-    return {**apart(kwargs), **({"run_manager": run_manager} if takes else {})}
+    parameters = signature_of(call).parameters
+    takes_run_manager = "run_manager" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return {**apart(kwargs), **({"run_manager": run_manager} if takes_run_manager else {})}

@@ -25,22 +25,22 @@ from pydantic import ValidationError
 
 from langmem_adapters.conversation.turn import INTERRUPTED
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.langchain.rebuild import of_data
+from langmem_adapters.langchain.rebuild import message_from_data
 from langmem_adapters.model import Message, MessageData, Summary, ToolCall
 from langmem_adapters.recall.memories import RECALLED
 from langmem_adapters.validation import wrong_places
 
-__all__ = ["from_message", "from_summary", "role_of", "to_message", "writable"]
+__all__ = ["from_message", "from_summary", "role_of", "to_message", "to_stored_message"]
 
-_M = TypeVar("_M", bound=BaseMessage)
+_MessageT = TypeVar("_MessageT", bound=BaseMessage)
 
-_HOST: Final = "langchain"
-_OPENAI_ROLE: Final = "__openai_role__"  # LangChain's own mark of a system message that OpenAI calls "developer"
-_TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
+_HOST_NAME: Final = "langchain"
+_OPENAI_ROLE_KEY: Final = "__openai_role__"  # LangChain's own mark of a system message that OpenAI calls "developer"
+_TOKEN_COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
 
 _logger = logging.getLogger("langmem_adapters")
 
-_CLASSES: Final[dict[str, type[BaseMessage]]] = {
+_CLASS_OF_KIND: Final[dict[str, type[BaseMessage]]] = {
     "human": HumanMessage,
     "ai": AIMessage,
     "system": SystemMessage,
@@ -48,26 +48,27 @@ _CLASSES: Final[dict[str, type[BaseMessage]]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
-_REQUIRED: Final[dict[type[BaseMessage], set[str]]] = {
-    cls: {name for name, field in cls.model_fields.items() if field.is_required()} for cls in _CLASSES.values()
+_REQUIRED_FIELDS: Final[dict[type[BaseMessage], set[str]]] = {
+    cls: {name for name, field in cls.model_fields.items() if field.is_required()} for cls in _CLASS_OF_KIND.values()
 }
-_KINDS: Final = {cls: kind for kind, cls in _CLASSES.items()}
-_ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
-_KIND_OF_ROLE: Final = {role: kind for kind, role in _ROLES.items()} | {"developer": "system"}
+_KIND_OF_CLASS: Final = {cls: kind for kind, cls in _CLASS_OF_KIND.items()}
+_ROLE_OF_KIND: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_KIND_OF_ROLE: Final = {role: kind for kind, role in _ROLE_OF_KIND.items()} | {"developer": "system"}
 
 # What Message holds itself, what a chunk has beyond its whole message, and each class's other fields.
-_SHARED: Final = {"content", "id", "name", "type", "tool_calls", "tool_call_id", "role"}
-_CHUNK_ONLY: Final = {"tool_call_chunks", "chunk_position"}
-_HOST_FIELDS: Final = {kind: cls.model_fields.keys() - _SHARED for kind, cls in _CLASSES.items()}
-_SKIPPED: Final = {
-    kind: (cls.model_fields.keys() & _SHARED) | (_CHUNK_ONLY if kind == "ai" else set())
-    for kind, cls in _CLASSES.items()
+_MESSAGE_FIELDS: Final = {"content", "id", "name", "type", "tool_calls", "tool_call_id", "role"}
+_CHUNK_FIELDS: Final = {"tool_call_chunks", "chunk_position"}
+_HOST_FIELDS: Final = {kind: cls.model_fields.keys() - _MESSAGE_FIELDS for kind, cls in _CLASS_OF_KIND.items()}
+_SKIPPED_FIELDS: Final = {
+    kind: (cls.model_fields.keys() & _MESSAGE_FIELDS) | (_CHUNK_FIELDS if kind == "ai" else set())
+    for kind, cls in _CLASS_OF_KIND.items()
 }
-_CALL: Final = {"name", "args", "id"}
-_BLOCKS: Final = frozenset({str, dict})
-_NAMES: Final = frozenset({str})
-_REFUSED: Final = (ValueError, TypeError, AttributeError, KeyError)  # what the constructors of messages raise
-_EMPTY_BY_DEFAULT: Final = {"additional_kwargs", "response_metadata", "invalid_tool_calls"}
+_CALL_KEYS: Final = {"name", "args", "id"}
+_BLOCK_TYPES: Final = frozenset({str, dict})
+_KEY_TYPES: Final = frozenset({str})
+# What the constructors of messages raise.
+_CONSTRUCTOR_ERRORS: Final = (ValueError, TypeError, AttributeError, KeyError)
+_EMPTY_BY_DEFAULT_FIELDS: Final = {"additional_kwargs", "response_metadata", "invalid_tool_calls"}
 
 
 def to_message(message: BaseMessage) -> Message:
@@ -79,28 +80,28 @@ def to_message(message: BaseMessage) -> Message:
     """
     if not isinstance(message, BaseMessage):
         raise ConfigurationError(f"to_message converts a message of LangChain, not {type(message).__name__}")
-    return _checked(message, _fields(message))
+    return _validated_message(message, _message_fields(message))
 
 
-def _checked(message: BaseMessage, fields: dict[str, Any]) -> Message:
+def _validated_message(message: BaseMessage, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
         raise SerializationError(f"message {message.id!r} has values of a wrong type: {wrong_places(error)}") from None
 
 
-def writable(message: BaseMessage) -> Message | MessageData:
+def to_stored_message(message: BaseMessage) -> Message | MessageData:
     """:func:`to_message` for callers that only write: it builds no Message where that would change nothing."""
-    fields = _fields(message)
-    return MessageData(fields) if _is_sound(fields) else _checked(message, fields)
+    fields = _message_fields(message)
+    return MessageData(fields) if _is_lossless(fields) else _validated_message(message, fields)
 
 
-def _fields(message: BaseMessage) -> dict[str, Any]:
+def _message_fields(message: BaseMessage) -> dict[str, Any]:
     """The fields that differ from a Message's defaults."""
-    kind = _kind(message)
+    kind = _message_kind(message)
     values = message.__dict__
-    role = _role(message, kind)
-    if kind == "system" and message.additional_kwargs.get(_OPENAI_ROLE) == "developer":
+    role = _message_role(message, kind)
+    if kind == "system" and message.additional_kwargs.get(_OPENAI_ROLE_KEY) == "developer":
         role = "developer"
     fields: dict[str, Any] = {"role": role}
     if id_ := values["id"]:
@@ -113,40 +114,40 @@ def _fields(message: BaseMessage) -> dict[str, Any]:
         fields["tool_calls"] = [{k: v for k, v in call.items() if k != "type"} for call in calls]
     elif kind == "tool":
         fields["tool_call_id"] = values["tool_call_id"]
-    host = _host(message, kind)
+    host = _host_fields(message, kind)
     if _KIND_OF_ROLE.get(role, "chat") != kind:
         host["type"] = kind
     if host:
-        fields["host"] = {_HOST: host}
+        fields["host"] = {_HOST_NAME: host}
     return fields
 
 
 def role_of(message: BaseMessage) -> str:
     """The role in the terms of every framework; a developer message has the role "system" here."""
-    return _role(message, _kind(message))
+    return _message_role(message, _message_kind(message))
 
 
-def _role(message: BaseMessage, kind: str) -> str:
-    return _ROLES.get(kind) or str(message.__dict__.get("role", message.type))
+def _message_role(message: BaseMessage, kind: str) -> str:
+    return _ROLE_OF_KIND.get(kind) or str(message.__dict__.get("role", message.type))
 
 
-def _is_sound(fields: dict[str, Any]) -> bool:
+def _is_lossless(fields: dict[str, Any]) -> bool:
     """Whether Message would take all of these fields, and give them back, as they are."""
     content = fields.get("content", "")
     return (
-        (type(content) is str or (type(content) is list and _BLOCKS.issuperset(map(type, content))))
+        (type(content) is str or (type(content) is list and _BLOCK_TYPES.issuperset(map(type, content))))
         and type(fields.get("id", "")) is type(fields.get("name", "")) is type(fields.get("tool_call_id", "")) is str
-        and ("tool_calls" not in fields or all(map(_is_sound_call, fields["tool_calls"])))
+        and ("tool_calls" not in fields or all(map(_is_lossless_call, fields["tool_calls"])))
     )
 
 
-def _is_sound_call(call: dict[str, Any]) -> bool:
+def _is_lossless_call(call: dict[str, Any]) -> bool:
     args = call.get("args")
     return (
-        call.keys() == _CALL
+        call.keys() == _CALL_KEYS
         and type(call["name"]) is type(call["id"]) is str
         and type(args) is dict
-        and _NAMES.issuperset(map(type, args))
+        and _KEY_TYPES.issuperset(map(type, args))
     )
 
 
@@ -158,7 +159,7 @@ def from_message(message: Message) -> BaseMessage:
     """
     if not isinstance(message, Message):
         raise ConfigurationError(f"from_message converts a Message of langmem_adapters, not {type(message).__name__}")
-    return of_data(message.to_data()) or _constructed(message)
+    return message_from_data(message.to_data()) or _construct_message(message)
 
 
 def from_summary(summary: Summary) -> SystemMessage:
@@ -167,10 +168,10 @@ def from_summary(summary: Summary) -> SystemMessage:
     return SystemMessage(f"{heading}\n{summary.text}", additional_kwargs={RECALLED: True})
 
 
-def _constructed(message: Message) -> BaseMessage:
-    own = message.host.get(_HOST, {})
-    kind = own.get("type")
-    if not isinstance(kind, str) or kind not in _CLASSES:
+def _construct_message(message: Message) -> BaseMessage:
+    host_fields = message.host.get(_HOST_NAME, {})
+    kind = host_fields.get("type")
+    if not isinstance(kind, str) or kind not in _CLASS_OF_KIND:
         kind = _KIND_OF_ROLE.get(message.role, "chat")
     fields: dict[str, Any] = {"content": message.content}
     if kind == "tool":
@@ -179,45 +180,45 @@ def _constructed(message: Message) -> BaseMessage:
         fields["role"] = message.role
     if message.name is not None or kind == "function":
         fields["name"] = message.name or ""
-    if (id_ := own.get("id", message.id or None)) is not None:
+    if (id_ := host_fields.get("id", message.id or None)) is not None:
         fields["id"] = id_
-    if own:
-        fields.update((name, own[name]) for name in own.keys() & _HOST_FIELDS[kind])
-        if isinstance(extra := own.get("extra"), dict):
+    if host_fields:
+        fields.update((name, host_fields[name]) for name in host_fields.keys() & _HOST_FIELDS[kind])
+        if isinstance(extra := host_fields.get("extra"), dict):
             fields = extra | fields
     elif message.role == "developer":
-        fields["additional_kwargs"] = {_OPENAI_ROLE: "developer"}
-    if message.metadata.get(INTERRUPTED) and not own:
+        fields["additional_kwargs"] = {_OPENAI_ROLE_KEY: "developer"}
+    if message.metadata.get(INTERRUPTED) and not host_fields:
         fields["response_metadata"] = {INTERRUPTED: True}
-    return _ai_message(message, fields, own) if kind == "ai" else _build(_CLASSES[kind], fields, message)
+    return _ai_message(message, fields, host_fields) if kind == "ai" else _build(_CLASS_OF_KIND[kind], fields, message)
 
 
-def _kind(message: BaseMessage) -> str:
+def _message_kind(message: BaseMessage) -> str:
     """Name the nearest class of langchain_core; a class derived from none of them counts as a ChatMessage."""
     cls = type(message)
-    if cls in _KINDS:
-        return _KINDS[cls]
+    if cls in _KIND_OF_CLASS:
+        return _KIND_OF_CLASS[cls]
     if isinstance(message, RemoveMessage):
         raise ConfigurationError("a RemoveMessage asks for a deletion and cannot be stored as a message")
-    return next((_KINDS[base] for base in cls.__mro__ if base in _KINDS), "chat")
+    return next((_KIND_OF_CLASS[base] for base in cls.__mro__ if base in _KIND_OF_CLASS), "chat")
 
 
-def _host(message: BaseMessage, kind: str) -> dict[str, Any]:
+def _host_fields(message: BaseMessage, kind: str) -> dict[str, Any]:
     """Collect what only LangChain knows, as far as it differs from the defaults of the message's class."""
     host: dict[str, Any] = {}
     extra = dict(message.__pydantic_extra__ or {})
-    known, skipped = _HOST_FIELDS[kind], _SKIPPED[kind]
+    declared, skipped = _HOST_FIELDS[kind], _SKIPPED_FIELDS[kind]
     for name, value in message.__dict__.items():
         if name in skipped:
             continue
-        if name not in known:  # declared by a subclass
+        if name not in declared:  # declared by a subclass
             extra[name] = value
-        elif value is not None and (name not in _EMPTY_BY_DEFAULT or value):
+        elif value is not None and (name not in _EMPTY_BY_DEFAULT_FIELDS or value):
             host[name] = value
     if kind == "tool" and host.get("status") == "success":
         del host["status"]
     if kind == "ai" and isinstance(usage := host.get("usage_metadata"), dict):
-        host["usage_metadata"] = _complete(usage)
+        host["usage_metadata"] = _complete_usage(usage)
     if extra:
         host["extra"] = extra
     if not message.id:
@@ -225,28 +226,28 @@ def _host(message: BaseMessage, kind: str) -> dict[str, Any]:
     return host
 
 
-def _complete(usage: dict[str, Any]) -> dict[str, Any]:
+def _complete_usage(usage: dict[str, Any]) -> dict[str, Any]:
     """Add the token counts that LangChain leaves out on a cache hit, and without which it cannot read the rest."""
-    counts = {name: usage.get(name) or 0 for name in _TOKENS}
+    counts = {name: usage.get(name) or 0 for name in _TOKEN_COUNTS}
     if usage.get("total_tokens") is None:
         counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]
     return usage | counts
 
 
-def _ai_message(message: Message, fields: dict[str, Any], own: dict[str, Any]) -> BaseMessage:
+def _ai_message(message: Message, fields: dict[str, Any], host_fields: dict[str, Any]) -> BaseMessage:
     calls = [call for call in message.tool_calls if isinstance(call, ToolCall)]
     if len(calls) < len(message.tool_calls):
-        _warn(message, "tool_calls")
+        _warn_of_field(message, "tool_calls")
     if calls:
         fields["tool_calls"] = [{"name": call.name, "args": call.args, "id": call.id} for call in calls]
-    if message.host and not own:
+    if message.host and not host_fields:
         _lift_invalid_calls(fields)
     built = _build(AIMessage, fields, message)
     if "tool_calls" in built.additional_kwargs:
         # Without tool_calls, the constructor reads calls out of additional_kwargs; what was stored stands.
         if not calls:
             built.tool_calls = []
-        if "invalid_tool_calls" not in own:
+        if "invalid_tool_calls" not in host_fields:
             built.invalid_tool_calls = []
     if len(built.tool_calls) == len(calls):
         for call, rebuilt in zip(calls, built.tool_calls, strict=True):
@@ -259,37 +260,39 @@ def _lift_invalid_calls(fields: dict[str, Any]) -> None:
     """Move calls whose arguments are not JSON to where LangChain keeps them."""
     content = fields["content"]
     if isinstance(content, list):
-        invalid = [isinstance(b, dict) and b.get("type") == "invalid_tool_call" for b in content]
-        if any(invalid):
-            fields["invalid_tool_calls"] = list(compress(content, invalid))
-            fields["content"] = [block for block, is_call in zip(content, invalid, strict=True) if not is_call]
+        invalid_flags = [isinstance(block, dict) and block.get("type") == "invalid_tool_call" for block in content]
+        if any(invalid_flags):
+            fields["invalid_tool_calls"] = list(compress(content, invalid_flags))
+            fields["content"] = [
+                block for block, is_invalid_call in zip(content, invalid_flags, strict=True) if not is_invalid_call
+            ]
 
 
-def _build(cls: type[_M], fields: dict[str, Any], message: Message) -> _M:
+def _build(cls: type[_MessageT], fields: dict[str, Any], message: Message) -> _MessageT:
     try:
         return cls(**fields)
-    except _REFUSED:
+    except _CONSTRUCTOR_ERRORS:
         return _salvage(cls, fields, message)
 
 
-def _salvage(cls: type[_M], fields: dict[str, Any], message: Message) -> _M:
+def _salvage(cls: type[_MessageT], fields: dict[str, Any], message: Message) -> _MessageT:
     """Build the message from the fields that its class accepts: those that are refused together are tried by halves."""
-    kept = {name: value for name, value in fields.items() if name in _REQUIRED[cls]}
-    untried = [[name for name in fields if name not in kept]]
+    accepted = {name: value for name, value in fields.items() if name in _REQUIRED_FIELDS[cls]}
+    untried = [[name for name in fields if name not in accepted]]
     while untried and (names := untried.pop()):
-        more = {name: fields[name] for name in names}
+        tried = {name: fields[name] for name in names}
         try:
-            cls(**kept, **more)
-        except _REFUSED:
+            cls(**accepted, **tried)
+        except _CONSTRUCTOR_ERRORS:
             if len(names) == 1:
-                _warn(message, names[0])
+                _warn_of_field(message, names[0])
             else:
                 half = len(names) // 2
                 untried += [names[half:], names[:half]]
         else:
-            kept |= more
-    return cls(**kept)
+            accepted |= tried
+    return cls(**accepted)
 
 
-def _warn(message: Message, field: str) -> None:
+def _warn_of_field(message: Message, field: str) -> None:
     _logger.warning("message %r: the stored field %r cannot be read and was left out", message.id, field)

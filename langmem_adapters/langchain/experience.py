@@ -22,10 +22,10 @@ from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_index
-from langmem_adapters.langchain.caching.answers import Answers, noted
+from langmem_adapters.langchain.caching.answers import Answers, collect_request_keys
 from langmem_adapters.langchain.caching.generations import worth_storing
-from langmem_adapters.langchain.caching.rebinding import replaced_models
-from langmem_adapters.langchain.caching.tools import Tools
+from langmem_adapters.langchain.caching.rebinding import replace_models
+from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.langchain.chat_model import CachedChatModel
 from langmem_adapters.lru import LRU
 from langmem_adapters.model import Scope
@@ -46,7 +46,7 @@ except ImportError as error:
 
 __all__ = ["ExperienceMiddleware"]
 
-_SCOPES = 256  # the most recent ones, whose calls in flight are tracked
+_MAX_SCOPES = 256  # the most recent ones, whose calls in flight are tracked
 
 
 class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
@@ -125,33 +125,33 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         if examples and index is None:
             index = cache_index(url, store)
         self._scope = ScopeOf(user, "-", tenant, needs_user=False)
-        times: dict[str, Any] = {"clock": clock, "new_id": new_id}
+        clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}
         self._strict = strict
-        self._pools: dict[str, Any] = {
+        self._pool_settings: dict[str, Any] = {
             "tag": tag,
             "index": index if examples else None,
             "ttl": ttl,
             "max_entries": max_entries,
             "max_bytes": max_bytes,
             "prices": prices,
-            **times,
+            **clock_and_ids,
         }
-        self._rules: dict[str, Any] = {
+        self._answer_rules: dict[str, Any] = {
             "should_store": should_store,
             "scorer": scorer,
             "judge": judge,
             "examples": examples,
-            "tools": Tools(deterministic_tools),
+            "tools": DeterministicTools(deterministic_tools),
             "wait": wait,
             "on_error": on_error,
-            **times,
+            **clock_and_ids,
         }
         self._counts = Counts()
         self._scoring = BackgroundScoring(scorer, "an answer", WarnOnce())
         self._pool = self.pool()  # adds up the counts of all scopes
         self._lock = ForkSafeLock()
-        self._answers: LRU[tuple[Scope, str | None], Answers] = LRU(_SCOPES)
-        self._made(Scope(), None)  # so that a wrong setting raises here
+        self._answers: LRU[tuple[Scope, str | None], Answers] = LRU(_MAX_SCOPES)
+        self._make_answers(Scope(), None)  # so that a wrong setting raises here
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
@@ -162,7 +162,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Give the run's model its cache."""
-        with noted() as keys:
+        with collect_request_keys() as keys:
             try:
                 return handler(self._with_cache(request))
             except StructuredOutputError:
@@ -173,7 +173,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """:meth:`wrap_model_call`, without blocking the event loop."""
-        with noted() as keys:
+        with collect_request_keys() as keys:
             try:
                 return await handler(self._with_cache(request))
             except StructuredOutputError:
@@ -184,7 +184,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
     def pool(self, *, user: str = "", tenant: str = "") -> ExperiencePool:
         """The answers of one user of a tenant: to clear, export, or delete by the ``cache_key`` of a hit."""
-        return ExperiencePool(self._store, user=user, tenant=tenant, **self._pools)
+        return ExperiencePool(self._store, user=user, tenant=tenant, **self._pool_settings)
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
@@ -199,7 +199,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
         Also what the hits of all users have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
         """
-        return self._made(Scope(), None).stats()
+        return self._make_answers(Scope(), None).stats()
 
     def saved(self) -> Saved:
         """What the hits of all users have saved: seconds, tokens, and money by the ``prices``."""
@@ -208,49 +208,51 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     # --- whose answers
 
     def _with_cache(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        scope = self._found(request.runtime)
-        cached = 0
+        scope = self._run_scope(request.runtime)
+        cached_models = 0
 
         def replace(model: BaseChatModel) -> BaseChatModel:
-            nonlocal cached
+            nonlocal cached_models
             if isinstance(model, CachedChatModel):  # its cache knows nothing of users, so it is not asked
                 model = model.wrapped
             if scope is None:
                 return model
-            cached += 1
-            answers = self._of(scope, model.output_version)
+            cached_models += 1
+            answers = self._answers_of(scope, model.output_version)
             return CachedChatModel(model, Tenants("", lambda _: answers, counts=self._counts))
 
-        model = replaced_models(_chosen(request.model), replace)
-        self._counts.add("bypassed", not cached)
+        model = replace_models(_configured_model(request.model), replace)
+        self._counts.add("bypassed", not cached_models)
         return request.override(model=model)
 
     def _forget(self, runtime: Runtime[Any], keys: Collection[str]) -> Flow[None]:
         """Delete answers that do not fit their schema: they would be served for ever, also to a retry."""
-        scope = self._found(runtime)
+        scope = self._run_scope(runtime)
         if scope is not None:
-            yield from self._of(scope, None).forget(keys)
+            yield from self._answers_of(scope, None).forget(keys)
 
-    def _found(self, runtime: Runtime[Any]) -> Scope | None:
+    def _run_scope(self, runtime: Runtime[Any]) -> Scope | None:
         """The scope whose answers the run may be served; None if it must bypass the cache."""
         scope = self._scope(runtime)
-        places = ((self._scope.user, scope.user), (self._scope.tenant, scope.tenant))
-        in_vain = any(not found for given, found in places if not isinstance(given, str))
-        return None if self._strict and in_vain else scope
+        lookups = ((self._scope.user, scope.user), (self._scope.tenant, scope.tenant))
+        is_incomplete = any(not id_ for lookup, id_ in lookups if not isinstance(lookup, str))
+        return None if self._strict and is_incomplete else scope
 
-    def _of(self, scope: Scope, output_version: str | None) -> Answers:
+    def _answers_of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():
-            return self._answers.get_or_make((scope, output_version), lambda: self._made(scope, output_version))
+            return self._answers.get_or_make((scope, output_version), lambda: self._make_answers(scope, output_version))
 
-    def _made(self, scope: Scope, output_version: str | None) -> Answers:
+    def _make_answers(self, scope: Scope, output_version: str | None) -> Answers:
         pool = self.pool(user=scope.user, tenant=scope.tenant)._counted_with(self._pool)  # noqa: SLF001 - one of its own
-        return Answers(pool, output_version=output_version, counts=self._counts, scoring=self._scoring, **self._rules)
+        return Answers(
+            pool, output_version=output_version, counts=self._counts, scoring=self._scoring, **self._answer_rules
+        )
 
 
-def _chosen(model: Any) -> Any:
+def _configured_model(model: Any) -> Any:
     """The model that the run's configuration selects, if it has configurable fields or alternatives."""
     if isinstance(model, DynamicRunnable):
-        chosen, _ = model.prepare()
-        return chosen.with_config(model.config) if model.config else chosen
-    choose = None if isinstance(model, BaseChatModel) else getattr(type(model), "_model", None)
-    return choose(model) if callable(choose) else model
+        configured, _ = model.prepare()
+        return configured.with_config(model.config) if model.config else configured
+    select_model = None if isinstance(model, BaseChatModel) else getattr(type(model), "_model", None)
+    return select_model(model) if callable(select_model) else model

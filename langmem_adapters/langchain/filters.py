@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.validation import check_plain, check_text
 
-__all__ = ["MetadataFilter", "Predicate", "metadata_predicate", "one_value"]
+__all__ = ["MetadataFilter", "Predicate", "metadata_predicate", "required_value"]
 
 MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[[dict[str, Any]], bool]
 """``{"session": "monday", "created_at": {"$gte": 0}}``, or a function of a document's metadata."""
@@ -33,62 +33,62 @@ def metadata_predicate(filter_: MetadataFilter | None) -> Predicate:
         return filter_
     if not isinstance(filter_, Mapping):
         raise ConfigurationError(f"a filter is a dictionary or a function, not {type(filter_).__name__}")
-    parts = [_part(key, wanted) for key, wanted in filter_.items()]
-    return lambda metadata: all(part(metadata) for part in parts)
+    predicates = [_key_predicate(key, condition) for key, condition in filter_.items()]
+    return lambda metadata: all(predicate(metadata) for predicate in predicates)
 
 
-def one_value(filter_: MetadataFilter | None, key: str) -> Any:
+def required_value(filter_: MetadataFilter | None, key: str) -> Any:
     """The value that the filter requires a key to have, if it says so by an equality; else None."""
-    parts = filter_.items() if isinstance(filter_, Mapping) else ()
-    for name, wanted in parts:
+    conditions = filter_.items() if isinstance(filter_, Mapping) else ()
+    for name, condition in conditions:
         if name == "$and":
-            values = (one_value(each, key) for each in wanted)
-            found = next((value for value in values if value is not None), None)
+            values = (required_value(inner, key) for inner in condition)
+            required = next((value for value in values if value is not None), None)
         elif name == key:
-            found = wanted.get("$eq") if isinstance(wanted, Mapping) else wanted
+            required = condition.get("$eq") if isinstance(condition, Mapping) else condition
         else:
             continue
-        if found is not None:
-            return found
+        if required is not None:
+            return required
     return None
 
 
-def _part(key: str, wanted: Any) -> Predicate:
+def _key_predicate(key: str, condition: Any) -> Predicate:
     check_text("a filter's key", key)
     if key in {"$and", "$or"}:
-        if not isinstance(wanted, list | tuple):
-            raise ConfigurationError(f"a filter's {key} is a list of filters, not {type(wanted).__name__}")
-        inner = [metadata_predicate(each) for each in wanted]
+        if not isinstance(condition, list | tuple):
+            raise ConfigurationError(f"a filter's {key} is a list of filters, not {type(condition).__name__}")
+        predicates = [metadata_predicate(inner) for inner in condition]
         combine = all if key == "$and" else any
-        return lambda metadata: combine(each(metadata) for each in inner)
+        return lambda metadata: combine(predicate(metadata) for predicate in predicates)
     if key == "$not":
-        negated = metadata_predicate(wanted)
+        negated = metadata_predicate(condition)
         return lambda metadata: not negated(metadata)
     if key.startswith("$"):
         raise ConfigurationError(f"filters are combined by $and, $or and $not, not by {key!r:.50}")
-    checks = _checks(wanted)
-    return lambda metadata: all(check(metadata.get(key)) for check in checks)
+    comparisons = _comparisons(condition)
+    return lambda metadata: all(comparison(metadata.get(key)) for comparison in comparisons)
 
 
-def _checks(wanted: Any) -> list[Callable[[Any], bool]]:
-    if not isinstance(wanted, Mapping) or not any(str(name).startswith("$") for name in wanted):
-        return [lambda found: bool(found == wanted)]
-    for name, value in wanted.items():
+def _comparisons(condition: Any) -> list[Callable[[Any], bool]]:
+    if not isinstance(condition, Mapping) or not any(str(name).startswith("$") for name in condition):
+        return [lambda actual: bool(actual == condition)]
+    for name, value in condition.items():
         if name not in _OPERATORS:
             raise ConfigurationError(f"a filter compares with {', '.join(_OPERATORS)}, not {name!r:.50}")
         if name in {"$in", "$nin"} and not isinstance(value, list | tuple | set | frozenset):
             raise ConfigurationError(f"a filter compares {name} with a list, not {type(value).__name__}")
-    return [_check(_OPERATORS[name], value) for name, value in wanted.items()]
+    return [_comparison(_OPERATORS[name], value) for name, value in condition.items()]
 
 
-def _check(compare: Callable[[Any, Any], bool], wanted: Any) -> Callable[[Any], bool]:
-    def check(found: Any) -> bool:
+def _comparison(compare: Callable[[Any, Any], bool], expected: Any) -> Callable[[Any], bool]:
+    def matches(actual: Any) -> bool:
         try:
-            return bool(compare(found, wanted))
+            return bool(compare(actual, expected))
         except TypeError:  # None, or a number and a text, have no order
             return False
 
-    return check
+    return matches
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -98,6 +98,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$gte": operator.ge,
     "$lt": operator.lt,
     "$lte": operator.le,
-    "$in": lambda found, wanted: any(found == value for value in wanted),
-    "$nin": lambda found, wanted: all(found != value for value in wanted),
+    "$in": lambda actual, allowed: any(actual == value for value in allowed),
+    "$nin": lambda actual, excluded: all(actual != value for value in excluded),
 }

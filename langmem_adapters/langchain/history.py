@@ -15,8 +15,8 @@ from langmem_adapters.conversation.turn import Turn, interrupted
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.langchain.convert import from_message, from_summary, to_message, writable
-from langmem_adapters.langchain.message_views import MessageView, message_views, read
+from langmem_adapters.langchain.convert import from_message, from_summary, to_message, to_stored_message
+from langmem_adapters.langchain.message_views import MessageView, message_views, read_messages
 from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots, is_cut_off
 from langmem_adapters.langchain.threads.storable import added
 from langmem_adapters.langchain.threads.turn import Piece, gather, mark
@@ -30,8 +30,8 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["BrainChatMessageHistory"]
 
-_MOST = 1_000_000_000  # messages; the window if none is asked for
-_SUMMARISED = 200  # messages; the window if a summary covers the older ones
+_UNLIMITED_WINDOW = 1_000_000_000  # messages; the window if none is asked for
+_SUMMARIZED_WINDOW = 200  # messages; the window if a summary covers the older ones
 _warn = WarnOnce()  # shared, as a history is made for each call
 
 
@@ -101,13 +101,13 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         if long_term is not None and memory_k is None and summarize_at is None:
             raise ConfigurationError("long_term takes what leaves the window: give memory_k= or summarize_at= too")
         if brain is None:
-            unasked = _MOST if summarize_at is None else _SUMMARISED
+            default_window = _UNLIMITED_WINDOW if summarize_at is None else _SUMMARIZED_WINDOW
             brain = BrainMemory(
                 store_of(url, store),
                 session_id,
                 user=user,
                 tenant=tenant,
-                memory_k=unasked if memory_k is None else memory_k,
+                memory_k=default_window if memory_k is None else memory_k,
                 long_term=long_term,
                 model=model,
                 summarize_at=summarize_at,
@@ -130,16 +130,20 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
         reader = Reader.of_now()
-        known = self._snapshots.known(reader)
-        return list(known if known is not None else self._kept(reader, run(self._look())))
+        snapshot = self._snapshots.known(reader)
+        if snapshot is None:
+            snapshot = self._keep_snapshot(reader, run(self._read_messages()))
+        return list(snapshot)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
         reader = Reader.of_now()
-        known = self._snapshots.known(reader)
-        return list(known if known is not None else self._kept(reader, await arun(self._look())))
+        snapshot = self._snapshots.known(reader)
+        if snapshot is None:
+            snapshot = self._keep_snapshot(reader, await arun(self._read_messages()))
+        return list(snapshot)
 
-    def _kept(self, reader: Reader, messages: list[BaseMessage]) -> list[BaseMessage]:
+    def _keep_snapshot(self, reader: Reader, messages: list[BaseMessage]) -> list[BaseMessage]:
         self._snapshots.keep(reader, messages)
         return messages
 
@@ -149,8 +153,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         If the reader of ``RunnableWithMessageHistory.stream`` has left it, the turn's messages are stored as those of
         an interrupted turn: see :meth:`record_turn`.
         """
-        own = _own(messages)
-        self._write(interrupted(gather(own, _warn), mark) if is_cut_off() else _writable(own))
+        new_messages = _without_recalled(messages)
+        self._write(interrupted(gather(new_messages, _warn), mark) if is_cut_off() else _to_stored(new_messages))
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """:meth:`add_user_message`, without blocking the event loop."""
@@ -166,7 +170,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
-        await self._awrite(_writable(_own(messages)))
+        await self._awrite(_to_stored(_without_recalled(messages)))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
         """Record a question with its answer, or with as much of it as there is when the turn is interrupted.
@@ -183,10 +187,10 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         >>> [message.content for message in history.messages]
         ['Where is my bike?', 'In the shed.']
         """
-        asked = HumanMessage(question) if isinstance(question, str) else question
-        _checked([asked])
+        question_message = HumanMessage(question) if isinstance(question, str) else question
+        _checked_messages([question_message])
         return Turn(
-            to_message(asked),
+            to_message(question_message),
             pieces=(str, BaseMessage),
             gather=partial(gather, warn=_warn),
             write=self._write,
@@ -205,15 +209,16 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         self._snapshots.written()
         await self.brain.aclear()
 
-    def _look(self) -> Flow[list[BaseMessage]]:
+    def _read_messages(self) -> Flow[list[BaseMessage]]:
         """Read, and build the messages in the same thread, so that an event loop is not kept busy with it."""
         if self._window is None:  # builds no Message objects
-            return read((yield from self.brain._flows.entries(None)))  # noqa: SLF001 - a part of this flow
+            return read_messages((yield from self.brain._flows.entries(None)))  # noqa: SLF001 - a part of this flow
         if self.brain.max_tokens is None:
             summary, newest = yield from self.brain._flows.newest(self._window, message_views)  # noqa: SLF001 - same
-            return [*_front(summary), *(one.message for one in text.newest(newest, self._window, MessageView.without))]
+            views = text.newest(newest, self._window, MessageView.without_calls)
+            return [*_summary_messages(summary), *(view.message for view in views)]
         context = yield from self.brain._context(self._window, None)  # noqa: SLF001 - same
-        return [*_front(context.summary), *map(from_message, context.messages)]
+        return [*_summary_messages(context.summary), *map(from_message, context.messages)]
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshots.written()
@@ -237,17 +242,17 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         return self.brain._repr_html_()
 
 
-def _front(summary: Summary | None) -> list[BaseMessage]:
+def _summary_messages(summary: Summary | None) -> list[BaseMessage]:
     return [] if summary is None else [from_summary(summary)]
 
 
-def _own(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    return [message for message in _checked(messages) if not message.additional_kwargs.get(RECALLED)]
+def _without_recalled(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    return [message for message in _checked_messages(messages) if not message.additional_kwargs.get(RECALLED)]
 
 
-def _writable(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
-    return list(map(writable, messages))
+def _to_stored(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
+    return list(map(to_stored_message, messages))
 
 
-def _checked(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+def _checked_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     return checked_list(messages, 'a history is given a list of messages, such as HumanMessage("…")', BaseMessage)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from operator import is_
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from typing_extensions import NotRequired
 
 from langmem_adapters.brain import BrainMemory
@@ -22,6 +22,7 @@ from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
+from langmem_adapters.langchain.run_context import detached_from_run
 from langmem_adapters.langchain.threads.changed import SENT
 from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
@@ -39,7 +40,6 @@ from langmem_adapters.langchain.threads.recording import (
 )
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
-from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.lru import LRU
 from langmem_adapters.model import Message, Recalled, Scope, Summary
@@ -67,8 +67,8 @@ except ImportError as error:
 __all__ = ["BrainMemoryMiddleware", "BrainState"]
 
 T = TypeVar("T")
-_TOKENS = 8000  # tokens; the base of summarize_at without max_tokens
-_BRAINS = 256  # sessions that are remembered for flush()
+_DEFAULT_MAX_TOKENS = 8000  # tokens; the base of summarize_at without max_tokens
+_MAX_BRAINS = 256  # sessions that are remembered for flush()
 
 
 class BrainState(AgentState[Any]):
@@ -166,14 +166,14 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         if max_tokens is not None:
             check_count("max_tokens", max_tokens)
         if model is not None and summarize_at is None:
-            summarize_at = max((max_tokens or _TOKENS) // 2, 1)
+            summarize_at = max((max_tokens or _DEFAULT_MAX_TOKENS) // 2, 1)
         self._store = store_of(url, store)
         self._index = index_of(url, store) if index is None else index
         self._vectors = vectors_of(url, store, init_embeddings(embedder) if isinstance(embedder, str) else embedder)
         self._scope = ScopeOf(user, session, tenant, needs_user=long_term)
         self._long_term, self._recall_k = long_term, recall_k
         self._memory_k, self._max_tokens, self._counter, self._on_error = memory_k, max_tokens, counter, on_error
-        self._times: dict[str, Any] = {"clock": clock, "new_id": new_id}
+        self._clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}
         self._settings: dict[str, Any] = {
             "memory_k": memory_k,
             "model": init_chat_model(model) if isinstance(model, str) else model,
@@ -191,8 +191,8 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         self._outages = Outages("the agent goes on without its memory", self._counts)
         self._warn = WarnOnce()
         self._lock = ForkSafeLock()
-        self._brains: LRU[Scope, BrainMemory] = LRU(_BRAINS)
-        self._made(Scope(user="check", session="check"))  # so that a wrong setting raises here
+        self._brains: LRU[Scope, BrainMemory] = LRU(_MAX_BRAINS)
+        self._make_brain(Scope(user="check", session="check"))  # so that a wrong setting raises here
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
@@ -201,37 +201,37 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def before_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Find which of the thread's messages the session has, and refuse a run without a scope."""
-        return run(self._before(state, runtime))
+        return run(self._start_run(state, runtime))
 
     async def abefore_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`before_agent`, without blocking the event loop."""
-        return await arun(self._before(state, runtime))
+        return await arun(self._start_run(state, runtime))
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
         """Show the model its window, the summary and what is recalled."""
-        shown, said = run(self._shown(request))
-        return ExtendedModelResponse(handler(shown), Command(update={SAID: said}))
+        prepared, unrecorded = run(self._prepare_request(request))
+        return ExtendedModelResponse(handler(prepared), Command(update={SAID: unrecorded}))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """:meth:`wrap_model_call`, without blocking the event loop."""
-        shown, said = await arun(self._shown(request))
-        return ExtendedModelResponse(await handler(shown), Command(update={SAID: said}))
+        prepared, unrecorded = await arun(self._prepare_request(request))
+        return ExtendedModelResponse(await handler(prepared), Command(update={SAID: unrecorded}))
 
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
         scope = self._scope.as_of_now(runtime)
-        with unseen():
-            return run(self._after(state, scope, task_of(runtime)))
+        with detached_from_run():
+            return run(self._finish_run(state, scope, task_of(runtime)))
 
     async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`after_agent`, without blocking the event loop."""
         scope = self._scope.as_of_now(runtime)
-        with unseen():
-            return await arun(self._after(state, scope, task_of(runtime)))
+        with detached_from_run():
+            return await arun(self._finish_run(state, scope, task_of(runtime)))
 
     # --- outside of runs
 
@@ -256,88 +256,95 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     # --- flows
 
-    def _before(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
+    def _start_run(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
         brain = self._brain(self._scope(runtime))
         context = yield from self._attempt(step(brain.context), None)
         if context is None:
             return None
-        first = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
-        mark = str(state.get(THREAD) or first or self._times["new_id"]())
-        thread = Thread(state["messages"], mark)
-        found = yield from self._attempt(begun(brain, thread, state, context, self._words), None)
-        if found is None:
+        first_id = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
+        thread_id = str(state.get(THREAD) or first_id or self._clock_and_ids["new_id"]())
+        thread = Thread(state["messages"], thread_id)
+        update = yield from self._attempt(begun(brain, thread, state, context, self._words), None)
+        if update is None:
             return None
-        found |= {THREAD: mark, SUMMARY_KEY: context.summary.text if context.summary else ""}
-        return {name: value for name, value in found.items() if state.get(name) != value} or None
+        update |= {THREAD: thread_id, SUMMARY_KEY: context.summary.text if context.summary else ""}
+        return {name: value for name, value in update.items() if state.get(name) != value} or None
 
-    def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
+    def _prepare_request(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
-        whole = thread = Thread(state["messages"], mark := str(state.get(THREAD) or ""))
-        if not (len(request.messages) == len(whole) and all(map(is_, request.messages, state["messages"]))):
-            thread = Thread(request.messages, mark)
-        lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
-        known = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
-        context, start = known or (lost, (yield from recorded(None, thread, state, lost, self._words)))
-        said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
-        if context is not lost or RECORDED in state:
-            counted = recorded(brain if known else None, whole, state, context, self._words)
-            place = start if thread is whole else (yield from self._attempt(counted, None))
-            said = said if place is None else said_by_now(whole, place, state)
+        full_thread = thread = Thread(state["messages"], thread_id := str(state.get(THREAD) or ""))
+        if not (len(request.messages) == len(full_thread) and all(map(is_, request.messages, state["messages"]))):
+            thread = Thread(request.messages, thread_id)
+        no_context = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
+        loaded = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
+        context, start = loaded or (no_context, (yield from recorded(None, thread, state, no_context, self._words)))
+        unrecorded: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
+        if context is not no_context or RECORDED in state:
+            counting = recorded(brain if loaded else None, full_thread, state, context, self._words)
+            position = start if thread is full_thread else (yield from self._attempt(counting, None))
+            unrecorded = unrecorded if position is None else said_by_now(full_thread, position, state)
         conversation = None
-        if context is not lost:
-            both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)
-            conversation = yield from self._attempt(both, None)
-        asked = asked_in(said)
-        question = asked.text if asked else question_of(thread)
-        summary, system = context.summary, request.system_message
+        if context is not no_context:
+            flow = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)
+            conversation = yield from self._attempt(flow, None)
+        question_message = asked_in(unrecorded)
+        question = question_message.text if question_message else question_of(thread)
+        system = request.system_message
         budget = PromptBudget(
-            with_question(thread[:] if conversation is None else conversation, asked),
+            with_question(thread[:] if conversation is None else conversation, question_message),
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,
             counter=self._counter,
         )
-        recalled = yield from self._recall(brain, question, budget.beside(system, budget.memory_tokens))
+        memories = yield from self._recall(brain, question, budget.beside(system, budget.memory_tokens))
+        summary = context.summary.text if context.summary else ""
+        system, visible = self._with_memories(budget, system, summary, memories)
+        messages: list[Any] = [thread.original(message) or from_message(message) for message in visible]
+        return request.override(messages=messages, system_message=system), unrecorded
+
+    def _with_memories(
+        self, budget: PromptBudget, system: SystemMessage | None, summary: str, memories: Sequence[Recalled]
+    ) -> tuple[SystemMessage | None, Sequence[Message]]:
+        """The system message with the memories that no visible message repeats, and the visible messages."""
         while True:
-            section = memory_section(summary.text if summary else "", recalled, budget.memory_tokens, self._counter)
-            remembering = with_section(system, section) if section else system
-            shown = budget.beside(remembering)
-            texts = {message.text for message in shown}
-            once = [found for found in recalled if found.text not in texts]
-            if len(once) == len(recalled):
-                break
-            recalled = once  # shown messages say the others already
-        self._counts.add("recalled", len(recalled))
-        messages: list[Any] = [thread.original(message) or from_message(message) for message in shown]
-        return request.override(messages=messages, system_message=remembering), said
+            section = memory_section(summary, memories, budget.memory_tokens, self._counter)
+            extended = with_section(system, section) if section else system
+            visible = budget.beside(extended)
+            texts = {message.text for message in visible}
+            unrepeated = [memory for memory in memories if memory.text not in texts]
+            if len(unrepeated) == len(memories):
+                self._counts.add("recalled", len(memories))
+                return extended, visible
+            memories = unrepeated
 
     def _recall(self, brain: BrainMemory, question: str, shown: Sequence[Message]) -> Flow[list[Recalled]]:
         if brain.long_term is None or not self._recall_k:
             return []
         return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, shown=shown), []))
 
-    def _after(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
+    def _finish_run(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
         thread = Thread(state["messages"], str(state.get(THREAD) or ""))
         recording = record(self._brain(scope()), thread, state, task=task, words=self._words, warn=self._warn)
-        new = yield from self._attempt(recording, None)
-        if new is None or not thread:
+        recorded_count = yield from self._attempt(recording, None)
+        if recorded_count is None or not thread:
             return None
-        self._counts.add("recorded", new)
+        self._counts.add("recorded", recorded_count)
         return {RECORDED: thread[-1].id, SAID: [], SENT: {}}
 
-    def _attempt(self, flow: Flow[T], instead: T) -> Flow[T]:
-        return (yield from self._outages.attempt(flow, instead, self._on_error))
+    def _attempt(self, flow: Flow[T], fallback: T) -> Flow[T]:
+        return (yield from self._outages.attempt(flow, fallback, self._on_error))
 
     # --- memories of sessions
 
     def _brain(self, scope: Scope) -> BrainMemory:
         with no_fork, self._lock.held():
-            return self._brains.get_or_make(scope, lambda: self._made(scope))
+            return self._brains.get_or_make(scope, lambda: self._make_brain(scope))
 
-    def _made(self, scope: Scope) -> BrainMemory:
-        where: dict[str, Any] = {"user": scope.user, "tenant": scope.tenant, **self._times}
-        vectors, remembers = self._vectors, self._long_term and scope.user
-        long_term = LongTermMemory(self._store, self._index, vectors=vectors, **where) if remembers else None
-        brain = BrainMemory(self._store, scope.session, long_term=long_term, **where, **self._settings)
+    def _make_brain(self, scope: Scope) -> BrainMemory:
+        settings: dict[str, Any] = {"user": scope.user, "tenant": scope.tenant, **self._clock_and_ids}
+        vectors, has_long_term = self._vectors, self._long_term and scope.user
+        long_term = LongTermMemory(self._store, self._index, vectors=vectors, **settings) if has_long_term else None
+        brain = BrainMemory(self._store, scope.session, long_term=long_term, **settings, **self._settings)
         brain._stats.add_to(self._counts)  # noqa: SLF001 - one of its own
         return brain

@@ -17,11 +17,11 @@ from typing_extensions import TypedDict
 
 from langmem_adapters.codec import is_tagged
 
-__all__ = ["of_bytes", "of_data", "rebuilt_generation"]
+__all__ = ["message_from_bytes", "message_from_data", "rebuild_generation"]
 
 _Fields: TypeAlias = dict[str, Any]
-_T = TypeVar("_T", BaseMessage, ChatGeneration)
-_OwnT = TypeVar("_OwnT")
+_InstanceT = TypeVar("_InstanceT", BaseMessage, ChatGeneration)
+_HostFieldsT = TypeVar("_HostFieldsT")
 _RoleT = TypeVar("_RoleT")
 
 # --- the stored data that a message's class would leave as it is
@@ -31,7 +31,7 @@ class _Exact(TypedDict):
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]  # as pydantic has it
 
 
-class _Own(_Exact, total=False):
+class _HostFields(_Exact, total=False):
     id: str | None
     additional_kwargs: dict[Any, Any]
     response_metadata: dict[Any, Any]
@@ -67,18 +67,18 @@ class _Usage(_Tokens, total=False):
     output_token_details: _OutputTokens
 
 
-class _OwnOfAI(_Own, total=False):
+class _AIHostFields(_HostFields, total=False):
     invalid_tool_calls: list[_InvalidCall]
     usage_metadata: _Usage
 
 
-class _OwnOfTool(_Own, total=False):
+class _ToolHostFields(_HostFields, total=False):
     artifact: Any
     status: Literal["success", "error"]
 
 
-class _Host(_Exact, Generic[_OwnT]):
-    langchain: _OwnT
+class _Host(_Exact, Generic[_HostFieldsT]):
+    langchain: _HostFieldsT
 
 
 class _Call(_Exact, total=False):
@@ -87,7 +87,7 @@ class _Call(_Exact, total=False):
     args: dict[str, Any]
 
 
-class _Stored(_Exact, Generic[_RoleT, _OwnT], total=False):
+class _Stored(_Exact, Generic[_RoleT, _HostFieldsT], total=False):
     v: Literal[1]
     id: str
     role: _RoleT
@@ -97,18 +97,20 @@ class _Stored(_Exact, Generic[_RoleT, _OwnT], total=False):
     tool_call_id: str
     created_at: float
     metadata: dict[str, Any]
-    host: _Host[_OwnT]
+    host: _Host[_HostFieldsT]
 
 
-_User: TypeAlias = _Stored[Literal["user", "system"], _Own]
-_Assistant: TypeAlias = _Stored[Literal["assistant"], _OwnOfAI]
-_Tool: TypeAlias = _Stored[Literal["tool"], _OwnOfTool]
-_validator: Final = TypeAdapter[Any](Annotated[_User | _Assistant | _Tool, Field(discriminator="role")]).validator
+_StoredUser: TypeAlias = _Stored[Literal["user", "system"], _HostFields]
+_StoredAssistant: TypeAlias = _Stored[Literal["assistant"], _AIHostFields]
+_StoredTool: TypeAlias = _Stored[Literal["tool"], _ToolHostFields]
+_validator: Final = TypeAdapter[Any](
+    Annotated[_StoredUser | _StoredAssistant | _StoredTool, Field(discriminator="role")]
+).validator
 
 # --- the message
 
 
-def of_bytes(data: bytes) -> BaseMessage | None:
+def message_from_bytes(data: bytes) -> BaseMessage | None:
     """The message that its class would make of what ``Message.to_bytes`` wrote; None if only the class can tell."""
     if is_tagged(data):
         return None
@@ -116,101 +118,110 @@ def of_bytes(data: bytes) -> BaseMessage | None:
         stored = _validator.validate_json(data)
     except ValueError:
         return None
-    return _made(stored, _KINDS.get(stored["role"])) if "v" in stored else None
+    return _build_message(stored, _SUPPORTED_KINDS.get(stored["role"])) if "v" in stored else None
 
 
-def of_data(data: object) -> BaseMessage | None:
-    """:func:`of_bytes` for what ``Message.to_data`` returned, which is not changed."""
+def message_from_data(data: object) -> BaseMessage | None:
+    """:func:`message_from_bytes` for what ``Message.to_data`` returned, which is not changed."""
     try:
         stored = _validator.validate_python(data)
     except ValueError:
         return None
-    return _made(stored, _KINDS.get(stored["role"]))
+    return _build_message(stored, _SUPPORTED_KINDS.get(stored["role"]))
 
 
-def _made(stored: _Fields, kind: _Kind | None) -> BaseMessage | None:
-    own = stored["host"]["langchain"] if "host" in stored else {}
-    if kind is None or ("metadata" in stored and not own):
+def _build_message(stored: _Fields, kind: _Kind | None) -> BaseMessage | None:
+    host_fields = stored["host"]["langchain"] if "host" in stored else {}
+    if kind is None or ("metadata" in stored and not host_fields):
         return None
     cls, type_, add = kind
-    id_, name = own["id"] if "id" in own else stored.get("id") or None, stored.get("name")
-    given = {"content", *own}
+    id_ = host_fields["id"] if "id" in host_fields else stored.get("id") or None
+    name = stored.get("name")
+    fields_set = {"content", *host_fields}
     if id_ is None:
-        given.discard("id")
+        fields_set.discard("id")
     else:
-        given.add("id")
+        fields_set.add("id")
     if name is not None:
-        given.add("name")
+        fields_set.add("name")
     fields = {
         "content": stored.get("content", ""),
-        "additional_kwargs": own.get("additional_kwargs") or {},
-        "response_metadata": own.get("response_metadata") or {},
+        "additional_kwargs": host_fields.get("additional_kwargs") or {},
+        "response_metadata": host_fields.get("response_metadata") or {},
         "type": type_,
         "name": name,
         "id": id_,
     }
-    add(fields, stored, own, given)
-    return None if "tool_calls" in fields["additional_kwargs"] and cls is AIMessage else _filled(cls, fields, given, {})
+    add(fields, stored, host_fields, fields_set)
+    if "tool_calls" in fields["additional_kwargs"] and cls is AIMessage:
+        return None
+    return _fill_instance(cls, fields, fields_set, {})
 
 
-def _filled(cls: type[_T], fields: _Fields, given: set[str], extra: _Fields | None) -> _T:
-    made = cls.__new__(cls)
-    _set(made, "__dict__", fields)
-    _set(made, "__pydantic_fields_set__", given)
-    _set(made, "__pydantic_extra__", extra)
-    _set(made, "__pydantic_private__", None)
-    return made
+def _fill_instance(cls: type[_InstanceT], fields: _Fields, fields_set: set[str], extra: _Fields | None) -> _InstanceT:
+    instance = cls.__new__(cls)
+    _set_attribute(instance, "__dict__", fields)
+    _set_attribute(instance, "__pydantic_fields_set__", fields_set)
+    _set_attribute(instance, "__pydantic_extra__", extra)
+    _set_attribute(instance, "__pydantic_private__", None)
+    return instance
 
 
-_set = object.__setattr__
+_set_attribute = object.__setattr__
 
 
 def _add_nothing(*_: object) -> None: ...
 
 
-def _add_of_ai(fields: _Fields, stored: _Fields, own: _Fields, given: set[str]) -> None:
-    calls, invalid = stored.get("tool_calls"), own.get("invalid_tool_calls")
-    fields["tool_calls"] = [_NO_CALL | {"args": {}} | call for call in calls] if calls else []
-    fields["invalid_tool_calls"] = [_NO_INVALID_CALL | call for call in invalid] if invalid else []
-    fields["usage_metadata"] = own.get("usage_metadata")
+def _add_ai_fields(fields: _Fields, stored: _Fields, host_fields: _Fields, fields_set: set[str]) -> None:
+    calls, invalid = stored.get("tool_calls"), host_fields.get("invalid_tool_calls")
+    fields["tool_calls"] = [_CALL_DEFAULTS | {"args": {}} | call for call in calls] if calls else []
+    fields["invalid_tool_calls"] = [_INVALID_CALL_DEFAULTS | call for call in invalid] if invalid else []
+    fields["usage_metadata"] = host_fields.get("usage_metadata")
     if calls:
-        given.add("tool_calls")
+        fields_set.add("tool_calls")
 
 
-_NO_CALL: Final[_Fields] = {"name": "", "id": None, "type": "tool_call"}
-_NO_INVALID_CALL: Final[_Fields] = {"type": "invalid_tool_call", "id": None, "name": None, "args": None, "error": None}
+_CALL_DEFAULTS: Final[_Fields] = {"name": "", "id": None, "type": "tool_call"}
+_INVALID_CALL_DEFAULTS: Final[_Fields] = {
+    "type": "invalid_tool_call",
+    "id": None,
+    "name": None,
+    "args": None,
+    "error": None,
+}
 
 
-def _add_of_tool(fields: _Fields, stored: _Fields, own: _Fields, given: set[str]) -> None:
+def _add_tool_fields(fields: _Fields, stored: _Fields, host_fields: _Fields, fields_set: set[str]) -> None:
     fields["tool_call_id"] = stored.get("tool_call_id", "")
-    fields["artifact"], fields["status"] = own.get("artifact"), own.get("status", "success")
-    given.add("tool_call_id")
+    fields["artifact"], fields["status"] = host_fields.get("artifact"), host_fields.get("status", "success")
+    fields_set.add("tool_call_id")
 
 
-def rebuilt_generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:
+def rebuild_generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:
     """The generation that the class ChatGeneration would make of a message."""
-    sure = info is None or (type(info) is dict and all(type(key) is str for key in info))
-    if not (_GENERATES and type(message.content) is str and sure):
+    is_plain_info = info is None or (type(info) is dict and all(type(key) is str for key in info))
+    if not (_CAN_BUILD_GENERATIONS and type(message.content) is str and is_plain_info):
         return ChatGeneration(message=message, generation_info=info)
-    return _generation(message, info)
+    return _build_generation(message, info)
 
 
-def _generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:
+def _build_generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:
     fields = {"text": message.text, "generation_info": info, "type": "ChatGeneration", "message": message}
-    return _filled(ChatGeneration, fields, {"text", "generation_info", "message"}, extra=None)
+    return _fill_instance(ChatGeneration, fields, {"text", "generation_info", "message"}, extra=None)
 
 
 # --- does this release of langchain-core make the same?
 
 _Kind: TypeAlias = "tuple[type[BaseMessage], str, Callable[[_Fields, _Fields, _Fields, set[str]], None]]"
 
-_ALL: Final[dict[str, _Kind]] = {
+_ALL_KINDS: Final[dict[str, _Kind]] = {
     "user": (HumanMessage, "human", _add_nothing),
-    "assistant": (AIMessage, "ai", _add_of_ai),
+    "assistant": (AIMessage, "ai", _add_ai_fields),
     "system": (SystemMessage, "system", _add_nothing),
-    "tool": (ToolMessage, "tool", _add_of_tool),
+    "tool": (ToolMessage, "tool", _add_tool_fields),
 }
-_OWN_SAMPLE: Final[_Fields] = {"additional_kwargs": {"a": 1}, "response_metadata": {"b": [2]}}
+_HOST_SAMPLE: Final[_Fields] = {"additional_kwargs": {"a": 1}, "response_metadata": {"b": [2]}}
 _SAMPLES: Final[dict[str, tuple[_Fields, ...]]] = {
     "user": ({},),
     "system": ({},),
@@ -232,32 +243,41 @@ _SAMPLES: Final[dict[str, tuple[_Fields, ...]]] = {
 }
 
 
-def _is_same(role: str, kind: _Kind, fields: _Fields) -> bool:
+def _is_built_alike(role: str, kind: _Kind, fields: _Fields) -> bool:
     """Whether the class makes of these fields what this module builds."""
     stored = {name: value for name, value in fields.items() if name in _Stored.__annotations__}
-    own = {name: value for name, value in fields.items() if name not in stored}
-    host = {"host": {"langchain": own}} if own else {}
-    built = _made(_validator.validate_python({"role": role, **stored, **host}), kind)
-    made = kind[0](**fields)
-    return built is not None and _state(built) == _state(made) and list(built.__dict__) == list(made.__dict__)
+    host_fields = {name: value for name, value in fields.items() if name not in stored}
+    host = {"host": {"langchain": host_fields}} if host_fields else {}
+    built = _build_message(_validator.validate_python({"role": role, **stored, **host}), kind)
+    constructed = kind[0](**fields)
+    return (
+        built is not None
+        and _pydantic_state(built) == _pydantic_state(constructed)
+        and list(built.__dict__) == list(constructed.__dict__)
+    )
 
 
-def _state(made: BaseMessage | ChatGeneration) -> tuple[Any, ...]:
-    return made.__dict__, made.__pydantic_fields_set__, made.__pydantic_extra__, made.__pydantic_private__
+def _pydantic_state(instance: BaseMessage | ChatGeneration) -> tuple[Any, ...]:
+    return (
+        instance.__dict__,
+        instance.__pydantic_fields_set__,
+        instance.__pydantic_extra__,
+        instance.__pydantic_private__,
+    )
 
 
-_KINDS: Final = {
+_SUPPORTED_KINDS: Final = {
     role: kind
-    for role, kind in _ALL.items()
+    for role, kind in _ALL_KINDS.items()
     if all(
-        _is_same(role, kind, {"content": content, **sample, **more})
+        _is_built_alike(role, kind, {"content": content, **sample, **more})
         for sample in _SAMPLES[role]
         for content in ("text", ["a", {"type": "text", "text": "b"}])
-        for more in ({}, {"id": "m", "name": "n", **_OWN_SAMPLE})
+        for more in ({}, {"id": "m", "name": "n", **_HOST_SAMPLE})
     )
 }
-_GENERATES: Final = all(
-    _state(_generation(AIMessage("text"), info))
-    == _state(ChatGeneration(message=AIMessage("text"), generation_info=info))
+_CAN_BUILD_GENERATIONS: Final = all(
+    _pydantic_state(_build_generation(AIMessage("text"), info))
+    == _pydantic_state(ChatGeneration(message=AIMessage("text"), generation_info=info))
     for info in (None, {"a": [1]})
 )

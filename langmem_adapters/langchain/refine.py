@@ -40,17 +40,17 @@ def refine_with(
         checked_brain(brain)
 
     def refine(value: Any, config: RunnableConfig) -> Any:
-        question, reworded = _question(value, key)
-        return reworded(_session(brain, config).refine(question, model)) if question else value
+        question, replace_question = _split_question(value, key)
+        return replace_question(_session_brain(brain, config).refine(question, model)) if question else value
 
     async def arefine(value: Any, config: RunnableConfig) -> Any:
-        question, reworded = _question(value, key)
-        return reworded(await _session(brain, config).arefine(question, model)) if question else value
+        question, replace_question = _split_question(value, key)
+        return replace_question(await _session_brain(brain, config).arefine(question, model)) if question else value
 
     return RunnableLambda(refine, arefine, name="refine_with")
 
 
-def _session(brain: BrainMemory | Callable[[str], BrainMemory], config: RunnableConfig) -> BrainMemory:
+def _session_brain(brain: BrainMemory | Callable[[str], BrainMemory], config: RunnableConfig) -> BrainMemory:
     if isinstance(brain, BrainMemory):
         return brain
     session = config.get("configurable", {}).get("session_id")
@@ -59,29 +59,34 @@ def _session(brain: BrainMemory | Callable[[str], BrainMemory], config: Runnable
     return checked_brain(brain(session))
 
 
-def _question(value: Any, key: str | None) -> tuple[str, Callable[[str], Any]]:
+def _split_question(value: Any, key: str | None) -> tuple[str, Callable[[str], Any]]:
     """The text of the last question (empty if there is none), and a function that puts another one in its place."""
     if isinstance(value, str):
         return value, str
     if isinstance(value, BaseMessage):
-        return to_message(value).text, partial(_reworded, value)
+        return to_message(value).text, partial(_with_question, value)
     if isinstance(value, Mapping):
-        place = key or (next(iter(value)) if len(value) == 1 else "input")
-        if place not in value:
-            raise ConfigurationError(f"the input has no {place!r}, where the question is expected: give key=")
-        question, reworded = _question(value[place], key)
-        return question, lambda other: {**value, place: reworded(other)}
+        question_key = key or (next(iter(value)) if len(value) == 1 else "input")
+        if question_key not in value:
+            raise ConfigurationError(f"the input has no {question_key!r}, where the question is expected: give key=")
+        question, replace_question = _split_question(value[question_key], key)
+        return question, lambda refined: {**value, question_key: replace_question(refined)}
     if not isinstance(value, list | tuple):
         raise ConfigurationError(f"a question is a text, a message or a list of messages, not {type(value).__name__}")
     messages = convert_to_messages(value)
-    last = max((n for n, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
-    if last < 0:
+    position = max((index for index, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
+    if position < 0:
         return "", str
-    asked = messages[last]
-    return to_message(asked).text, lambda other: [*messages[:last], _reworded(asked, other), *messages[last + 1 :]]
+    question_message = messages[position]
+    before, after = messages[:position], messages[position + 1 :]
+    return to_message(question_message).text, lambda refined: [
+        *before,
+        _with_question(question_message, refined),
+        *after,
+    ]
 
 
-def _reworded(message: BaseMessage, question: str) -> BaseMessage:
+def _with_question(message: BaseMessage, question: str) -> BaseMessage:
     if question == to_message(message).text:
         return message
     if isinstance(message.content, str):

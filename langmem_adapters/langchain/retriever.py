@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from langmem_adapters import views
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate, one_value
+from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate, required_value
 from langmem_adapters.language.analysis import matching
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
@@ -76,7 +76,7 @@ class LongTermRetriever(BaseRetriever):
         k: int | None = None,
         filter: MetadataFilter | None = None,  # noqa: A002 - as LangChain's vector stores call it
     ) -> list[Document]:
-        return run(self._find(query, k, filter))
+        return run(self._search(query, k, filter))
 
     async def _aget_relevant_documents(
         self,
@@ -86,29 +86,29 @@ class LongTermRetriever(BaseRetriever):
         k: int | None = None,
         filter: MetadataFilter | None = None,  # noqa: A002 - as LangChain's vector stores call it
     ) -> list[Document]:
-        return await arun(self._find(query, k, filter))
+        return await arun(self._search(query, k, filter))
 
-    def _find(self, query: str, k: int | None, narrower: MetadataFilter | None) -> Flow[list[Document]]:
-        filters = [metadata_predicate(self.filter), metadata_predicate(narrower)]
-        session = one_value(self.filter, "session") or one_value(narrower, "session")
+    def _search(self, query: str, k: int | None, narrowing_filter: MetadataFilter | None) -> Flow[list[Document]]:
+        filters = [metadata_predicate(self.filter), metadata_predicate(narrowing_filter)]
+        session = required_value(self.filter, "session") or required_value(narrowing_filter, "session")
         self._outages.counts.add("recalls")
         search = search_filtered(self.memory, query, self.k if k is None else k, filters, session)
-        found = yield from self._outages.attempt(search, [], self.on_error)
-        return views.Listing([_document(*one) for one in found], _view, query=query)
+        results = yield from self._outages.attempt(search, [], self.on_error)
+        return views.Listing([_to_document(*result) for result in results], _view, query=query)
 
 
-def _document(found: Recalled, said: Occurrence) -> Document:
-    metadata = {**metadata_of(found.memory.message, said), "score": found.score}
-    return Document(id=found.memory.id, page_content=found.text, metadata=metadata)
+def _to_document(recalled: Recalled, occurrence: Occurrence) -> Document:
+    metadata = {**metadata_of(recalled.memory.message, occurrence), "score": recalled.score}
+    return Document(id=recalled.memory.id, page_content=recalled.text, metadata=metadata)
 
 
 def _view(documents: Sequence[Document], query: str) -> str:
-    return views.memories([_memory(document) for document in documents], query=query, matching=matching)
+    return views.memories([_to_recalled(document) for document in documents], query=query, matching=matching)
 
 
-def _memory(document: Document) -> Recalled:
+def _to_recalled(document: Document) -> Recalled:
     """The memory that a document was made of, as far as a view shows it."""
-    said = document.metadata
-    message = Message(role=said["role"], name=said["name"], content=document.page_content)
-    occurrence = Occurrence(session=said["session"], created_at=said["created_at"])
-    return Recalled(Memory(message=message, occurrences=[occurrence]), said["score"])
+    metadata = document.metadata
+    message = Message(role=metadata["role"], name=metadata["name"], content=document.page_content)
+    occurrence = Occurrence(session=metadata["session"], created_at=metadata["created_at"])
+    return Recalled(Memory(message=message, occurrences=[occurrence]), metadata["score"])

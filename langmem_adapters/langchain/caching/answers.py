@@ -22,20 +22,20 @@ from langmem_adapters.experience.shelf.shelf import Evicted
 from langmem_adapters.experience.shelf.under_way import Begun
 from langmem_adapters.experience.single_flight.asking import KeptAnswers, SingleFlightAnswers
 from langmem_adapters.flow import Flow
-from langmem_adapters.langchain.caching.chunks import Recording, as_reported, pieces
+from langmem_adapters.langchain.caching.chunks import Recording, answer_chunks, as_cached
 from langmem_adapters.langchain.caching.costs import count_saved, metric_of
 from langmem_adapters.langchain.caching.generations import read_generations, write_generations
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
-from langmem_adapters.langchain.caching.prompt import asked_in, messages_in
-from langmem_adapters.langchain.caching.tools import Tools
-from langmem_adapters.langchain.unseen import unseen
+from langmem_adapters.langchain.caching.prompt import dumped_messages, last_question
+from langmem_adapters.langchain.caching.tools import DeterministicTools
+from langmem_adapters.langchain.run_context import detached_from_run
 from langmem_adapters.model import Experience, Metric
 
-__all__ = ["Answers", "Examples", "Request", "note", "noted"]
+__all__ = ["Answers", "Examples", "Request", "collect_request_keys", "record_request_key"]
 
-_noted: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
+_request_keys: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
-_ASKED = 2_000  # entries for requests in flight, two for each
+_MAX_PENDING = 2_000  # entries for requests in flight, two for each
 
 Examples: TypeAlias = Sequence[Experience]
 """The experiences of similar requests; none, unless examples are wanted."""
@@ -56,19 +56,19 @@ class Request(NamedTuple):
 
 
 @contextmanager
-def noted() -> Iterator[list[str]]:
+def collect_request_keys() -> Iterator[list[str]]:
     """Collect the keys of the requests that cached models get in this block."""
     keys: list[str] = []
-    token = _noted.set(keys)
+    token = _request_keys.set(keys)
     try:
         yield keys
     finally:
-        _noted.reset(token)
+        _request_keys.reset(token)
 
 
-def note(request: Request) -> Request:
-    """Report a cached model's request to the :func:`noted` block around it, if there is one."""
-    if (keys := _noted.get()) is not None:
+def record_request_key(request: Request) -> Request:
+    """Report a cached model's request to the :func:`collect_request_keys` block around it, if there is one."""
+    if (keys := _request_keys.get()) is not None:
         keys.append(request.key)
     return request
 
@@ -81,8 +81,8 @@ class Answers(SingleFlightAnswers):
         examples: How many similar experiences a model is shown on a miss. Above 0, questions are stored too, and the
             pool needs an index; otherwise only hashes are stored.
         tools: The tools that always give the same result. An answer made with any other is never shown as an example.
-        alike: Finds and keeps answers to the same request in other words; None: only identical requests are served.
-        of_chats: Whether all answers are those of chat models.
+        paraphrases: Finds and keeps answers to the same request in other words; None: serve only identical requests.
+        only_chats: Whether all answers are those of chat models.
         metric: Gives what an answer cost; None: no cost is stored with it.
         scoring, counts: Have the answers scored, and count events; others may share them.
         output_version: The form of content that the model's ``output_version`` asks for.
@@ -99,9 +99,9 @@ class Answers(SingleFlightAnswers):
         pool: ExperiencePool,
         *,
         examples: int = 0,
-        tools: Tools | None = None,
-        alike: Paraphrases | None = None,
-        of_chats: bool = True,
+        tools: DeterministicTools | None = None,
+        paraphrases: Paraphrases | None = None,
+        only_chats: bool = True,
         metric: Callable[[Any], Metric] | None = metric_of,
         scoring: BackgroundScoring,
         counts: Counts,
@@ -112,13 +112,13 @@ class Answers(SingleFlightAnswers):
         **rules: Any,
     ) -> None:
         self._output_version = output_version
-        self._asked: dict[tuple[str, int], tuple[Begun | None, float]] = {}
-        shown = _found if examples else None
+        self._pending: dict[tuple[str, int], tuple[Begun | None, float]] = {}
+        context_builder = _as_examples if examples else None
         super().__init__(
             pool,
             Request,
-            rules=Rules(metric=metric, context_builder=shown, request="examples", k=examples, **rules),
-            responses=_Generations(clock, new_id, of_chats=of_chats),
+            rules=Rules(metric=metric, context_builder=context_builder, request="examples", k=examples, **rules),
+            responses=_Generations(clock, new_id, only_chats=only_chats),
             cache=_Calls,
             counts=counts,
             keep_requests=examples > 0,
@@ -127,14 +127,14 @@ class Answers(SingleFlightAnswers):
             timer=timer,
             new_id=new_id,
         )
-        self._calls.alike = alike
+        self._calls.paraphrases = paraphrases
         self._calls.tools = tools if examples else None
 
     def stats(self) -> dict[str, Any]:
         """The counts of calls and, in semantic mode, of what was found by meaning."""
         stats = super().stats()
-        if self._calls.alike is not None:
-            stats |= self._calls.alike.stats()
+        if self._calls.paraphrases is not None:
+            stats |= self._calls.paraphrases.stats()
         return stats
 
     def forget(self, keys: Iterable[str]) -> Flow[None]:
@@ -149,30 +149,32 @@ class Answers(SingleFlightAnswers):
 
     # --- for a cache that LangChain asks before it calls the model and updates after it
 
-    def look_up(self, asked: Request) -> Flow[list[Generation] | None]:
+    def look_up(self, request: Request) -> Flow[list[Generation] | None]:
         """The answer to a request; None if the model must be called."""
-        turn = yield from self._calls.begin(Invocation(asked, {}))
-        if turn.served:
-            return cast("list[Generation]", self._served(turn))
-        if turn.keeps:
-            if len(self._asked) >= _ASKED - 1:
-                self._asked.clear()
-            self._asked[asked.key, asked.call] = self._asked[asked.key, 0] = turn.begun, turn.started
+        invocation = yield from self._calls.begin(Invocation(request, {}))
+        if invocation.served:
+            return cast("list[Generation]", self._served(invocation))
+        if invocation.keeps:
+            if len(self._pending) >= _MAX_PENDING - 1:
+                self._pending.clear()
+            pending = invocation.begun, invocation.started
+            self._pending[request.key, request.call] = self._pending[request.key, 0] = pending
         return None
 
-    def keep(self, asked: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
+    def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
         """Keep the model's answer. Pass the result to :meth:`score`."""
-        latest = self._asked.pop((asked.key, 0), (None, math.inf))  # if update gets another string object than lookup
-        begun, started = self._asked.pop((asked.key, asked.call), latest)
-        turn = Invocation(asked, {}, key=asked.key, counted=asked._asdict(), begun=begun, started=started)
-        turn.keeps = self.pool.writes
-        self._calls.note_request(turn)
-        yield from self._calls.finish(turn, answer)
-        return turn
+        # The latest call with this key counts if update gets another string object than lookup.
+        latest_call = self._pending.pop((request.key, 0), (None, math.inf))
+        begun, started = self._pending.pop((request.key, request.call), latest_call)
+        invocation = Invocation(request, {}, key=request.key, counted=request._asdict(), begun=begun, started=started)
+        invocation.keeps = self.pool.writes
+        self._calls.note_request(invocation)
+        yield from self._calls.finish(invocation, answer)
+        return invocation
 
-    def score(self, turn: Invocation, *, on_loop: bool = False) -> None:
+    def score(self, invocation: Invocation, *, on_loop: bool = False) -> None:
         """Have a kept answer scored in the background."""
-        self._calls.score_later(turn, on_loop=on_loop)
+        self._calls.score_later(invocation, on_loop=on_loop)
 
     def recent(self, key: str) -> list[Generation] | None:
         """An answer that was read a moment ago. Neither waits nor works for long, as it may run on an event loop."""
@@ -190,93 +192,101 @@ class Answers(SingleFlightAnswers):
         """The generations of a stored answer. Raises SerializationError if they cannot be read."""
         return cast("list[Generation]", self._calls.responses.of(experience))
 
-    def _served(self, turn: Invocation) -> Any:
-        for generation in turn.value:
+    def _served(self, invocation: Invocation) -> Any:
+        for generation in invocation.value:
             if isinstance(generation, ChatGeneration):
-                generation.message.response_metadata.setdefault("cache_key", turn.key)
-        count_saved(self._counts, turn.value)
-        return turn.value
+                generation.message.response_metadata.setdefault("cache_key", invocation.key)
+        count_saved(self._counts, invocation.value)
+        return invocation.value
 
     def _pieces(self, served: list[ChatGeneration]) -> Iterator[ChatGenerationChunk]:
-        return pieces(served[0])
+        return answer_chunks(served[0])
 
     def _kept(self, answer: ChatResult) -> list[ChatGeneration]:
-        return as_reported(answer, self._output_version)
+        return as_cached(answer, self._output_version)
 
     @contextmanager
     def _apart(self, key: str) -> Iterator[None]:
-        with unseen(), super()._apart(key):
+        with detached_from_run(), super()._apart(key):
             yield
 
 
-def _found(_: Any, experiences: Examples) -> Examples:
+def _as_examples(_: Any, experiences: Examples) -> Examples:
     return experiences
 
 
 class _Calls(FunctionCache):
     """Looks once for an answer to the same request in other words, if there is none to the very same one."""
 
-    alike: Paraphrases | None = None
-    tools: Tools | None = None  # decides which answers may be examples; None: no check
+    paraphrases: Paraphrases | None = None
+    tools: DeterministicTools | None = None  # decides which answers may be examples; None: no check
 
     def _request(self, counted: dict[str, Any]) -> str:
-        return asked_in(counted["prompt"])
+        return last_question(counted["prompt"])
 
-    def _serve_similar(self, turn: Invocation, own: Experience | None) -> Flow[None]:
-        if self.alike is None:
+    def _serve_similar(self, invocation: Invocation, own_experience: Experience | None) -> Flow[None]:
+        if self.paraphrases is None:
             return
         try:
-            place, matches = yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])
+            partition, matches = yield from self.paraphrases.find(
+                invocation.counted["prompt"], invocation.counted["llm_string"]
+            )
             for match in matches:
-                if own is not None and match.key == turn.key:
+                if own_experience is not None and match.key == invocation.key:
                     continue  # was examined already
-                experience = yield from self.alike.answer(place, match)
-                if experience is not None and (yield from self._is_good(turn, experience)):
-                    yield from self._read(turn, experience, match.key)
-                if turn.served and self.alike.may_serve(turn.value, match):
+                experience = yield from self.paraphrases.answer(partition, match)
+                if experience is not None and (yield from self._is_good(invocation, experience)):
+                    yield from self._read(invocation, experience, match.key)
+                if invocation.served and self.paraphrases.may_serve(invocation.value, match):
                     return
-                turn.served, turn.kept = False, None
+                invocation.served, invocation.kept = False, None
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
 
-    def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:
-        if self.alike is not None:
-            return (yield from self._create_alike(self.alike, turn, value, made))
-        if self.tools is not None and not self._may_be_shown(self.tools, turn, value):
-            made = made.model_copy(update={"req": None})  # no search finds it, so nobody is shown it
-        return (yield from super()._create(turn, value, made))
+    def _create(self, invocation: Invocation, value: Any, experience: Experience) -> Flow[Experience]:
+        if self.paraphrases is not None:
+            return (yield from self._create_with_question(self.paraphrases, invocation, value, experience))
+        if self.tools is not None and not self._may_be_example(self.tools, invocation, value):
+            experience = experience.model_copy(update={"req": None})  # no search finds it, so nobody is shown it
+        return (yield from super()._create(invocation, value, experience))
 
-    def _create_alike(self, alike: Paraphrases, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:
+    def _create_with_question(
+        self, paraphrases: Paraphrases, invocation: Invocation, value: Any, experience: Experience
+    ) -> Flow[Experience]:
         """Put an answer into the pool, and its question into the semantic index, if other words may match it."""
-        question = alike.question(turn.counted["prompt"], turn.counted["llm_string"], value)
+        question = paraphrases.question(invocation.counted["prompt"], invocation.counted["llm_string"], value)
         if question is not None:
-            made = made.model_copy(update={"partition": question.partition})
+            experience = experience.model_copy(update={"partition": question.partition})
         evicted: Evicted = []
-        kept = yield from self.pool.create_flow(made, key=turn.key, evicted=evicted)
+        created = yield from self.pool.create_flow(experience, key=invocation.key, evicted=evicted)
         try:
-            yield from alike.keep(question, turn.key, evicted)
+            yield from paraphrases.keep(question, invocation.key, evicted)
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
-        return kept
+        return created
 
-    def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
+    def score_later(self, invocation: Invocation, *, on_loop: bool = False) -> None:
         if self._rules.scorer is not None:
-            with unseen():
-                super().score_later(turn, on_loop=on_loop)
+            with detached_from_run():
+                super().score_later(invocation, on_loop=on_loop)
 
     @staticmethod
-    def _may_be_shown(tools: Tools, turn: Invocation, value: Any) -> bool:
+    def _may_be_example(tools: DeterministicTools, invocation: Invocation, answer: Any) -> bool:
         """Whether every tool that had a part in an answer always gives the same result."""
-        prompt, llm_string = turn.counted["prompt"], turn.counted["llm_string"]
-        return tools.are_all_in(llm_string) and tools.are_all_of(value) and tools.gave_all(messages_in(prompt))
+        prompt, llm_string = invocation.counted["prompt"], invocation.counted["llm_string"]
+        return (
+            tools.cover_request(llm_string)
+            and tools.cover_answer(answer)
+            and tools.cover_messages(dumped_messages(prompt))
+        )
 
 
 class _Generations(KeptAnswers):
     """Writes answers as data, and reads them back."""
 
-    def __init__(self, clock: Callable[[], float], new_id: Callable[[], str], *, of_chats: bool) -> None:
+    def __init__(self, clock: Callable[[], float], new_id: Callable[[], str], *, only_chats: bool) -> None:
         super().__init__(clock, new_id)
-        self._of_chats = of_chats
+        self._only_chats = only_chats
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         data = write_generations(value)
@@ -288,6 +298,6 @@ class _Generations(KeptAnswers):
 
     def of(self, experience: Experience) -> list[Generation]:
         generations = read_generations(experience.resp, age=self._age(experience), new_id=self._new_id)
-        if self._of_chats and not all(isinstance(generation, ChatGeneration) for generation in generations):
+        if self._only_chats and not all(isinstance(generation, ChatGeneration) for generation in generations):
             raise SerializationError("a stored answer is not that of a chat model")
         return generations

@@ -14,13 +14,13 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langmem_adapters.experience.model_answers import in_words
 from langmem_adapters.providers.tool_calls import are_complete
 
-__all__ = ["Recording", "as_reported", "pieces", "whole"]
+__all__ = ["Recording", "answer_chunks", "as_cached", "join_chunks"]
 
-_THOUGHTS = "reasoning_content"  # LangChain's own name for reasoning that is no block of the content
-_TRACED = "lc_gateway_metadata"  # LangChain's own name for metadata that it keeps out of messages
+_REASONING_KEY = "reasoning_content"  # LangChain's own name for reasoning that is no block of the content
+_TRACE_METADATA_KEY = "lc_gateway_metadata"  # LangChain's own name for metadata that it keeps out of messages
 
 
-def pieces(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
+def answer_chunks(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
     """Chunks that add up to an answer: thoughts, text by words, and everything else with the last one.
 
     They have no id: LangChain gives them the id of the run.
@@ -28,21 +28,25 @@ def pieces(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
     message = generation.message
     *first, last = in_words(message.content) if isinstance(message.content, str) else [message.content]
     kwargs = dict(message.additional_kwargs)
-    if first and _THOUGHTS in kwargs:  # before the text, as in the provider's own streams
+    if first and _REASONING_KEY in kwargs:  # before the text, as in the provider's own streams
         yield ChatGenerationChunk(
-            message=AIMessageChunk(content="", additional_kwargs={_THOUGHTS: kwargs.pop(_THOUGHTS)})
+            message=AIMessageChunk(content="", additional_kwargs={_REASONING_KEY: kwargs.pop(_REASONING_KEY)})
         )
     for word in first:
         yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-    own = {"additional_kwargs", "content", "id", "invalid_tool_calls", "tool_calls", "type"}
+    converted = {"additional_kwargs", "content", "id", "invalid_tool_calls", "tool_calls", "type"}
     fields = {name: value for name, value in message.__dict__.items() if name in AIMessageChunk.model_fields}
-    kept: dict[str, Any] = {name: value for name, value in fields.items() if name not in own}
-    kept |= {"additional_kwargs": kwargs, "tool_call_chunks": list(_calls(message)), "chunk_position": "last"}
-    chunk = AIMessageChunk(content=last, **kept)
+    other_fields: dict[str, Any] = {name: value for name, value in fields.items() if name not in converted}
+    other_fields |= {
+        "additional_kwargs": kwargs,
+        "tool_call_chunks": list(_call_chunks(message)),
+        "chunk_position": "last",
+    }
+    chunk = AIMessageChunk(content=last, **other_fields)
     yield ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 
-def _calls(message: Any) -> Iterator[ToolCallChunk]:
+def _call_chunks(message: Any) -> Iterator[ToolCallChunk]:
     if not isinstance(message, AIMessage):
         return
     for index, call in enumerate([*message.tool_calls, *message.invalid_tool_calls]):
@@ -60,42 +64,43 @@ class Recording:
     def take(self, chunk: ChatGenerationChunk) -> None:
         """Record the next chunk."""
         fields = chunk.message.__dict__.items()
-        held = {name: value for name, value in fields if isinstance(value, list | dict) and value}
-        message, info = chunk.message.model_copy(update=copy.deepcopy(held)), copy.deepcopy(chunk.generation_info)
+        containers = {name: value for name, value in fields if isinstance(value, list | dict) and value}
+        message, info = chunk.message.model_copy(update=copy.deepcopy(containers)), copy.deepcopy(chunk.generation_info)
         self._chunks.append(ChatGenerationChunk(message=message, generation_info=info))
 
     def whole(self) -> ChatResult:
         """The answer that they add up to."""
-        return whole(self._chunks)
+        return join_chunks(self._chunks)
 
 
-def whole(chunks: Sequence[ChatGenerationChunk]) -> ChatResult:
+def join_chunks(chunks: Sequence[ChatGenerationChunk]) -> ChatResult:
     """The answer that chunks add up to, if there are any; a call with half of its arguments is an invalid one."""
     if not chunks:
         return ChatResult(generations=[])
-    first, *others = chunks
-    said = first + others
-    message = message_chunk_to_message(said.message)
-    if isinstance(message, AIMessage) and isinstance(said.message, AIMessageChunk):
-        broken = [call for call in said.message.tool_call_chunks if not are_complete(call["args"])]
-        ids = {call["id"] for call in broken}
+    first, *rest = chunks
+    joined = first + rest
+    message = message_chunk_to_message(joined.message)
+    if isinstance(message, AIMessage) and isinstance(joined.message, AIMessageChunk):
+        incomplete_calls = [call for call in joined.message.tool_call_chunks if not are_complete(call["args"])]
+        ids = {call["id"] for call in incomplete_calls}
         message.tool_calls = [call for call in message.tool_calls if call["id"] not in ids]
         message.invalid_tool_calls = [
-            invalid_tool_call(name=call["name"], args=call["args"], id=call["id"], error=None) for call in broken
+            invalid_tool_call(name=call["name"], args=call["args"], id=call["id"], error=None)
+            for call in incomplete_calls
         ]
-    return ChatResult(generations=[ChatGeneration(message=message, generation_info=said.generation_info)])
+    return ChatResult(generations=[ChatGeneration(message=message, generation_info=joined.generation_info)])
 
 
-def as_reported(result: ChatResult, output_version: str | None) -> list[ChatGeneration]:
+def as_cached(result: ChatResult, output_version: str | None) -> list[ChatGeneration]:
     """New generations, with the metadata and the form of content in which LangChain would give them to a cache."""
-    told = (result.llm_output or {}) if len(result.generations) == 1 else {}
-    return [_as_reported(generation, told, output_version) for generation in result.generations]
+    llm_output = (result.llm_output or {}) if len(result.generations) == 1 else {}
+    return [_as_cached(generation, llm_output, output_version) for generation in result.generations]
 
 
-def _as_reported(generation: ChatGeneration, told: dict[str, Any], output_version: str | None) -> ChatGeneration:
+def _as_cached(generation: ChatGeneration, llm_output: dict[str, Any], output_version: str | None) -> ChatGeneration:
     message = generation.message
-    info = {name: value for name, value in (generation.generation_info or {}).items() if name != _TRACED}
-    metadata = {**told, **info, **message.response_metadata}
+    info = {name: value for name, value in (generation.generation_info or {}).items() if name != _TRACE_METADATA_KEY}
+    metadata = {**llm_output, **info, **message.response_metadata}
     update: dict[str, Any] = {"response_metadata": metadata}
     if output_version == "v1":
         update = {"content": message.content_blocks, "response_metadata": {**metadata, "output_version": "v1"}}

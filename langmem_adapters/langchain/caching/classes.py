@@ -12,12 +12,12 @@ from langmem_adapters.experience.functions.values import identity
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import dumped_model
 
-__all__ = ["classes_in", "with_fields"]
+__all__ = ["classes_in", "with_class_fields"]
 
-_CLASS = re.compile(r"<(?:class|enum|flag) '[^'<>]*(?:<locals>[^'<>]*)*'>")
+_CLASS_PATTERN = re.compile(r"<(?:class|enum|flag) '[^'<>]*(?:<locals>[^'<>]*)*'>")
 
 
-def with_fields(llm_string: str, among: Any = None) -> str:
+def with_class_fields(llm_string: str, parameters: Any = None) -> str:
     """The ``llm_string`` of a call, with a fingerprint of each class's fields in the place of the class's name.
 
     If the schema made from a class stands beside it, as ``with_structured_output`` puts it there, nothing is changed.
@@ -25,17 +25,17 @@ def with_fields(llm_string: str, among: Any = None) -> str:
 
     Args:
         llm_string: LangChain's text about the model and the parameters.
-        among: Parameters that hold classes; a class that is not among them is looked for in the whole process.
+        parameters: Those that hold classes; a class that is not among them is looked for in the whole process.
     """
-    if "<" not in llm_string or not _CLASS.search(llm_string) or "ls_structured_output_format" in llm_string:
+    if "<" not in llm_string or not _CLASS_PATTERN.search(llm_string) or "ls_structured_output_format" in llm_string:
         return llm_string
-    _, start = dumped_model(llm_string)
-    parameters = llm_string[start:]
-    if _is_literal(parameters):  # the class is quoted in a string
+    _, end_of_model = dumped_model(llm_string)
+    parameter_text = llm_string[end_of_model:]
+    if _is_literal(parameter_text):  # the class is quoted in a string
         return llm_string
-    found = set(_CLASS.findall(parameters))
-    told = {text: _told(text, among) for text in found}
-    return llm_string[:start] + _CLASS.sub(lambda match: told[match[0]], parameters)
+    class_reprs = set(_CLASS_PATTERN.findall(parameter_text))
+    descriptions = {class_repr: _describe_class(class_repr, parameters) for class_repr in class_reprs}
+    return llm_string[:end_of_model] + _CLASS_PATTERN.sub(lambda match: descriptions[match[0]], parameter_text)
 
 
 def classes_in(value: Any) -> Iterator[type]:
@@ -58,9 +58,11 @@ def _is_literal(parameters: str) -> bool:
     return True
 
 
-def _told(text: str, among: Any) -> str:
-    name = text.split("'")[1].rpartition(".")[2]
-    identities = _identities(classes_in(among), name, text) or _identities(_everywhere(), name, text)
+def _describe_class(class_repr: str, parameters: Any) -> str:
+    name = class_repr.split("'")[1].rpartition(".")[2]
+    identities = _class_identities(classes_in(parameters), name, class_repr)
+    if not identities:
+        identities = _class_identities(_all_classes(), name, class_repr)
     if len(identities) != 1:
         raise SerializationError(
             f"the request refers to the class {name}, and {len(identities)} classes have this name" if identities
@@ -69,18 +71,18 @@ def _told(text: str, among: Any) -> str:
     return f"'class {name} {identities.pop()}'"
 
 
-def _identities(classes: Iterable[type], name: str, text: str) -> set[str]:
-    return {fingerprint(identity(cls)) for cls in classes if cls.__name__ == name and repr(cls) == text}
+def _class_identities(classes: Iterable[type], name: str, class_repr: str) -> set[str]:
+    return {fingerprint(identity(cls)) for cls in classes if cls.__name__ == name and repr(cls) == class_repr}
 
 
-def _everywhere() -> Iterator[type]:
+def _all_classes() -> Iterator[type]:
     """All classes of this process."""
     seen: dict[int, type] = {}  # by id, as a metaclass may redefine equality
-    waiting: list[type] = [object]
-    while waiting:
-        below: list[type] = type.__subclasses__(waiting.pop())
-        for cls in below:
+    pending: list[type] = [object]
+    while pending:
+        subclasses: list[type] = type.__subclasses__(pending.pop())
+        for cls in subclasses:
             if id(cls) not in seen:
                 seen[id(cls)] = cls
-                waiting.append(cls)
+                pending.append(cls)
                 yield cls

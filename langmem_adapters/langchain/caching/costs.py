@@ -24,22 +24,22 @@ def metric_of(generations: Sequence[Generation]) -> Metric:
     ('small', 3, 4)
     """
     messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
-    used = _once([message.usage_metadata for message in messages if isinstance(message, AIMessage)])
+    usages = _distinct_usages([message.usage_metadata for message in messages if isinstance(message, AIMessage)])
     names = [message.response_metadata.get(name) for message in messages for name in ("model_name", "model")]
     return Metric(
         model=next((name for name in names if isinstance(name, str)), ""),
-        input_tokens=sum(usage.get("input_tokens") or 0 for usage in used),
-        output_tokens=sum(usage.get("output_tokens") or 0 for usage in used),
+        input_tokens=sum(usage.get("input_tokens") or 0 for usage in usages),
+        output_tokens=sum(usage.get("output_tokens") or 0 for usage in usages),
     )
 
 
 def count_saved(counts: Counts, generations: Sequence[Generation]) -> None:
     """Count the tokens that a served answer took when it was made."""
     messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
-    used = _once([message.response_metadata.get("cache_usage") for message in messages])
-    counts.add("saved_tokens", sum(usage.get("total_tokens") or 0 for usage in used))
+    usages = _distinct_usages([message.response_metadata.get("cache_usage") for message in messages])
+    counts.add("saved_tokens", sum(usage.get("total_tokens") or 0 for usage in usages))
 
 
-def _once(used: Sequence[Any]) -> list[Any]:
+def _distinct_usages(usages: Sequence[Any]) -> list[Any]:
     """Each usage once: for several choices of one response, providers repeat the whole usage in each."""
-    return [usage for n, usage in enumerate(used) if usage and usage not in used[:n]]
+    return [usage for index, usage in enumerate(usages) if usage and usage not in usages[:index]]

@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.langchain.convert import from_message, writable
-from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
+from langmem_adapters.langchain.convert import from_message, to_stored_message
+from langmem_adapters.langchain.rebuild import message_from_data, rebuild_generation
 from langmem_adapters.model import Message
 from langmem_adapters.providers.content import THOUGHTS, standard_block
 from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
@@ -20,7 +20,7 @@ from langmem_adapters.providers.usage import unspent
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
-_CONTAINER = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
+_CONTAINER_KEY = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
 
 
 def worth_storing(generations: Sequence[Generation]) -> bool:
@@ -29,50 +29,50 @@ def worth_storing(generations: Sequence[Generation]) -> bool:
 
 
 def _is_whole(generation: Generation) -> bool:
-    described = [generation.generation_info or {}]
+    metadata = [generation.generation_info or {}]
     if isinstance(generation, ChatGeneration):
         message = generation.message
-        described += [message.response_metadata, message.additional_kwargs]
+        metadata += [message.response_metadata, message.additional_kwargs]
         if getattr(message, "invalid_tool_calls", None):
             return False
-        if isinstance(message.content, list) and any(map(_is_waited_for, message.content)):
+        if isinstance(message.content, list) and any(map(_is_awaited_call, message.content)):
             return False
-        if not (_says_something(message.content) or getattr(message, "tool_calls", None)):
+        if not (_has_content(message.content) or getattr(message, "tool_calls", None)):
             return False
     elif not generation.text.strip():
         return False
-    return not (any(map(is_cut, described)) or is_broken_off(*described))
+    return not (any(map(is_cut, metadata)) or is_broken_off(*metadata))
 
 
-def _says_something(content: str | list[Any]) -> bool:
+def _has_content(content: str | list[Any]) -> bool:
     """Whether there is any text, or anything other than text and thoughts; a refusal says nothing."""
     if isinstance(content, str):
         return bool(content.strip())
-    said = [standard_block(block) for block in content]
-    kinds = {block["value"].get("type") if _is_foreign(block) else block.get("type") for block in said}
-    text = "".join(str(block.get("text", "")) for block in said if block.get("type") == "text")
+    blocks = [standard_block(block) for block in content]
+    kinds = {block["value"].get("type") if _is_non_standard(block) else block.get("type") for block in blocks}
+    text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
     return not refuses(content) and bool(text.strip() or kinds - THOUGHTS - {"text"})
 
 
-def _is_waited_for(block: Any) -> bool:
+def _is_awaited_call(block: Any) -> bool:
     """Whether code of the model made the call, and waits for its result in the container of the first caller."""
     caller = block.get("caller") if isinstance(block, dict) else None
     return isinstance(caller, dict) and str(caller.get("type")).startswith("code_execution")
 
 
-def _is_foreign(block: dict[str, Any]) -> bool:
+def _is_non_standard(block: dict[str, Any]) -> bool:
     return block.get("type") == "non_standard" and isinstance(block.get("value"), dict)
 
 
 def write_generations(generations: Sequence[Generation]) -> list[dict[str, Any]]:
     """Turn generations into plain data. Raises SerializationError for what data cannot hold."""
-    return [_written(generation) for generation in generations]
+    return [_write_generation(generation) for generation in generations]
 
 
-def _written(generation: Generation) -> dict[str, Any]:
+def _write_generation(generation: Generation) -> dict[str, Any]:
     info = {} if generation.generation_info is None else {"info": generation.generation_info}
     if isinstance(generation, ChatGeneration):
-        return {"message": writable(generation.message).to_data(), **info}
+        return {"message": to_stored_message(generation.message).to_data(), **info}
     return {"text": generation.text, **info}
 
 
@@ -84,30 +84,30 @@ def read_generations(data: Any, *, age: float, new_id: Callable[[], str]) -> lis
     if not isinstance(data, list) or not data:
         raise SerializationError("a stored answer is not a list of generations")
     try:
-        return [_read(entry, age, new_id) for entry in data]
+        return [_read_generation(entry, age, new_id) for entry in data]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored answer cannot be read: {type(error).__name__}") from error
 
 
-def _read(entry: dict[str, Any], age: float, new_id: Callable[[], str]) -> Generation:
+def _read_generation(entry: dict[str, Any], age: float, new_id: Callable[[], str]) -> Generation:
     info = entry.get("info")
     info = unspent(info) if isinstance(info, dict) else info
     if "message" not in entry:
         return Generation(text=entry["text"], generation_info=info)
     fields = called_anew(entry["message"], new_id)
-    message = of_data(fields) or from_message(Message.from_data(fields))
-    mark = {"cache": "hit", "cache_age": age, "cache_score": 1.0}
-    marked: dict[str, Any] = {"id": f"lc_run--{new_id()}"}
+    message = message_from_data(fields) or from_message(Message.from_data(fields))
+    hit_metadata = {"cache": "hit", "cache_age": age, "cache_score": 1.0}
+    new_fields: dict[str, Any] = {"id": f"lc_run--{new_id()}"}
     if isinstance(message, AIMessage):
-        mark["cache_usage"] = message.usage_metadata
-        marked["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    marked["response_metadata"] = unspent(message.response_metadata) | mark
-    marked["response_metadata"].pop(_CONTAINER, None)
+        hit_metadata["cache_usage"] = message.usage_metadata
+        new_fields["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    new_fields["response_metadata"] = unspent(message.response_metadata) | hit_metadata
+    new_fields["response_metadata"].pop(_CONTAINER_KEY, None)
     if isinstance(message.content, list):
-        marked["content"] = without_item_ids(message.content)
+        new_fields["content"] = without_item_ids(message.content)
     if message.additional_kwargs:
-        marked["additional_kwargs"] = without_item_ids_beside(message.additional_kwargs)
+        new_fields["additional_kwargs"] = without_item_ids_beside(message.additional_kwargs)
     # The same as setting each attribute, which in pydantic would cost more than all the rest.
-    message.__dict__.update(marked)
-    message.__pydantic_fields_set__.update(marked)
-    return rebuilt_generation(message, info)
+    message.__dict__.update(new_fields)
+    message.__pydantic_fields_set__.update(new_fields)
+    return rebuild_generation(message, info)

@@ -12,7 +12,7 @@ from langmem_adapters.experience.pool import ExperiencePool, experience_namespac
 from langmem_adapters.experience.shelf.shelf import Evicted
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
 from langmem_adapters.flow import Flow
-from langmem_adapters.langchain.caching.semantic import MEANINGS, Question, SemanticMode, partition_of
+from langmem_adapters.langchain.caching.semantic import SEMANTIC_PART, Question, SemanticMode, partition_of
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 
@@ -32,38 +32,38 @@ class Paraphrases:
     """
 
     def __init__(self, mode: SemanticMode, pool: ExperiencePool, index: SemanticIndex, counts: Counts) -> None:
-        place = experience_namespace(pool.scope, pool.tag)
+        namespace = experience_namespace(pool.scope, pool.tag)
         self._mode = mode
         self._pool = pool
         self._counts = counts
-        self.asked: VerifiedAnswers = VerifiedAnswers(
+        self.verified_answers: VerifiedAnswers = VerifiedAnswers(
             pool.store,
-            (*place, MEANINGS),
+            (*namespace, SEMANTIC_PART),
             index,
             verifier=mode.verifier,
             candidates=mode.candidates,
             counts=counts,
-            answers=place,
+            answers=namespace,
         )
 
     def stats(self) -> dict[str, int]:
         """Hits, hits of a dry run, errors, texts whose vectors are behind, and rejected candidates, also by guard."""
-        named = ("semantic_hits", "semantic_dry", "semantic_errors", "behind", "rejected")
+        names = ("semantic_hits", "semantic_dry", "semantic_errors", "behind", "rejected")
         guards = sorted(name for name in self._counts if name.startswith("rejected_"))
-        return {name: self._counts[name] for name in (*named, *guards)}
+        return {name: self._counts[name] for name in (*names, *guards)}
 
     def find(self, prompt: str, llm_string: str) -> Flow[tuple[str, list[Match]]]:
         """The partition of a request, and the earlier requests in it that mean the same, the surest first."""
         question = self._mode.question(prompt, llm_string)
         if question is None:
             return "", []
-        return question.partition, (yield from self.asked.find_flow(question.partition, question.text))
+        return question.partition, (yield from self.verified_answers.find_flow(question.partition, question.text))
 
     def answer(self, partition: str, match: Match) -> Flow[Experience | None]:
         """The answer to a match, with the matched text as its request; None if the answer is gone."""
         experience = yield from self._pool.read_flow(match.key)
         if experience is None:
-            yield from self.asked.drop_flow(partition, match.key)
+            yield from self.verified_answers.drop_flow(partition, match.key)
             return None
         return experience.model_copy(update={"req": match.text})
 
@@ -87,11 +87,11 @@ class Paraphrases:
         """Keep a question, and drop the questions of evicted answers."""
         if not self._pool.writes:
             return
-        gone: dict[str, list[str]] = {}
-        for other, data in evicted:
-            if (place := partition_of(data)) is not None:
-                gone.setdefault(place, []).append(other)
+        evicted_by_partition: dict[str, list[str]] = {}
+        for evicted_key, data in evicted:
+            if (partition := partition_of(data)) is not None:
+                evicted_by_partition.setdefault(partition, []).append(evicted_key)
         if question is not None:
-            yield from self.asked.keep_flow(question.partition, question.text, key)
-        for place, keys in gone.items():
-            yield from self.asked.drop_flow(place, *keys)
+            yield from self.verified_answers.keep_flow(question.partition, question.text, key)
+        for partition, keys in evicted_by_partition.items():
+            yield from self.verified_answers.drop_flow(partition, *keys)

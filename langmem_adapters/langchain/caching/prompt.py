@@ -6,43 +6,46 @@ from typing import Any
 
 from langmem_adapters.codec import parsed
 
-__all__ = ["asked_in", "class_of", "is_human", "messages_in"]
+__all__ = ["class_name", "dumped_messages", "is_human", "last_question"]
 
-_HUMAN = frozenset({"HumanMessage", "HumanMessageChunk"})
+_HUMAN_CLASSES = frozenset({"HumanMessage", "HumanMessageChunk"})
 
 
-def messages_in(prompt: str) -> list[dict[str, Any]]:
+def dumped_messages(prompt: str) -> list[dict[str, Any]]:
     """Chat messages as LangChain dumps them; none if the prompt is anything else."""
     try:
         dumped = parsed(prompt) if prompt.startswith("[{") else []
     except (ValueError, RecursionError):
         return []
-    whole = all(
-        isinstance(m, dict) and m.get("lc") == 1 and isinstance(m.get("kwargs"), dict) and m.get("id") for m in dumped
-    )
-    return dumped if whole else []
+    return dumped if all(map(_is_dumped_message, dumped)) else []
 
 
-def class_of(message: dict[str, Any]) -> str:
+def _is_dumped_message(value: Any) -> bool:
+    if not isinstance(value, dict) or value.get("lc") != 1:
+        return False
+    return isinstance(value.get("kwargs"), dict) and bool(value.get("id"))
+
+
+def class_name(message: dict[str, Any]) -> str:
     """The name of a dumped message's class."""
     return str(message["id"][-1])
 
 
 def is_human(message: dict[str, Any]) -> bool:
     """Whether the user said it."""
-    return class_of(message) in _HUMAN
+    return class_name(message) in _HUMAN_CLASSES
 
 
-def asked_in(prompt: str) -> str:
+def last_question(prompt: str) -> str:
     """The text of the user's last message; the whole prompt, if it is no chat.
 
-    >>> asked_in("What is the capital of France?")
+    >>> last_question("What is the capital of France?")
     'What is the capital of France?'
     """
-    messages = messages_in(prompt)
+    messages = dumped_messages(prompt)
     if not messages:
         return prompt
-    said = next((message["kwargs"].get("content") for message in reversed(messages) if is_human(message)), "")
-    blocks = said if isinstance(said, list) else [said]
+    content = next((message["kwargs"].get("content") for message in reversed(messages) if is_human(message)), "")
+    blocks = content if isinstance(content, list) else [content]
     texts = [block.get("text") if isinstance(block, dict) else block for block in blocks]
     return "\n".join(text for text in texts if isinstance(text, str))

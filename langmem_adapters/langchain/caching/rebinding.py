@@ -10,7 +10,7 @@ from langchain_core.runnables import ConfigurableFieldSpec, Runnable, RunnableCo
 from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableFields
 from pydantic import BaseModel
 
-__all__ = ["FieldsOfTheModel", "replaced_models"]
+__all__ = ["FieldsOfTheModel", "replace_models"]
 
 
 class FieldsOfTheModel(RunnableConfigurableFields[Any, Any]):
@@ -21,19 +21,19 @@ class FieldsOfTheModel(RunnableConfigurableFields[Any, Any]):
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
         """What a configuration may set."""
-        return self._inside.config_specs
+        return self._inner_fields.config_specs
 
     @property
-    def _inside(self) -> DynamicRunnable[Any, Any]:
+    def _inner_fields(self) -> DynamicRunnable[Any, Any]:
         fields: DynamicRunnable[Any, Any] = self.default.wrapped.configurable_fields(**self.fields)
         return fields
 
     def _prepare(self, config: RunnableConfig | None = None) -> tuple[Runnable[Any, Any], RunnableConfig]:
-        chosen, config = self._inside._prepare(config)  # noqa: SLF001 - what its own class implements
-        return self.default._rebound(chosen), config  # noqa: SLF001 - what every model with a cache has
+        configured, config = self._inner_fields._prepare(config)  # noqa: SLF001 - what its own class implements
+        return self.default._rebind_cache(configured), config  # noqa: SLF001 - what every model with a cache has
 
 
-def replaced_models(runnable: Any, replace: Callable[[BaseChatModel], BaseChatModel]) -> Any:
+def replace_models(runnable: Any, replace: Callable[[BaseChatModel], BaseChatModel]) -> Any:
     """A runnable with its chat models replaced; the same object if it has none. The given one is not changed."""
     if isinstance(runnable, BaseChatModel):
         return replace(runnable)
@@ -41,19 +41,19 @@ def replaced_models(runnable: Any, replace: Callable[[BaseChatModel], BaseChatMo
         return runnable
     if not (isinstance(runnable, Runnable) and isinstance(runnable, BaseModel)):
         return runnable
-    changed = {}
+    update = {}
     for name in type(runnable).model_fields:
         value = getattr(runnable, name)
-        new = _inside(value, replace)
+        new = _replace_nested(value, replace)
         if new is not value:
-            changed[name] = new
-    return runnable.model_copy(update=changed) if changed else runnable
+            update[name] = new
+    return runnable.model_copy(update=update) if update else runnable
 
 
-def _inside(value: Any, replace: Callable[[BaseChatModel], BaseChatModel]) -> Any:
+def _replace_nested(value: Any, replace: Callable[[BaseChatModel], BaseChatModel]) -> Any:
     """A runnable, or a list or mapping of runnables; anything else stays as it is."""
     if isinstance(value, list) and value and all(isinstance(item, Runnable) for item in value):
-        return [replaced_models(item, replace) for item in value]
+        return [replace_models(item, replace) for item in value]
     if isinstance(value, Mapping) and value and all(isinstance(item, Runnable) for item in value.values()):
-        return {name: replaced_models(item, replace) for name, item in value.items()}
-    return replaced_models(value, replace) if isinstance(value, Runnable) else value
+        return {name: replace_models(item, replace) for name, item in value.items()}
+    return replace_models(value, replace) if isinstance(value, Runnable) else value

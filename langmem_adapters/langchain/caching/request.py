@@ -8,18 +8,19 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint, to_bytes
-from langmem_adapters.langchain.caching.prompt import class_of, messages_in
+from langmem_adapters.langchain.caching.prompt import class_name, dumped_messages
 from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
 from langmem_adapters.providers.tool_calls import numbered
 
-__all__ = ["OF_THE_CALL", "check_whole", "dumped_model", "lasting", "request_key"]
+__all__ = ["CALL_SETTINGS", "check_self_contained", "dumped_model", "request_key", "without_call_settings"]
 
 # How a call is made or watched, not what is asked.
-OF_THE_CALL = frozenset(
+CALL_SETTINGS = frozenset(
     {
         "cache",
         "callbacks",
@@ -43,20 +44,21 @@ OF_THE_CALL = frozenset(
     }
 )
 # What belongs to an earlier answer, or to a tool's, and is not sent to the model again.
-_OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
-_OF_THE_ANSWER |= {"chunk_position", "tool_call_chunks"}  # of an answer that was joined from its chunks
-_CALL = ("name", "args", "id")  # what a call of a tool consists of
-_MADE_UP = "lc_"
-_known: dict[bytes, str] = {}  # keys by a hash of their request, as a lookup and an update need the same one
-_REMEMBERED = 16_384
-_CHAINED = '"use_previous_response_id": true'  # in LangChain's dump of an OpenAI model
-_CONTAINED = '"reuse_last_container": true'  # in that of an Anthropic model
-_KEPT = "conversation"  # the parameter that names a conversation that OpenAI keeps
-_NAMED = (f"('{_KEPT}', ", f"'{_KEPT}': ")  # as LangChain writes a parameter, and a nested one
-_MORE = ("extra_body", "model_kwargs")  # parameters with parameters in them
-_CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
+_ANSWER_METADATA = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
+_ANSWER_METADATA |= {"chunk_position", "tool_call_chunks"}  # of an answer that was joined from its chunks
+_CALL_KEYS = ("name", "args", "id")  # what a call of a tool consists of
+_call_fields = itemgetter(*_CALL_KEYS)
+_GENERATED_ID_PREFIX = "lc_"
+_key_of_digest: dict[bytes, str] = {}  # keys by a hash of their request, as a lookup and an update need the same one
+_MAX_KEYS = 16_384
+_PREVIOUS_RESPONSE_MARK = '"use_previous_response_id": true'  # in LangChain's dump of an OpenAI model
+_CONTAINER_MARK = '"reuse_last_container": true'  # in that of an Anthropic model
+_CONVERSATION = "conversation"  # the parameter that names a conversation that OpenAI keeps
+_CONVERSATION_MARKS = (f"('{_CONVERSATION}', ", f"'{_CONVERSATION}': ")  # a parameter as LangChain writes it, or nested
+_NESTED_PARAMETERS = ("extra_body", "model_kwargs")  # parameters with parameters in them
+_CLASS_PATTERN = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
 # Addresses of Python's own functions in a process: ChatGoogleGenerativeAI takes enums apart, down to these.
-_ADDRESS = re.compile(r"(<function Enum\.\w+|<built-in method __new__ of type object) at 0x[0-9a-fA-F]+>")
+_ADDRESS_PATTERN = re.compile(r"(<function Enum\.\w+|<built-in method __new__ of type object) at 0x[0-9a-fA-F]+>")
 
 
 def request_key(prompt: str, llm_string: str) -> str:
@@ -67,125 +69,129 @@ def request_key(prompt: str, llm_string: str) -> str:
     ``use_previous_response_id``, so do the ids of responses, by which the provider knows what was said; with
     ``reuse_last_container``, its containers.
     """
-    asked = hashlib.sha256(to_bytes(f"{len(prompt)} {prompt}{llm_string}")).digest()
-    key = _known.get(asked)
+    digest = hashlib.sha256(to_bytes(f"{len(prompt)} {prompt}{llm_string}")).digest()
+    key = _key_of_digest.get(digest)
     if key is None:
         try:
-            key = fingerprint("langchain", _prompt(prompt), _model(llm_string), *_continued(prompt, llm_string))
+            ids = _continued_ids(prompt, llm_string)
+            key = fingerprint("langchain", _visible_prompt(prompt), _model_fingerprint(llm_string), *ids)
         except SerializationError:  # nested deeper than data may be: the text itself is the request
             key = fingerprint("langchain", prompt, llm_string)
-        if len(_known) >= _REMEMBERED:
-            _known.clear()
-        _known[asked] = key
+        if len(_key_of_digest) >= _MAX_KEYS:
+            _key_of_digest.clear()
+        _key_of_digest[digest] = key
     return key
 
 
-def check_whole(llm_string: str) -> None:
+def check_self_contained(llm_string: str) -> None:
     """Raise SerializationError for a call that goes on from messages which only the provider keeps.
 
     Nor would the provider, after a hit, know what had been said.
     """
-    if _KEPT in llm_string and _is_kept(llm_string):  # a tool's description may speak of conversations, too
+    # A tool's description may speak of conversations, too.
+    if _CONVERSATION in llm_string and _continues_conversation(llm_string):
         raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
 
 
 @functools.lru_cache(maxsize=512)
-def _is_kept(llm_string: str) -> bool:
-    model, parameters = _parts(llm_string)
-    given = [model["kwargs"] if model else {}, parameters if isinstance(parameters, dict) else {}]
-    given += [more for one in given for name in _MORE if isinstance(more := one.get(name), dict)]
-    unread = isinstance(parameters, str) and any(named in parameters for named in _NAMED)
-    return unread or any(one.get(_KEPT) for one in given)
+def _continues_conversation(llm_string: str) -> bool:
+    model, parameters = _request_parts(llm_string)
+    parameter_sets = [model["kwargs"] if model else {}, parameters if isinstance(parameters, dict) else {}]
+    nested = [parameter_set.get(name) for parameter_set in parameter_sets for name in _NESTED_PARAMETERS]
+    parameter_sets += [parameter_set for parameter_set in nested if isinstance(parameter_set, dict)]
+    is_named_in_text = isinstance(parameters, str) and any(mark in parameters for mark in _CONVERSATION_MARKS)
+    return is_named_in_text or any(parameter_set.get(_CONVERSATION) for parameter_set in parameter_sets)
 
 
-def _prompt(prompt: str) -> Any:
+def _visible_prompt(prompt: str) -> Any:
     """Chat messages as LangChain dumps them, without what the model does not see; any other text is unchanged."""
     try:
-        return numbered(list(map(_said, messages_in(prompt)))) or prompt
+        return numbered(list(map(_visible_message, dumped_messages(prompt)))) or prompt
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return prompt
 
 
-def _continued(prompt: str, llm_string: str) -> list[Any]:
+def _continued_ids(prompt: str, llm_string: str) -> list[Any]:
     """The responses or containers that a request may continue from, if the provider keeps what was said before."""
-    names = [name for mark, name in ((_CHAINED, "id"), (_CONTAINED, "container")) if mark in llm_string]
+    name_of_mark = {_PREVIOUS_RESPONSE_MARK: "id", _CONTAINER_MARK: "container"}
+    names = [name for mark, name in name_of_mark.items() if mark in llm_string]
     if not names:
         return []
-    told = [message["kwargs"].get("response_metadata") for message in messages_in(prompt)]
-    return [data[name] for data in told if isinstance(data, dict) for name in names if data.get(name)]
+    metadata = [message["kwargs"].get("response_metadata") for message in dumped_messages(prompt)]
+    return [data[name] for data in metadata if isinstance(data, dict) for name in names if data.get(name)]
 
 
-def _said(message: dict[str, Any]) -> dict[str, Any]:
+def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
     """What the model sees of a dumped message. Raises almost any error for other data."""
-    said = message["kwargs"]
-    content, told = said.get("content"), said.get("response_metadata")
-    class_ = class_of(message).removesuffix("Chunk")
+    fields = message["kwargs"]
+    content, metadata = fields.get("content"), fields.get("response_metadata")
+    class_ = class_name(message).removesuffix("Chunk")
     if isinstance(content, list):
-        content = [_block(block, is_answered=class_ == "AIMessage") for block in without_item_ids(content)]
-        if isinstance(told, dict) and told.get("output_version") == "v1":
-            content = _unblocked(content, said.get("tool_calls") or [])
-        said = {**said, "content": content}
-    if isinstance(beside := said.get("additional_kwargs"), dict):
-        said = {**said, "additional_kwargs": without_item_ids_beside(beside)}
+        content = [_visible_block(block, is_answered=class_ == "AIMessage") for block in without_item_ids(content)]
+        if isinstance(metadata, dict) and metadata.get("output_version") == "v1":
+            content = _plain_content(content, fields.get("tool_calls") or [])
+        fields = {**fields, "content": content}
+    if isinstance(extra := fields.get("additional_kwargs"), dict):
+        fields = {**fields, "additional_kwargs": without_item_ids_beside(extra)}
     return {
         "class": class_,
         **{
             name: value
-            for name, value in said.items()
-            if name not in _OF_THE_ANSWER and (name == "content" or value not in (None, "", [], {}))
+            for name, value in fields.items()
+            if name not in _ANSWER_METADATA and (name == "content" or value not in (None, "", [], {}))
         },
     }
 
 
-def _block(block: Any, *, is_answered: bool) -> Any:
+def _visible_block(block: Any, *, is_answered: bool) -> Any:
     """A block of content without the id that LangChain makes up for it, a new one each time.
 
     A block of an answer also loses its place in the stream, by which LangChain joins chunks.
     """
     if not isinstance(block, dict):
         return block
-    left_out = {"index"} if is_answered else set()
-    if isinstance(id_ := block.get("id"), str) and id_.startswith(_MADE_UP):
-        left_out.add("id")
-    return {name: value for name, value in block.items() if name not in left_out}
+    omitted = {"index"} if is_answered else set()
+    if isinstance(id_ := block.get("id"), str) and id_.startswith(_GENERATED_ID_PREFIX):
+        omitted.add("id")
+    return {name: value for name, value in block.items() if name not in omitted}
 
 
-def _unblocked(content: list[Any], calls: list[Any]) -> Any:
+def _plain_content(content: list[Any], calls: list[Any]) -> Any:
     """The text of LangChain's own blocks, if they hold only a text and the message's calls; otherwise the blocks.
 
     That is the form of an answer not streamed as events: a thread is the same request in either form.
     """
     blocks = list(content)
-    said = blocks.pop(0) if blocks and _is_block(blocks[0], "text") else {"text": ""}
-    called = [{name: block[name] for name in _CALL} for block in blocks if _is_block(block, "tool_call")]
-    whole = len(called) == len(blocks) and called == [{name: call[name] for name in _CALL} for call in calls]
-    return said["text"] if whole else content
+    text_block = blocks.pop(0) if blocks and _is_plain_block(blocks[0], "text") else {"text": ""}
+    block_calls = [_call_fields(block) for block in blocks if _is_plain_block(block, "tool_call")]
+    is_equivalent = len(block_calls) == len(blocks) and block_calls == list(map(_call_fields, calls))
+    return text_block["text"] if is_equivalent else content
 
 
-def _is_block(block: Any, kind: str) -> bool:
+def _is_plain_block(block: Any, kind: str) -> bool:
     """Whether a block holds nothing but what the other form has, too."""
     if not isinstance(block, dict) or block.get("type") != kind:
         return False
-    own = {"text"} if kind == "text" else set(_CALL)
-    return own == {name for name, value in block.items() if name in own or (value and name not in {"type", "index"})}
+    keys = {"text"} if kind == "text" else set(_CALL_KEYS)
+    return keys == {name for name, value in block.items() if name in keys or (value and name not in {"type", "index"})}
 
 
 @functools.lru_cache(maxsize=512)
-def _model(llm_string: str) -> str:
+def _model_fingerprint(llm_string: str) -> str:
     """The fingerprint of a model and its parameters."""
-    return fingerprint(*(part for part in _parts(llm_string) if part is not None))
+    return fingerprint(*(part for part in _request_parts(llm_string) if part is not None))
 
 
-def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
+def _request_parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
     """The model as LangChain dumps it, or None, and the parameters; both without how the call is made or watched."""
     model, end = dumped_model(llm_string)
     if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
-        settings = lasting(model["kwargs"]).items()
+        settings = without_call_settings(model["kwargs"]).items()
         model = {**model, "kwargs": {name: value for name, value in settings if not _is_secret(value)}}
         if "name" in model and isinstance(id_ := model.get("id"), list) and id_:
             model["name"] = id_[-1]  # the class name, as for a model that was given no name
-        return model, _parameters(llm_string[end:].removeprefix("---"))
-    return None, _parameters(llm_string)
+        return model, _parse_parameters(llm_string[end:].removeprefix("---"))
+    return None, _parse_parameters(llm_string)
 
 
 def dumped_model(llm_string: str) -> tuple[Any, int]:
@@ -201,23 +207,23 @@ def _is_secret(value: Any) -> bool:
     return isinstance(value, dict) and value.get("lc") == 1 and value.get("type") == "secret"
 
 
-def lasting(parameters: Mapping[Any, Any]) -> dict[Any, Any]:
+def without_call_settings(parameters: Mapping[Any, Any]) -> dict[Any, Any]:
     """Parameters, without those that say how a call is made or watched."""
-    return {name: value for name, value in parameters.items() if name not in OF_THE_CALL}
+    return {name: value for name, value in parameters.items() if name not in CALL_SETTINGS}
 
 
-def _parameters(text: str) -> Any:
+def _parse_parameters(text: str) -> Any:
     """``str(sorted(params.items()))`` parsed back, if it is made of literals; otherwise the text.
 
     A class counts by its name alone if the schema made from it stands beside it: the same script run as
     ``__main__`` and imported as a module then has the same requests.
     """
     if "<" in text:
-        text = _ADDRESS.sub(r"\1>", text)
+        text = _ADDRESS_PATTERN.sub(r"\1>", text)
     if "ls_structured_output_format" in text:
-        text = _CLASS.sub(r"'class \1'", text)
+        text = _CLASS_PATTERN.sub(r"'class \1'", text)
     try:
         pairs = ast.literal_eval(text)
-        return lasting(dict(pairs))
+        return without_call_settings(dict(pairs))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text

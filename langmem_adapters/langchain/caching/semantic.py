@@ -12,19 +12,19 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import Judge
 from langmem_adapters.experience.verified import Match
 from langmem_adapters.experience.verifier.verifier import Verifier
-from langmem_adapters.langchain.caching.prompt import is_human, messages_in
+from langmem_adapters.langchain.caching.prompt import dumped_messages, is_human
 from langmem_adapters.langchain.caching.request import request_key
-from langmem_adapters.langchain.caching.tools import Tools
+from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 from langmem_adapters.validation import check_count, check_function
 
-__all__ = ["MEANINGS", "Question", "SemanticMode", "partition_of"]
+__all__ = ["SEMANTIC_PART", "Question", "SemanticMode", "partition_of"]
 
-MEANINGS: Final = "semantic"
+SEMANTIC_PART: Final = "semantic"
 """The part that is appended to the namespace of a cache's answers, for that of its questions."""
 
-_TEXT = frozenset({"type", "text"})  # the keys of a block that is only text
+_TEXT_BLOCK_KEYS = frozenset({"type", "text"})  # the keys of a block that is only text
 
 
 class SemanticMode:
@@ -83,7 +83,7 @@ class SemanticMode:
         self.index = index
         self.verifier: Verifier = verifier or Verifier()
         self.candidates = candidates
-        self._tools = Tools(deterministic_tools)
+        self._tools = DeterministicTools(deterministic_tools)
         self.judge = judge
         self.dry_run = dry_run
         self.reveal = reveal
@@ -98,20 +98,22 @@ class SemanticMode:
 
     def question(self, prompt: str, llm_string: str) -> Question | None:
         """The part of a request that may be said in other words; None if there is none."""
-        messages = messages_in(prompt)
-        last = max((n for n, message in enumerate(messages) if is_human(message)), default=None)
-        if last is None or not (self._tools.made(messages[last + 1 :]) and self._tools.are_all_in(llm_string)):
+        messages = dumped_messages(prompt)
+        position = max((index for index, message in enumerate(messages) if is_human(message)), default=None)
+        if position is None or not self._tools.is_tool_exchange(messages[position + 1 :]):
             return None
-        text = _text(messages[last]["kwargs"].get("content"))
+        if not self._tools.cover_request(llm_string):
+            return None
+        text = _pure_text(messages[position]["kwargs"].get("content"))
         if not text:
             return None
-        blanked = {**messages[last], "kwargs": {**messages[last]["kwargs"], "content": ""}}
-        rest = json.dumps([*messages[:last], blanked, *messages[last + 1 :]], sort_keys=True)
+        blanked = {**messages[position], "kwargs": {**messages[position]["kwargs"], "content": ""}}
+        rest = json.dumps([*messages[:position], blanked, *messages[position + 1 :]], sort_keys=True)
         return Question(text, request_key(rest, llm_string))
 
     def may_serve(self, generations: Sequence[Generation]) -> bool:
         """Whether an answer may be kept for other wordings: it calls no tool but deterministic ones."""
-        return self._tools.are_all_of(generations)
+        return self._tools.cover_answer(generations)
 
     def mark(self, generations: Sequence[Generation], match: Match) -> None:
         """Record in an answer why it was served."""
@@ -133,18 +135,18 @@ class Question(NamedTuple):
     partition: str
 
 
-def _text(content: Any) -> str:
+def _pure_text(content: Any) -> str:
     """The text of a message that holds nothing else; otherwise ""."""
     if isinstance(content, str):
         return content if content.strip() else ""
     blocks = content if isinstance(content, list) else []
-    texts = [block if isinstance(block, str) else block.get("text") for block in blocks if _is_text(block)]
+    texts = [block if isinstance(block, str) else block.get("text") for block in blocks if _is_text_block(block)]
     return "\n".join(texts) if texts and len(texts) == len(blocks) else ""
 
 
-def _is_text(block: Any) -> bool:
+def _is_text_block(block: Any) -> bool:
     if isinstance(block, dict):
-        return block.keys() <= _TEXT and block.get("type") == "text" and isinstance(block.get("text"), str)
+        return block.keys() <= _TEXT_BLOCK_KEYS and block.get("type") == "text" and isinstance(block.get("text"), str)
     return isinstance(block, str)
 
 

@@ -9,33 +9,35 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
-from langmem_adapters.langchain.caching.prompt import class_of
+from langmem_adapters.langchain.caching.prompt import class_name
 from langmem_adapters.providers.content import THOUGHTS
 from langmem_adapters.validation import checked_list
 
-__all__ = ["Tools"]
+__all__ = ["DeterministicTools"]
 
-_AI = frozenset({"AIMessage", "AIMessageChunk"})
-_TOOL = frozenset({"ToolMessage", "ToolMessageChunk", "FunctionMessage", "FunctionMessageChunk"})
+_AI_CLASSES = frozenset({"AIMessage", "AIMessageChunk"})
+_TOOL_CLASSES = frozenset({"ToolMessage", "ToolMessageChunk", "FunctionMessage", "FunctionMessageChunk"})
 # Block types of an answer: what a model says and thinks, and calls that are among its tool_calls.
-_OWN = THOUGHTS | {"text", "output_text", "tool_call", "tool_use", "function_call"}
-_BESIDE = frozenset({"tool_calls", "function_call", "tool_outputs", "executed_tools", "search_results", "citations"})
+_ANSWER_BLOCK_TYPES = THOUGHTS | {"text", "output_text", "tool_call", "tool_use", "function_call"}
+_PROVIDER_TOOL_KEYS = frozenset(
+    {"tool_calls", "function_call", "tool_outputs", "executed_tools", "search_results", "citations"}
+)
 # Parameters, a tool and models with which OpenAI, OpenRouter and Google look something up, as LangChain writes them
 # for a cache: its messages do not show what was looked up.
-_UNTOLD = re.compile(
+_HIDDEN_SEARCH_PATTERN = re.compile(
     r"""\b(?:(web_search_options(?=['"](?:, |: )\{)|plugins(?=['"](?:, |: )\[\{)"""
     r"""|url_context(?=['"]: \{\}|=UrlContext\())"""
     r"""|model(?:_name)?['"](?:, |: )['"]([^'"]*(?:-search-(?:api|preview)[^'"]*|:online))['"])"""
 )
 
 
-class Tools:
+class DeterministicTools:
     """Which tools are declared deterministic.
 
     Args:
         deterministic: Their names.
 
-    >>> Tools(["add"]).made([{"id": ["ToolMessage"], "kwargs": {"name": "weather"}}])
+    >>> DeterministicTools(["add"]).is_tool_exchange([{"id": ["ToolMessage"], "kwargs": {"name": "weather"}}])
     False
     """
 
@@ -44,7 +46,7 @@ class Tools:
             checked_list(deterministic, "deterministic_tools is a list of names", str)
         )
 
-    def are_all_of(self, generations: Sequence[Generation]) -> bool:
+    def cover_answer(self, generations: Sequence[Generation]) -> bool:
         """Whether an answer calls only these tools.
 
         Nor may it be made with a tool of the provider's, such as a web search, which its blocks or metadata show.
@@ -52,34 +54,40 @@ class Tools:
         return all(
             isinstance(generation, ChatGeneration)
             and isinstance(generation.message, AIMessage)
-            and self._know(call["name"] for call in generation.message.tool_calls)
-            and not generation.message.invalid_tool_calls
-            and not _BESIDE.intersection(generation.message.additional_kwargs)
-            and not generation.message.response_metadata.get("grounding_metadata")
-            and (isinstance(generation.message.content, str) or _OWN.issuperset(map(_kind, generation.message.content)))
+            and self._cover_message(generation.message)
             for generation in generations
         )
 
-    def are_all_in(self, llm_string: str) -> bool:
+    def _cover_message(self, message: AIMessage) -> bool:
+        if message.invalid_tool_calls or not self._cover_names(call["name"] for call in message.tool_calls):
+            return False
+        if _PROVIDER_TOOL_KEYS.intersection(message.additional_kwargs):
+            return False
+        if message.response_metadata.get("grounding_metadata"):
+            return False
+        return isinstance(message.content, str) or _ANSWER_BLOCK_TYPES.issuperset(map(_block_type, message.content))
+
+    def cover_request(self, llm_string: str) -> bool:
         """Whether a request offers no other tool of the provider's whose use its answer would not show."""
-        return self._know(name or model for name, model in _UNTOLD.findall(llm_string))
+        return self._cover_names(name or model for name, model in _HIDDEN_SEARCH_PATTERN.findall(llm_string))
 
-    def made(self, messages: Sequence[dict[str, Any]]) -> bool:
+    def is_tool_exchange(self, messages: Sequence[dict[str, Any]]) -> bool:
         """Whether dumped messages are nothing but calls of these tools and their results."""
-        return all(class_of(message) in _AI | _TOOL for message in messages) and self.gave_all(messages)
+        classes = set(map(class_name, messages))
+        return classes <= _AI_CLASSES | _TOOL_CLASSES and self.cover_messages(messages)
 
-    def gave_all(self, messages: Sequence[dict[str, Any]]) -> bool:
+    def cover_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
         """Whether all tool calls and tool results among dumped messages are of these tools."""
         calls = [call for message in messages for call in message["kwargs"].get("tool_calls") or ()]
-        results = [message["kwargs"] for message in messages if class_of(message) in _TOOL]
-        called = {repr(call.get("id")): call.get("name") for call in reversed(calls)}
-        return self._know(call.get("name") for call in calls) and self._know(
-            result.get("name") or called.get(repr(result.get("tool_call_id"))) for result in results
+        results = [message["kwargs"] for message in messages if class_name(message) in _TOOL_CLASSES]
+        name_of_call = {repr(call.get("id")): call.get("name") for call in reversed(calls)}
+        return self._cover_names(call.get("name") for call in calls) and self._cover_names(
+            result.get("name") or name_of_call.get(repr(result.get("tool_call_id"))) for result in results
         )
 
-    def _know(self, names: Iterable[Any]) -> bool:
+    def _cover_names(self, names: Iterable[Any]) -> bool:
         return self.deterministic.issuperset(names)
 
 
-def _kind(block: Any) -> Any:
+def _block_type(block: Any) -> Any:
     return block.get("type") if isinstance(block, dict) else "text"

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from langchain_core.runnables.config import var_child_runnable_config
 
-__all__ = ["unseen"]
+__all__ = ["detached_from_run"]
 
 
 @contextmanager
-def unseen() -> Iterator[None]:
+def detached_from_run() -> Iterator[None]:
     """Keep model calls in this block out of the run's callbacks."""
     token = var_child_runnable_config.set(None)
     try:

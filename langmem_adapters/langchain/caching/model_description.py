@@ -1,0 +1,347 @@
+"""Makes LangChain describe a model as it is now, not as it was, and adds what that description leaves out."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, TypeAlias, TypeGuard, TypeVar
+
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
+from langchain_core.load.serializable import Serializable
+from langchain_core.runnables import Runnable
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.equality import ATOMS
+from langmem_adapters.experience.functions.naming import as_setting, stored
+from langmem_adapters.experience.functions.values import identity, if_data, name_of
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_call_settings
+from langmem_adapters.providers.addresses import ADDRESSES, unsaid_address
+from langmem_adapters.sharing import apart
+
+__all__ = ["complete_llm_string", "refresh_description", "tracked_call", "with_omitted_parts"]
+
+ModelT = TypeVar("ModelT", bound=BaseChatModel)
+_Models: TypeAlias = "tuple[BaseLanguageModel[Any], ...]"
+
+_DESCRIPTION_KEY = "_serialized"  # LangChain's cached property: what it tells caches and tracers of a model
+_SNAPSHOT_KEY = "_langmem_seen"
+_description_lock = ForkSafeLock()
+_PARTIAL_PREFIX = "[('"  # how LangChain's description begins if it is no dump of the whole model
+_NOT_DUMPED_MARK = '"not_implemented"'  # LangChain's dump of an object whose contents it does not dump
+_MAX_FRAMES = 8  # callers that are looked at: the model is the third, and only an address could be missing from a dump
+# Fields that few models describe, even of those that describe their name.
+_RARELY_DESCRIBED = ADDRESSES | {"default_headers", "default_query", "output_version"}
+_ADDRESS_PATTERN = re.compile(" at 0x[0-9a-fA-F]+")
+_DESCRIBED_BY_NAME = (type, Enum, BuiltinFunctionType)  # classes: see with_class_fields
+_IGNORED_FIELDS = (BaseChatModel.model_fields.keys() | CALL_SETTINGS) - {"output_version"}
+
+
+def refresh_description(model: ModelT) -> ModelT:
+    """Have LangChain describe the model again if its fields have changed.
+
+    ``model.model_copy(update={"model_name": …})`` copies the description of the first model, and would be given its
+    answers; so would a model with a field set to something else. By one thread at a time: LangChain iterates over what
+    the model holds, which must not grow meanwhile, and since Python 3.12 a cached property has no lock of its own.
+    """
+    with no_fork, _description_lock.held():
+        _take_snapshot(model)
+        getattr(model, _DESCRIPTION_KEY)
+    return model
+
+
+@contextmanager
+def tracked_call(model: BaseLanguageModel[Any]) -> Iterator[None]:
+    """While the model is asked, what it changes in itself counts as its bookkeeping, not as its owner's settings."""
+    try:
+        yield
+    finally:
+        with no_fork, _description_lock.held():  # a thread that has it described needs its result a while longer
+            _take_snapshot(model, was_asked=True)
+
+
+def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> str:
+    """:func:`with_omitted_parts` for the calling model, found in the stack: LangChain shows a cache only this text.
+
+    For a completion model, the text has neither the parameters of the call nor those that are bound to the model.
+    Raises SerializationError if one of these is not data: its text might be that of another value, too.
+    """
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way
+    remaining_frames = sys.maxsize if llm_string.startswith(_PARTIAL_PREFIX) else _MAX_FRAMES
+    while frame is not None and (remaining_frames := remaining_frames - 1):
+        model = frame.f_locals.get("self")
+        if isinstance(model, BaseLanguageModel):
+            parameters = without_call_settings(frame.f_locals.get("kwargs", {}))
+            if not isinstance(model, BaseLLM):
+                return with_omitted_parts(model, llm_string, parameters, was_asked=was_asked)
+            llm_string = _with_omitted_fields(model, llm_string, was_asked=was_asked)
+            return f"{llm_string[:-1]}, ('given', {fingerprint(identity(parameters))!r})]" if parameters else llm_string
+        frame = frame.f_back  # type: ignore[assignment] # None above the first
+    return llm_string
+
+
+def with_omitted_parts(
+    model: BaseLanguageModel[Any], llm_string: str, parameters: Mapping[str, Any], *, was_asked: bool = False
+) -> str:
+    """The ``llm_string`` of a call, with the fields of the model and the values of parameters that it leaves out."""
+    return _with_parameter_values(_with_omitted_fields(model, llm_string, was_asked=was_asked), parameters)
+
+
+def _with_omitted_fields(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bool = False) -> str:
+    """The ``llm_string`` of a call, with where and how the model is asked; if the model tells nothing, all its fields.
+
+    A model that is not serializable, and each completion model, tells only what its author chose: ``ChatOllama`` not
+    even its name.
+    """
+    if not llm_string.endswith("]"):
+        return llm_string
+    if address := unsaid_address(model):
+        llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
+    hidden = _excluded_fields(type(model)) | _masked_fields(model)
+    if not (llm_string.startswith(_PARTIAL_PREFIX) or _NOT_DUMPED_MARK in llm_string or hidden):
+        return llm_string
+    snapshot = _take_snapshot(model, was_asked=was_asked)
+    if snapshot.omitted is None:
+        secrets = model.lc_secrets.keys() - hidden
+        names = type(model).model_fields.keys() - _IGNORED_FIELDS - secrets - snapshot.bookkeeping
+        if not llm_string.startswith(_PARTIAL_PREFIX):
+            undumped = hidden | {name for name in names if _is_undumped(getattr(model, name))}
+            snapshot.omitted = list(_field_hashes(model, {name for name in undumped if _is_set(model, name)}))
+        elif described := _partial_description(model):
+            set_fields = {name for name in names & _RARELY_DESCRIBED if getattr(model, name) is not None}
+            omitted_fields = {name for name in names - _RARELY_DESCRIBED - described.keys() if _is_set(model, name)}
+            snapshot.omitted = list(_field_hashes(model, set_fields | omitted_fields))
+        else:
+            snapshot.omitted = [("class", name_of(type(model))), *_field_hashes(model, names)]
+    return f"{llm_string[:-1]}, ('untold', {snapshot.omitted!r})]" if snapshot.omitted else llm_string
+
+
+def _with_parameter_values(llm_string: str, parameters: Mapping[str, Any]) -> str:
+    """The ``llm_string`` of a call, with fingerprints of the parameters that it has only as an incomplete text.
+
+    That text is their ``repr``: of an array only its ends, of a model not the fields that it hides. Raises
+    SerializationError for a tensor, and for a text that is only an address, which may be another object's by then.
+    """
+    if not llm_string.endswith("]") or _is_json(parameters):
+        return llm_string
+    values = list(_value_fingerprints(without_call_settings(parameters)))
+    return f"{llm_string[:-1]}, ('given', {values!r})]" if values else llm_string
+
+
+def _value_fingerprints(value: Any) -> Iterator[str]:
+    """Fingerprints of the values in a parameter that its text may not tell in full."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            if type(item) not in ATOMS:
+                yield from _value_fingerprints(item)
+    elif not isinstance(value, _DESCRIBED_BY_NAME) and getattr(value, "__module__", "") != "enum":
+        try:
+            yield fingerprint(identity(value))
+        except (SerializationError, RecursionError):
+            if hasattr(value, "shape") or _ADDRESS_PATTERN.search(repr(value)):
+                raise SerializationError(
+                    f"an object of type {type(value).__qualname__} has nothing that identifies it"
+                ) from None
+
+
+@dataclass
+class _FieldSnapshot:
+    """The fields of a model when it was last looked at. It is an attribute of the model, and copied with it."""
+
+    model_id: int  # of the object, as a copy of the model has the same snapshot
+    values: dict[str, Any]
+    comparable: dict[str, Any]  # the values as they were then
+    bookkeeping: frozenset[str]  # fields that the model itself changed when it was asked
+    omitted: list[tuple[str, str]] | None = None
+
+    def __reduce__(self) -> Any:
+        """Pickled as None: a process that unpickles a model need not have this library."""
+        return type(None), ()
+
+
+def _take_snapshot(
+    model: BaseLanguageModel[Any], *, was_asked: bool = False, enclosing: _Models = ()
+) -> _FieldSnapshot:
+    """The model's fields as they are now; if they have changed, its cached description is dropped.
+
+    A model that it holds, other than those ``enclosing`` it, is looked at too, and has bookkeeping of its own. If
+    several threads do this at once, the model is described once more than needed, and nothing else happens.
+    """
+    enclosing = (*enclosing, model)
+    attributes = model.__dict__
+    values = {name: value for name, value in attributes.copy().items() if name[0] != "_"}  # other threads may add to it
+    for value in values.values():
+        if _is_model(value) and not _is_in(value, enclosing):
+            _take_snapshot(value, was_asked=was_asked, enclosing=enclosing)
+    comparable = {name: value if type(value) in ATOMS else _comparable_value(value) for name, value in values.items()}
+    snapshot: _FieldSnapshot | None = attributes.get(_SNAPSHOT_KEY)
+    bookkeeping: frozenset[str] = frozenset() if snapshot is None else snapshot.bookkeeping
+    if snapshot is not None and snapshot.model_id == id(model):
+        if not _differs(snapshot.comparable, comparable):
+            return snapshot
+        changed = _differing_names(snapshot.comparable, comparable)
+        if was_asked:
+            former_values = snapshot.values
+            bookkeeping |= {
+                name
+                for name in changed
+                if _may_be_bookkeeping(model, name, is_same=values.get(name) is former_values.get(name))
+            }
+        if changed <= bookkeeping:
+            omitted = snapshot.omitted if bookkeeping == snapshot.bookkeeping else None
+            attributes[_SNAPSHOT_KEY] = new_snapshot = _FieldSnapshot(
+                id(model), values, apart(comparable), bookkeeping, omitted
+            )
+            return new_snapshot
+    attributes.pop(_DESCRIPTION_KEY, None)
+    attributes[_SNAPSHOT_KEY] = new_snapshot = _FieldSnapshot(id(model), values, apart(comparable), bookkeeping)
+    return new_snapshot
+
+
+def _differing_names(former: Mapping[str, Any], current: Mapping[str, Any]) -> set[str]:
+    return {name for name in current.keys() | former.keys() if _differs(former.get(name), current.get(name))}
+
+
+def _comparable_value(value: Any) -> Any:
+    """A field's value to compare with later; for settings or a model, which may change in place, their hash."""
+    return (_hash(value) or value) if _is_record(value) or _is_model(value) else value
+
+
+def _is_record(value: Any) -> bool:
+    """Whether it holds fields by name, and is neither a class nor a Runnable."""
+    is_record = isinstance(value, BaseModel) or is_dataclass(value)
+    return is_record and not isinstance(value, type | Runnable)
+
+
+def _may_be_bookkeeping(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
+    """Whether a field that changed while the model was asked may be its own count or list of calls.
+
+    That is a number that began with 0, the same list as before if it began empty, or the same object of a class of its
+    own; and any field that is not described, if the author describes some. Any other was set by its owner just then.
+    """
+    field = type(model).model_fields.get(name)
+    if field is None:
+        return False
+    if (described := _partial_description(model)) and name not in described.keys() | _RARELY_DESCRIBED:
+        return True
+    if type(field.default) is int:
+        return field.default == 0
+    began_empty = field.default_factory is list or (type(field.default) is list and not field.default)
+    return is_same and (began_empty or _is_record(getattr(model, name)))
+
+
+def _partial_description(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
+    """What a model tells of itself, if LangChain does not dump all of it for a cache."""
+    is_dumped = model.is_lc_serializable() and not isinstance(model, BaseLLM)
+    return {} if is_dumped else model._identifying_params  # noqa: SLF001 - the way to ask
+
+
+def _excluded_fields(kind: type[BaseLanguageModel[Any]]) -> set[str]:
+    """Fields that say where and how a model is asked, but are excluded from a dump, such as OpenRouter's headers."""
+    return {name for name in _RARELY_DESCRIBED & kind.model_fields.keys() if kind.model_fields[name].exclude}
+
+
+def _masked_fields(model: BaseLanguageModel[Any]) -> set[str]:
+    """Fields that LangChain dumps as secrets although they are no keys, such as the tool servers of a ChatAnthropic."""
+    return {name for name in model.lc_secrets if isinstance(getattr(model, name, None), list | dict)}
+
+
+def _is_undumped(value: Any) -> bool:
+    """Whether LangChain does not dump the value of a field, such as an enum, a set, or an object with settings.
+
+    Nor does it dump a model that is not serializable, such as the endpoint in a ChatHuggingFace, or the latter itself.
+    """
+    return _is_model(value) or not (isinstance(value, Serializable | Runnable) or _is_json(value))
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
+    """Whether a field differs from that of a model made without arguments, and is not the model's count of calls."""
+    default = _default_value(type(model).model_fields[name])
+    # also for a model from a pickle, whose bookkeeping is lost
+    is_call_count = type(default) is int and default == 0 and _has_setter_method(type(model), name)
+    return not is_call_count and _differs(getattr(model, name), default)
+
+
+def _has_setter_method(kind: type, name: str) -> bool:
+    """Whether a method of a class sets an attribute of this name."""
+    methods = [value for cls in kind.__mro__ for value in vars(cls).values() if isinstance(value, FunctionType)]
+    return any(name in stored(method, "STORE_ATTR") for method in methods if name in method.__code__.co_names)
+
+
+def _field_hashes(model: BaseLanguageModel[Any], names: set[str], enclosing: _Models = ()) -> Iterator[tuple[str, str]]:
+    """The name and the hash of each field that is data and differs from its default."""
+    for name in sorted(names):
+        field, value = type(model).model_fields[name], getattr(model, name)
+        excluded = field.exclude and name not in _RARELY_DESCRIBED and not _is_model(value)
+        if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token", "token_provider")):
+            continue
+        if _differs(value, _default_value(field)) and (hash_ := _hash(value, (*enclosing, model))):
+            yield name, hash_
+
+
+def _model_parts(model: BaseLanguageModel[Any], enclosing: _Models) -> list[Any]:
+    """A model in a field of another: its class, its address and the hashes of its fields."""
+    snapshot: _FieldSnapshot | None = model.__dict__.get(_SNAPSHOT_KEY)
+    secrets = model.lc_secrets.keys() - _masked_fields(model)
+    bookkeeping = snapshot.bookkeeping if snapshot else frozenset()
+    names = type(model).model_fields.keys() - _IGNORED_FIELDS - secrets - bookkeeping
+    hashes = list(_field_hashes(model, {name for name in names if _is_set(model, name)}, enclosing))
+    return [name_of(type(model)), unsaid_address(model), hashes]
+
+
+def _default_value(field: FieldInfo) -> Any:
+    """The default of a field; a function that makes it is not called, as it may read the environment."""
+    if not isinstance(field.default_factory, type):
+        return field.default
+    return field.get_default(call_default_factory=True, validated_data={})
+
+
+def _is_model(value: Any) -> TypeGuard[BaseLanguageModel[Any]]:
+    """Whether it is a model; a mock that claims to be one has no fields."""
+    return issubclass(type(value), BaseLanguageModel)
+
+
+def _is_in(model: Any, models: _Models) -> bool:
+    """Whether a model is one of these; without this check, two that hold each other would recurse for ever."""
+    return any(model is member for member in models)
+
+
+def _hash(value: Any, enclosing: _Models = ()) -> str:
+    """A hash of a field, "" if it is no data. Of settings or a model with a client in them: of all else they hold."""
+    if _is_model(value):
+        return "" if _is_in(value, enclosing) else fingerprint(_model_parts(value, enclosing))
+    with suppress(SerializationError):
+        return fingerprint(value)
+    with suppress(SerializationError, RecursionError):  # of a path, an array
+        return fingerprint(identity(value))
+    if _is_record(value):
+        parts = [[name, *if_data(part)] for name, part in vars(value).items()]
+        return fingerprint(name_of(type(value)), parts)
+    return as_setting(value)
+
+
+def _differs(one: Any, other: Any) -> bool:
+    try:
+        return one is not other and bool(one != other)
+    except Exception:  # noqa: BLE001 - arrays, for instance, are equal item by item, which is no answer
+        return True
