@@ -1078,10 +1078,10 @@ def test_empty_space_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert note.endswith("of it is empty")
     store.vacuum()
     assert said(list(store.examine()), "file") == ["ok: its structure is sound"]
-    assert sqlite_report._room(tmp_path, 1 << 60).level == "note"
-    monkeypatch.setattr(sqlite_report, "_ROOMY", 1 << 60)
-    assert sqlite_report._room(tmp_path, 1 << 60).level == "problem"
-    monkeypatch.setattr(sqlite_report, "_LONG_WAL", -1)
+    assert sqlite_report._disk_space(tmp_path, 1 << 60).level == "note"
+    monkeypatch.setattr(sqlite_report, "_MIN_FREE_BYTES", 1 << 60)
+    assert sqlite_report._disk_space(tmp_path, 1 << 60).level == "problem"
+    monkeypatch.setattr(sqlite_report, "_MAX_WAL_BYTES", -1)
     store.append(NS, [("a", b"")])
     assert any("write-ahead log" in line for line in said(list(store.examine()), "file"))
     store.close()
