@@ -196,9 +196,9 @@ def test_figures_of_many_keys(redis_server: RedisServer, key_prefix: str) -> Non
 def test_a_scan_may_name_a_key_twice_or_one_that_has_gone(redis_server: RedisServer, key_prefix: str) -> None:
     store = RedisStore(redis_server.url(), prefix=key_prefix)
     store.append(NS, [("a", b"1"), ("b", b"2")])
-    found = list(store._wire.keys(store._keys.pattern(())))
-    gone = store._keys.place(("brain", "gone"))
-    store._wire.keys = lambda _: iter([*found, *gone[:3]] * 600)  # type: ignore[method-assign, assignment]
+    found = list(store._wire.scan_keys(store._keys.pattern(())))
+    gone = store._keys.for_namespace(("brain", "gone"))
+    store._wire.scan_keys = lambda _: iter([*found, *gone[:3]] * 600)  # type: ignore[method-assign, assignment]
     assert store.stats().kinds == {"brain": KindStats(1, 0, 2)}
     store.close()
 
@@ -1045,9 +1045,9 @@ def test_what_a_service_does_not_tell_is_not_taken_for_good(info: bytes, found: 
 
 @pytest.mark.parametrize(("version", "level"), [("6.0.16", "problem"), ("6.2.0", "ok"), ("10.0.1", "ok")])
 def test_the_oldest_version(version: str, level: str) -> None:
-    from langmem_adapters.stores.redis_report import _version  # noqa: PLC0415
+    from langmem_adapters.stores.redis_report import _version_finding  # noqa: PLC0415
 
-    assert _version("server", {"redis_version": version}).level == level
+    assert _version_finding("server", {"redis_version": version}).level == level
 
 
 def test_a_damaged_file_is_a_finding(tmp_path: Path) -> None:
