@@ -394,7 +394,7 @@ def test_pruning_is_narrowed(aged: Any, clock: FakeClock, scope: dict[str, str],
 
 
 def test_pruning_goes_through_many_pages(store: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.operations.pruning._PAGE", 3)
+    monkeypatch.setattr("langmem_adapters.operations.pruning._PAGE_SIZE", 3)
     for n in range(20):
         store.append(("brain", "", "u", str(n)), [("a", b"")])
         clock.advance(n % 2)
@@ -673,7 +673,7 @@ def ends(store: Any, namespace: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("made", [False, True])
 def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
+    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE_SIZE", 2)
     clock = FakeClock()
     source = MemoryStore(clock=clock)
     fill(source, clock)
@@ -697,7 +697,7 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
 
 
 def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
+    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE_SIZE", 2)
     source, target = MemoryStore(), MemoryStore()
     log = [(id_, b"data") for id_ in "abcdefg"]
     source.append(NS, log)

@@ -20,7 +20,7 @@ from langmem_adapters.validation import check_seconds, check_store
 __all__ = ["cache_store", "masked_url", "may_be_written_down", "open_store", "shared_store", "store_of", "unpicklable"]
 
 _REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
-_MAX_TIMEOUT_SECONDS = 1e6  # seconds; SQLite can count that far, and an endless wait is refused
+_MAX_TIMEOUT_SECONDS = 1e6  # SQLite can count that far, and an endless wait is refused
 _URL_PATTERN = re.compile(r"[a-z+]+://", re.IGNORECASE)  # a store's URL
 _URL_EXAMPLES = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
 

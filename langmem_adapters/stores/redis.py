@@ -174,12 +174,12 @@ class RedisStore(Shared):
             commands.append(pack("HDEL", redis_keys.values, *map(to_bytes, delete)))
         if put:
             commands.append(_put_command(redis_keys, put))
-        start = len(commands)
+        append_start = len(commands)
         if first_entries or not put:  # a namespace exists from its first write on, even if that write leaves it empty
             commands += redis_log.append_commands(redis_keys, first_entries)
         replies = yield from self._commit(namespace, redis_keys, commands, ttl, guard)
         if first_entries:
-            yield from redis_log.settle_append(self._wire, redis_keys, first_entries, replies[start:])
+            yield from redis_log.settle_append(self._wire, redis_keys, first_entries, replies[append_start:])
 
     def clear(self, namespace: Namespace) -> None:
         redis_dates.remove(self._wire, self._keys.for_namespace(namespace))

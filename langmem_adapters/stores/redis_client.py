@@ -114,7 +114,7 @@ def _pool_from(pool: Any, options: dict[str, Any]) -> ConnectionPool:
 
 
 def _copied_options(
-    given: Mapping[str, Any], connection_class: type, connect_function: object = None
+    options: Mapping[str, Any], connection_class: type, connect_function: object = None
 ) -> dict[str, Any]:
     """Where to connect, and as whom. Everything else, such as timeouts and retries, is set by the store."""
     if connect_function:
@@ -123,18 +123,18 @@ def _copied_options(
         raise _unusable_client_error(
             f"has connections of a make of their own, {connection_class.__module__}.{connection_class.__qualname__}"
         )
-    copied = {k: v for k, v in given.items() if (k in _COPIED_OPTIONS or k.startswith("ssl_")) and v is not None}
+    copied = {k: v for k, v in options.items() if (k in _COPIED_OPTIONS or k.startswith("ssl_")) and v is not None}
     if getattr(type(copied.get("credential_provider")), "get_credentials", None) is CredentialProvider.get_credentials:
         raise _unusable_client_error("has a credential provider with nothing but get_credentials_async")
-    return copied | {"ssl": connection_class in _TLS_CLASSES or bool(given.get("ssl"))}
+    return copied | {"ssl": connection_class in _TLS_CLASSES or bool(options.get("ssl"))}
 
 
 def _without_location(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in _LOCATION_OPTIONS}
 
 
-def _unusable_client_error(why: str) -> ConfigurationError:
+def _unusable_client_error(reason: str) -> ConfigurationError:
     return ConfigurationError(
-        f"a Redis client of asyncio, or with decode_responses=True, that {why} does not tell a store how to connect:"
+        f"a Redis client of asyncio, or with decode_responses=True, that {reason} does not tell a store how to connect:"
         " give it a URL, or a blocking client with decode_responses=False"
     )

@@ -62,7 +62,7 @@ class FIFOPool:
 
     Args:
         size: How many there are. At first all are None, which stands for one that is still to be made.
-        seconds: The longest wait; None: for ever.
+        timeout_seconds: The longest wait; None: for ever.
     """
 
     def __init__(self, size: int, timeout_seconds: float | None) -> None:

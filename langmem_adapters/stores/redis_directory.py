@@ -86,15 +86,15 @@ class Directory:
 
     def newest(self, limit: int | None, before: Listed | None) -> Iterator[Listed]:
         """Yield the existing children, by falling last write and name."""
-        last = None if before is None else (before.updated_at, self._keys.for_namespace(before.namespace).row)
+        last_row = None if before is None else (before.updated_at, self._keys.for_namespace(before.namespace).row)
         while limit is None or limit > 0:
             count = _PAGE_SIZE if limit is None else limit
-            rows = self._rows_after(last, count)
+            rows = self._rows_after(last_row, count)
             existing_rows = self._existing_rows(rows)
             yield from (Listed(self._keys.child(self._parent, name), updated_at) for updated_at, name in existing_rows)
             if len(rows) < count:
                 return
-            last = rows[-1]
+            last_row = rows[-1]
             limit = None if limit is None else limit - len(existing_rows)
 
     def _existing_rows(self, rows: Sequence[_Row]) -> list[_Row]:
@@ -104,15 +104,15 @@ class Directory:
         self._remove_rows([row for row, count in zip(rows, key_counts, strict=True) if not count])
         return [row for row, count in zip(rows, key_counts, strict=True) if count]
 
-    def _rows_after(self, last: _Row | None, count: int) -> list[_Row]:
-        """Read rows after ``last``; those of the same instant are sorted by name, so some of them precede it."""
-        highest = "+inf" if last is None else repr(last[0])
+    def _rows_after(self, last_row: _Row | None, count: int) -> list[_Row]:
+        """Read rows after ``last_row``; those of the same instant are sorted by name, so some of them precede it."""
+        highest = "+inf" if last_row is None else repr(last_row[0])
         rows: list[_Row] = []
         offset = 0
         while len(rows) < count:
             bounds = (highest, "-inf", "BYSCORE", "REV", "LIMIT", offset, count, "WITHSCORES")
             page = _parse_rows(self._wire.send((self._key, pack("ZRANGE", self._key, *bounds)))[0])
-            rows += [row for row in page if last is None or row < last]
+            rows += [row for row in page if last_row is None or row < last_row]
             offset += len(page)
             if len(page) < count:
                 break

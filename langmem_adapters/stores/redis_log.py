@@ -162,7 +162,7 @@ def repair(wire: Wire, redis_keys: NamespaceKeys, until: float = math.inf) -> di
             reads = [occurrences.rest_command(None), pack("XLEN", redis_keys.log), pack("PTTL", redis_keys.log)]
             if wire.optimistic(redis_keys.log, reads, partial(occurrences.repair_commands, members)) is not None:
                 break
-    return occurrences.first
+    return occurrences.stream_ids
 
 
 def drop_repeats(entries: Sequence[_Entry], after: int) -> list[_Entry]:
@@ -177,7 +177,7 @@ class _IdOccurrences:
     """The first occurrence of each id in a log, and the entries that repeat one."""
 
     def __init__(self, redis_keys: NamespaceKeys, until: float) -> None:
-        self.first: dict[bytes, bytes] = {}
+        self.stream_ids: dict[bytes, bytes] = {}
         self._repeats: list[bytes] = []  # entries that may be removed
         self._redis_keys = redis_keys
         self._until = until
@@ -195,7 +195,7 @@ class _IdOccurrences:
                 continue  # read already, before the watch failed
             self._last_seq = seq
             self._entry_count += 1
-            if self.first.setdefault(fields[1], stream_id) != stream_id and seq <= self._until:
+            if self.stream_ids.setdefault(fields[1], stream_id) != stream_id and seq <= self._until:
                 self._repeats.append(stream_id)
         return bool(page)
 
@@ -206,8 +206,10 @@ class _IdOccurrences:
             return None  # some were removed meanwhile, and it is unknown which
         log, ids = self._redis_keys.log, self._redis_keys.ids
         known_ids = set(members)
-        missing_ids = [id_ for id_, first in self.first.items() if id_ not in known_ids and _seq(first) <= self._until]
-        lost_ids = [id_ for id_ in known_ids if id_ not in self.first]
+        missing_ids = [
+            id_ for id_, stream_id in self.stream_ids.items() if id_ not in known_ids and _seq(stream_id) <= self._until
+        ]
+        lost_ids = [id_ for id_ in known_ids if id_ not in self.stream_ids]
         commands = [pack("XDEL", log, *self._repeats)] if self._repeats else []
         commands += [pack("SADD", ids, *missing_ids)] if missing_ids else []
         commands += [pack("SREM", ids, *lost_ids)] if lost_ids else []

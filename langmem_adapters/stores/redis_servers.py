@@ -59,6 +59,7 @@ class OneServer:
         return [range(len(keys))] if keys else []
 
     def callers(self) -> list[_Caller]:
+        """For each server, a function that calls another with a connection to it."""
         return [self._call]
 
     def call(self, key: bytes, exchange: _Exchange[T]) -> T:  # noqa: ARG002 - a cluster uses it

@@ -104,8 +104,8 @@ def _parse_nodes(rest: str, default_port: int) -> tuple[list[Address], str, dict
     """Parse what redis-py has no URL for: ``user:password@host:port,host:port/path?options``."""
     address, _, query = rest.partition("?")
     address, _, path = address.partition("/")
-    login, at, hosts = address.rpartition("@")
-    url = f"redis://{login}{at}host?{query}"
+    login, separator, hosts = address.rpartition("@")
+    url = f"redis://{login}{separator}host?{query}"
     _parse_port(url, 0)
     url_options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
     del url_options["host"]

@@ -168,9 +168,11 @@ class SQLiteStore(Shared):
         self.discard(namespace, math.inf)
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
-        last = None if before is None else (before.updated_at, encode_namespace(before.namespace))
+        last_row = None if before is None else (before.updated_at, encode_namespace(before.namespace))
         with self._database.reading() as connection, connection:
-            rows = recent_children(connection, encode_namespace(parent), limit=limit, before=last, now=self._clock())
+            rows = recent_children(
+                connection, encode_namespace(parent), limit=limit, before=last_row, now=self._clock()
+            )
         return [Listed(decode_namespace(name), updated_at) for name, updated_at in rows]
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:

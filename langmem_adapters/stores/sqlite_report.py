@@ -16,10 +16,10 @@ from langmem_adapters.stores.sqlite_namespaces import UNCOUNTED_ENTRIES
 __all__ = ["findings", "health", "stats"]
 
 _FILE_SUFFIXES = ("", "-wal", "-shm")
-_MIN_FREE_BYTES = 1 << 30  # bytes; with less, the disk is nearly full
+_MIN_FREE_BYTES = 1 << 30  # with less, the disk is nearly full
 _MAX_WAL_BYTES = 256 << 20
 _MAX_FREE_SHARE = 0.25  # share of the file
-_MAX_FLAWS = 3  # flaws
+_MAX_FLAWS = 3
 
 
 def health(database: Database) -> Health:
