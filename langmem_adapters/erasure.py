@@ -47,7 +47,7 @@ _KINDS = ("brain", "working", "longterm", "experience")
 _LANGGRAPH_KIND = "langgraph"
 _JOURNAL_KIND = "migration"
 _MAX_PASSES = 4
-_DATA_RETURNS = "its data comes back: an index that holds it was not given, or a writer goes on"
+_DATA_RETURNS_MESSAGE = "its data comes back: an index that holds it was not given, or a writer goes on"
 _POOL_LENGTH = 4  # parts of a pool's namespace
 _log = logging.getLogger("langmem_adapters")
 
@@ -221,7 +221,7 @@ class _Erasure:
                 holders = [index for index in self.indexes if index not in listed or namespace in listed[index]]
                 self._clear(namespace, holders, indexed=int(any(index in listed for index in holders)))
             deleted |= namespaces
-        raise StoreError(_DATA_RETURNS)
+        raise StoreError(_DATA_RETURNS_MESSAGE)
 
     def _clear(self, namespace: Namespace, indexes: Sequence[Index], *, indexed: int) -> None:
         """Delete a namespace: from the store last, so that it is found again if an index fails.
@@ -274,7 +274,7 @@ class _Erasure:
             if not self._clear_all((*root, "items"), is_own):
                 break  # otherwise items added since the tree was cut may have a branch again: clear both again
         else:
-            raise StoreError(_DATA_RETURNS)
+            raise StoreError(_DATA_RETURNS_MESSAGE)
         if foreign:
             _log.warning(
                 "%d LangGraph namespaces were kept: they name a deleted user outside of the prefixes of items=",

@@ -306,7 +306,7 @@ def test_a_write_in_the_middle_of_a_discard_is_not_lost(redis_server: RedisServe
         store, other = (RedisStore(redis_server.url(), prefix=key_prefix, clock=clock) for _ in range(2))
         store.append(namespace, [("a", b"")])
         store.write(namespace, put={"title": b"old"})
-        optimistic = store._wire.optimistic
+        optimistic = store._wire.transact_watched
         written = False
 
         def overtaken(key: bytes, reads: Any, decide: Any) -> Any:
@@ -321,7 +321,7 @@ def test_a_write_in_the_middle_of_a_discard_is_not_lost(redis_server: RedisServe
 
             return optimistic(key, reads, late)  # noqa: B023
 
-        store._wire.optimistic = overtaken  # type: ignore[method-assign]
+        store._wire.transact_watched = overtaken  # type: ignore[method-assign]
         assert not store.discard(namespace, clock() + 50)
         assert store.scan(namespace).items[0].id == "a"
         store.close()

@@ -415,7 +415,7 @@ def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(
     far: RedisStore, proxy: Counting, raw: Administrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far.append(NS, [("a", b"1"), ("b", b"2")])
-    optimistic = far._wire.optimistic
+    optimistic = far._wire.transact_watched
 
     def cutting(*args: Any) -> list[Any] | None:
         transact = redis_wire._transact
@@ -428,7 +428,7 @@ def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(
             once.setattr(redis_wire, "_transact", cut)
             return optimistic(*args)
 
-    monkeypatch.setattr(far._wire, "optimistic", cutting)
+    monkeypatch.setattr(far._wire, "transact_watched", cutting)
     assert far.append(NS, [("a", b"again"), ("c", b"3")]) == Appended([False, True], 3, {})
     assert sizes(raw, far) == (3, 3)
     # So is a reader who repairs what a writer has left, and a writer whose list of sessions has to outlive it.
@@ -509,7 +509,7 @@ def test_where_a_log_is_too_busy_to_repair_a_writer_is_answered_and_the_next_rea
 ) -> None:
     store.append(NS, [("a", b"1"), ("b", b"2")])
     raw.xdel(keys(store)["log"], raw.xrange(keys(store)["log"])[0][0])
-    optimistic = store._wire.optimistic
+    optimistic = store._wire.transact_watched
     look = iter([optimistic])
 
     def overtaken(*args: Any) -> list[Any] | None:
@@ -519,7 +519,7 @@ def test_where_a_log_is_too_busy_to_repair_a_writer_is_answered_and_the_next_rea
         return optimistic(*args)
 
     with monkeypatch.context() as busy:
-        busy.setattr(store._wire, "optimistic", overtaken)
+        busy.setattr(store._wire, "transact_watched", overtaken)
         assert store.append(NS, [("b", b"again"), ("a", b"3")])[:2] == ([False, True], 2)
     monkeypatch.undo()
     assert [(item.id, item.data) for item in store.scan(NS).items] == [("b", b"2"), ("a", b"3")]

@@ -141,7 +141,7 @@ class Migration:
 
     def _prepare_target(self, namespace: Namespace, target_content: _Content) -> tuple[dict[str, bytes], _Digest]:
         """The source's values and entries that the target has already; clears a copy of an earlier state."""
-        if target_content.digest == _EMPTY:
+        if target_content.digest == _EMPTY_DIGEST:
             return {}, _Digest()
         values = self._target.get(namespace)
         if values.items() <= self._source.get(namespace).items():
@@ -241,7 +241,7 @@ class _Content(NamedTuple):
     digest: str
 
 
-_EMPTY = _Digest().hexdigest_with({})
+_EMPTY_DIGEST = _Digest().hexdigest_with({})
 
 
 def _read_content(

@@ -269,7 +269,7 @@ class RedisStore(Shared):
             values.update(zip(guard, replies[0], strict=True))
             return commands if values == guard else None
 
-        replies = self._wire.optimistic(redis_keys.values, [_get_command(redis_keys, list(guard))], decide)
+        replies = self._wire.transact_watched(redis_keys.values, [_get_command(redis_keys, list(guard))], decide)
         if replies is None:
             key = next(key for key, value in guard.items() if values[key] != value)
             raise Conflict(f"the value {key!r} was changed by another writer")

@@ -43,7 +43,7 @@ def discard(wire: Wire, redis_keys: NamespaceKeys, before: float) -> bool:
         return [key_removal, row_removal] if wire.one_slot else [key_removal]
 
     try:
-        if wire.optimistic(redis_keys.log, reads, decide) is None:
+        if wire.transact_watched(redis_keys.log, reads, decide) is None:
             return False
     except Conflict:  # others write to it all the time
         return False

@@ -67,7 +67,7 @@ class Directory:
 
             # If it only has to live longer, the next writer would do it too; after a lost answer, it is checked.
             with suppress(Conflict, StoreUnavailable):
-                if self._wire.optimistic(self._key, reads, decide) is not None:
+                if self._wire.transact_watched(self._key, reads, decide) is not None:
                     return
 
     @staticmethod
@@ -143,7 +143,7 @@ class Directory:
             return [pack("ZREM", self._key, *unchanged_names)] if unchanged_names else None
 
         with suppress(StoreError):  # a later check removes them
-            self._wire.optimistic(self._key, [pack("ZMSCORE", self._key, *names)], decide)
+            self._wire.transact_watched(self._key, [pack("ZMSCORE", self._key, *names)], decide)
 
 
 def _parse_rows(reply: list[Any]) -> list[_Row]:

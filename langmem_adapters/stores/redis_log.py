@@ -47,8 +47,8 @@ def read_command(
     redis_keys: NamespaceKeys, after: int, before: int | None, limit: int | None, *, reverse: bool
 ) -> bytes:
     """Read entries with ``after < seq < before``; both bounds must leave room for one."""
-    low = b"(" + _stream_id(after) if after > 0 else b"-"
-    high = b"(" + _stream_id(before) if before is not None else b"+"
+    low = b"(" + _to_stream_id(after) if after > 0 else b"-"
+    high = b"(" + _to_stream_id(before) if before is not None else b"+"
     count = () if limit is None else ("COUNT", limit)
     if reverse:
         return pack("XREVRANGE", redis_keys.log, high, low, *count)
@@ -57,7 +57,7 @@ def read_command(
 
 def to_item(stream_id: bytes, fields: list[bytes]) -> Item:
     """Parse one entry of the reply to :func:`read_command`."""
-    return Item(_seq(stream_id), to_text(fields[1]), fields[3])
+    return Item(_to_seq(stream_id), to_text(fields[1]), fields[3])
 
 
 def append_commands(redis_keys: NamespaceKeys, entries: Mapping[str, bytes]) -> list[bytes]:
@@ -89,7 +89,7 @@ def append_commands(redis_keys: NamespaceKeys, entries: Mapping[str, bytes]) -> 
 def remove_commands(redis_keys: NamespaceKeys, items: Sequence[Item]) -> list[bytes]:
     """Remove entries, with their ids."""
     return [
-        pack("XDEL", redis_keys.log, *(_stream_id(item.seq) for item in items)),
+        pack("XDEL", redis_keys.log, *(_to_stream_id(item.seq) for item in items)),
         pack("SREM", redis_keys.ids, *(to_bytes(item.id) for item in items)),
     ]
 
@@ -132,7 +132,9 @@ def _remove_repeats(wire: Wire, redis_keys: NamespaceKeys, stream_ids: list[byte
 
     reads = [pack("XRANGE", redis_keys.log, stream_id, stream_id) for stream_id in stream_ids]
     try:
-        replies = wire.optimistic(redis_keys.log, [redis_keys.count_entries, redis_keys.count_ids, *reads], decide)
+        replies = wire.transact_watched(
+            redis_keys.log, [redis_keys.count_entries, redis_keys.count_ids, *reads], decide
+        )
     except StoreError:
         # Others were faster each time, the server is full, or the answer was lost. These entries are superfluous
         # whatever others do, so they can be removed without a transaction, and more than once.
@@ -143,7 +145,7 @@ def _remove_repeats(wire: Wire, redis_keys: NamespaceKeys, stream_ids: list[byte
 def last_seq(wire: Wire, redis_keys: NamespaceKeys) -> int:
     """The newest entry's sequence number."""
     (newest,) = wire.send((redis_keys.log, pack("XREVRANGE", redis_keys.log, b"+", b"-", "COUNT", 1)))
-    return _seq(newest[0][0]) if newest else 0
+    return _to_seq(newest[0][0]) if newest else 0
 
 
 def repair(wire: Wire, redis_keys: NamespaceKeys, until: float = math.inf) -> dict[bytes, bytes]:
@@ -160,7 +162,7 @@ def repair(wire: Wire, redis_keys: NamespaceKeys, until: float = math.inf) -> di
                 pass
             (members,) = wire.send((redis_keys.ids, pack("SMEMBERS", redis_keys.ids)))
             reads = [occurrences.rest_command(None), pack("XLEN", redis_keys.log), pack("PTTL", redis_keys.log)]
-            if wire.optimistic(redis_keys.log, reads, partial(occurrences.repair_commands, members)) is not None:
+            if wire.transact_watched(redis_keys.log, reads, partial(occurrences.repair_commands, members)) is not None:
                 break
     return occurrences.stream_ids
 
@@ -170,7 +172,7 @@ def drop_repeats(entries: Sequence[_Entry], after: int) -> list[_Entry]:
     first: dict[bytes, _Entry] = {}
     for entry in entries:
         first.setdefault(entry[1][1], entry)
-    return [entry for entry in first.values() if _seq(entry[0]) > after]
+    return [entry for entry in first.values() if _to_seq(entry[0]) > after]
 
 
 class _IdOccurrences:
@@ -186,11 +188,11 @@ class _IdOccurrences:
 
     def rest_command(self, limit: int | None) -> bytes:
         count = () if limit is None else ("COUNT", limit)
-        return pack("XRANGE", self._redis_keys.log, b"(" + _stream_id(self._last_seq), b"+", *count)
+        return pack("XRANGE", self._redis_keys.log, b"(" + _to_stream_id(self._last_seq), b"+", *count)
 
     def count_page(self, page: list[_Entry]) -> bool:
         for stream_id, fields in page:
-            seq = _seq(stream_id)
+            seq = _to_seq(stream_id)
             if seq <= self._last_seq:
                 continue  # read already, before the watch failed
             self._last_seq = seq
@@ -207,7 +209,9 @@ class _IdOccurrences:
         log, ids = self._redis_keys.log, self._redis_keys.ids
         known_ids = set(members)
         missing_ids = [
-            id_ for id_, stream_id in self.stream_ids.items() if id_ not in known_ids and _seq(stream_id) <= self._until
+            id_
+            for id_, stream_id in self.stream_ids.items()
+            if id_ not in known_ids and _to_seq(stream_id) <= self._until
         ]
         lost_ids = [id_ for id_ in known_ids if id_ not in self.stream_ids]
         commands = [pack("XDEL", log, *self._repeats)] if self._repeats else []
@@ -216,10 +220,10 @@ class _IdOccurrences:
         return [*commands, pack("PEXPIRE", ids, ttl_ms) if ttl_ms > 0 else pack("PERSIST", ids)]
 
 
-def _stream_id(seq: int) -> bytes:
+def _to_stream_id(seq: int) -> bytes:
     return b"%d-%d" % (seq >> _COUNTER_BITS, seq & ((1 << _COUNTER_BITS) - 1))
 
 
-def _seq(stream_id: bytes) -> int:
+def _to_seq(stream_id: bytes) -> int:
     milliseconds, _, number = stream_id.partition(b"-")
     return int(milliseconds) << _COUNTER_BITS | int(number)

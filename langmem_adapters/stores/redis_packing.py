@@ -23,7 +23,7 @@ else:
     _pack = pack_command
 
 
-_STRINGS = (bytes, str)
+_STRING_TYPES = (bytes, str)
 
 
 def pack(*words: bytes | str | float) -> bytes:
@@ -31,7 +31,7 @@ def pack(*words: bytes | str | float) -> bytes:
 
     Numbers are converted here: hiredis crashes the process if an interrupt comes while it converts them.
     """
-    return _pack(tuple([word if isinstance(word, _STRINGS) else str(word) for word in words]))
+    return _pack(tuple([word if isinstance(word, _STRING_TYPES) else str(word) for word in words]))
 
 
 class Packer:

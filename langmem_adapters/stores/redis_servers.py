@@ -52,7 +52,7 @@ class OneServer:
                 self._own_connections.append(watch)
                 _close_when_unused(self, watch.close)
         self._call = call
-        self._breaker = breaker(lambda: call(_ping), is_down if owned else _is_costly)
+        self._breaker = breaker(lambda: call(_ping), is_down if owned else _is_slow_failure)
 
     def group_by_server(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
         """Group keys by server, as lists of their positions."""
@@ -189,7 +189,7 @@ def _close_when_unused(servers: OneServer | Cluster, close: Callable[[], None]) 
     finalize(servers, close).atexit = False
 
 
-def _is_costly(error: Exception) -> bool:
+def _is_slow_failure(error: Exception) -> bool:
     """Whether a given client retries after this for seconds, as after a refused login: each call would be so late."""
     return is_down(error) or isinstance(error, AuthenticationError)
 

@@ -87,7 +87,7 @@ class Wire:
             read_replies[:] = replies[1:]
             return ()
 
-        self.optimistic(keys[0], [pack("WATCH", *keys[1:]), *commands], store_replies)
+        self.transact_watched(keys[0], [pack("WATCH", *keys[1:]), *commands], store_replies)
         return read_replies
 
     def send_step(self, key: bytes, command: bytes, *, can_batch: bool) -> Step:
@@ -124,7 +124,7 @@ class Wire:
             self._servers.call(b"", exchange)  # whatever the key, there is one server
         return [answers.get(position) for position in range(len(requests))]
 
-    def optimistic(
+    def transact_watched(
         self, key: bytes, reads: Sequence[bytes], decide: Callable[[list[Any]], Sequence[bytes] | None]
     ) -> list[Any] | None:
         """WATCH a key, read, and MULTI … EXEC what ``decide`` makes of the replies; None if it decides to do nothing.
