@@ -44,11 +44,11 @@ PLACES = (
 """What is counted: ``items`` are LangGraph's; ``indexed`` counts namespaces of which indexes held something."""
 
 _KINDS = ("brain", "working", "longterm", "experience")
-_LANGGRAPH = "langgraph"
-_JOURNALS = "migration"
-_PASSES = 4
-_COMES_BACK = "its data comes back: an index that holds it was not given, or a writer goes on"
-_POOL = 4  # parts of a pool's namespace
+_LANGGRAPH_KIND = "langgraph"
+_JOURNAL_KIND = "migration"
+_MAX_PASSES = 4
+_DATA_RETURNS_MESSAGE = "its data comes back: an index that holds it was not given, or a writer goes on"
+_POOL_LENGTH = 4  # parts of a pool's namespace
 _log = logging.getLogger("langmem_adapters")
 
 Report: TypeAlias = Callable[[str, int], None]
@@ -91,8 +91,8 @@ def delete_user(
     >>> store = open_store("memory:")
     >>> BrainMemory(store, "monday", user="ada").add_talk("Where is my bike?")
     >>> BrainMemory(store, "monday", user="bob").add_talk("Hello.")
-    >>> gone = delete_user(store, user="ada")
-    >>> gone["sessions"], gone["messages"], BrainMemory(store, "monday", user="bob").count()
+    >>> deleted = delete_user(store, user="ada")
+    >>> deleted["sessions"], deleted["messages"], BrainMemory(store, "monday", user="bob").count()
     (1, 1, 1)
     """
     return run(delete_user_flow(store, indexes, user=user, tenant=tenant, items=items, report=report))
@@ -132,16 +132,17 @@ def delete_user_flow(
     for index in indexes:
         check_index("index", index)
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
-    otherwise = "." in user or "\0" in user  # LangGraph refuses such labels, so the user is written differently there
-    if not all(prefix and (user in prefix or otherwise) for prefix in prefixes):
+    # LangGraph refuses such labels, so the user is written differently there.
+    is_written_differently = "." in user or "\0" in user
+    if not all(prefix and (user in prefix or is_written_differently) for prefix in prefixes):
         raise ConfigurationError(
             "each prefix of items needs the user as one of its parts: others would lose their data"
         )
     erasure = _Erasure(bare(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
     for kind in _KINDS:
         yield from step(erasure.attempt, kind, lambda kind=kind: erasure.clear((kind, tenant, user)))
-    yield from step(erasure.attempt, _LANGGRAPH, erasure.clear_items)
-    yield from step(erasure.attempt, _JOURNALS, erasure.clear_journals)
+    yield from step(erasure.attempt, _LANGGRAPH_KIND, erasure.clear_items)
+    yield from step(erasure.attempt, _JOURNAL_KIND, erasure.clear_journals)
     yield from step(erasure.attempt, "traces", lambda: scrub(erasure.store, *erasure.indexes))
     erasure.conclude()
     return {place: erasure.counts[place] for place in PLACES}
@@ -203,33 +204,31 @@ class _Erasure:
         finally:
             invalidate(namespace)
 
-    def _clear_all(self, prefix: Namespace, chosen: Callable[[Namespace], bool]) -> set[Namespace]:
+    def _clear_all(self, prefix: Namespace, is_chosen: Callable[[Namespace], bool]) -> set[Namespace]:
         """Delete the chosen namespaces until none is found, since a running search may index some again.
 
         Namespaces of indexes in the store's own file are found too, whether the indexes were given or not.
         """
-        everything = set[Namespace]()
-        for _ in range(_PASSES):
-            held = {
-                index: named_in(index, prefix, kind="index") if is_listed(index) else None for index in self.indexes
-            }
-            names = [self.store.namespaces(prefix), named_in(self.store, prefix, kind="store")]
-            beside = [named_in(self.store, prefix, kind="index"), *(each or () for each in held.values())]
-            found = {name for name in set[Namespace]().union(*names, *beside) if chosen(name)}
-            if not found:
-                return everything
-            for namespace in sorted(found):
-                has = [index for index, each in held.items() if each is None or namespace in each]
-                self._clear(namespace, has, indexed=int(any(held[index] is not None for index in has)))
-            everything |= found
-        raise StoreError(_COMES_BACK)
+        deleted = set[Namespace]()
+        for _ in range(_MAX_PASSES):
+            listed = {index: named_in(index, prefix, kind="index") for index in self.indexes if is_listed(index)}
+            stored_names = [self.store.namespaces(prefix), named_in(self.store, prefix, kind="store")]
+            indexed_names = [named_in(self.store, prefix, kind="index"), *listed.values()]
+            namespaces = {name for name in set[Namespace]().union(*stored_names, *indexed_names) if is_chosen(name)}
+            if not namespaces:
+                return deleted
+            for namespace in sorted(namespaces):
+                holders = [index for index in self.indexes if index not in listed or namespace in listed[index]]
+                self._clear(namespace, holders, indexed=int(any(index in listed for index in holders)))
+            deleted |= namespaces
+        raise StoreError(_DATA_RETURNS_MESSAGE)
 
     def _clear(self, namespace: Namespace, indexes: Sequence[Index], *, indexed: int) -> None:
         """Delete a namespace: from the store last, so that it is found again if an index fails.
 
         A running search may index it again in between. Only a listed index would show that; any other is cleared twice.
         """
-        counts = _counted(self.store, namespace)
+        counts = _count_entries(self.store, namespace)
         for index in indexes:
             index.clear(namespace)
         self._drop(namespace)
@@ -244,46 +243,46 @@ class _Erasure:
 
     def clear_journals(self) -> None:
         """Remove the deleted names from the journals of unfinished migrations."""
-        root = (_LANGGRAPH, self._tenant)
+        root = (_LANGGRAPH_KIND, self._tenant)
         prefixes: list[Namespace] = [(kind, self._tenant, self._user) for kind in _KINDS]
         prefixes += [(*root, part, *prefix) for part in ("items", "tree") for prefix in self._prefixes]
         names = tuple(encode_namespace(prefix) for prefix in prefixes)
-        for journal in list(self.store.namespaces((_JOURNALS,))):
-            noted = [key for key in self.store.get(journal) if key.startswith(names)]
-            if noted:
-                self.store.write(journal, delete=noted)
+        for journal in list(self.store.namespaces((_JOURNAL_KIND,))):
+            deleted_keys = [key for key in self.store.get(journal) if key.startswith(names)]
+            if deleted_keys:
+                self.store.write(journal, delete=deleted_keys)
 
     # --- LangGraph
 
     def clear_items(self) -> None:
         """Delete the items of the user's namespaces, and these namespaces from the tree that lists them."""
-        root = (_LANGGRAPH, self._tenant)
+        root = (_LANGGRAPH_KIND, self._tenant)
         tree = Tree(self.store, (*root, "tree"))
-        others = set[Namespace]()
+        foreign = set[Namespace]()
 
         def is_own(namespace: Namespace) -> bool:
             labels = namespace[3:]
-            own = any(labels[: len(prefix)] == prefix for prefix in self._prefixes)
-            if self._user in labels and not own:
-                others.add(namespace)
-            return own
+            has_prefix = any(labels[: len(prefix)] == prefix for prefix in self._prefixes)
+            if self._user in labels and not has_prefix:
+                foreign.add(namespace)
+            return has_prefix
 
-        for _ in range(_PASSES):
+        for _ in range(_MAX_PASSES):
             for prefix in self._prefixes:
                 self._clear_all((*root, "tree", *prefix), lambda _: True)
                 tree.prune(prefix, is_own=lambda node: self._user in node)
             if not self._clear_all((*root, "items"), is_own):
                 break  # otherwise items added since the tree was cut may have a branch again: clear both again
         else:
-            raise StoreError(_COMES_BACK)
-        if others:
+            raise StoreError(_DATA_RETURNS_MESSAGE)
+        if foreign:
             _log.warning(
                 "%d LangGraph namespaces were kept: they name a deleted user outside of the prefixes of items=",
-                len(others),
+                len(foreign),
             )
 
 
-def _counted(store: Store, namespace: Namespace) -> Counter[str]:
+def _count_entries(store: Store, namespace: Namespace) -> Counter[str]:
     """Count what a namespace of the store holds, by keys alone, since values may be encrypted."""
     kind = namespace[0]
     total = store.scan(namespace, limit=0).total
@@ -294,12 +293,14 @@ def _counted(store: Store, namespace: Namespace) -> Counter[str]:
         return Counter(memories=sum("\0" not in key for key in keys))  # keys with a NUL are marks
     if kind == "experience":
         # Keys with a NUL are a pool's marks; the namespaces below a pool's serve its entries.
-        place = "experiences" if len(namespace) == _POOL else "leases" if namespace[_POOL:] == ("leases",) else ""
-        return Counter({place: sum("\0" not in key for key in keys)} if place else {})
-    if kind == _LANGGRAPH:
+        entries = sum("\0" not in key for key in keys)
+        if len(namespace) == _POOL_LENGTH:
+            return Counter(experiences=entries)
+        return Counter(leases=entries) if namespace[_POOL_LENGTH:] == ("leases",) else Counter()
+    if kind == _LANGGRAPH_KIND:
         # The keys of items are encoded names, which end in a slash; beside them is a census. The tree has no items.
         return Counter(items=sum(namespace[2] == "items" and key.endswith("/") for key in keys))
-    facts = sum(key.startswith(KNOWLEDGE) for key in keys)
+    knowledge = sum(key.startswith(KNOWLEDGE) for key in keys)
     exists, summary = int(bool(total or keys)), int(SUMMARY in keys)
     messages = total + sum(key.startswith(ARCHIVE) for key in keys)
-    return Counter(sessions=exists, messages=messages, knowledge=facts, summaries=summary)
+    return Counter(sessions=exists, messages=messages, knowledge=knowledge, summaries=summary)

@@ -41,10 +41,10 @@ class Outages(Lasting):
         self.counts.add("errors")
         self._warn(self._sentence, error)
 
-    def attempt(self, flow: Flow[T], instead: T, on_error: str) -> Flow[T]:
-        """A flow's result; or ``instead``, if a store or an index fails and ``on_error`` is "degrade"."""
+    def attempt(self, flow: Flow[T], fallback: T, on_error: str) -> Flow[T]:
+        """A flow's result; or ``fallback``, if a store or an index fails and ``on_error`` is "degrade"."""
         try:
             return (yield from flow)
         except (StoreError, SearchError, SerializationError) as error:
             self.bear(error, on_error)
-            return instead
+            return fallback

@@ -17,7 +17,7 @@ from langmem_adapters.stores import shared_store
 
 __all__ = ["every_index", "protected_index", "protected_store", "vectors_url"]
 
-_INDEXES = 64
+_MAX_CACHED_INDEXES = 64
 
 
 def protected_store(url: str, codec: Codec | BindingCodec | None, redactor: Redactor | None) -> Store:
@@ -38,7 +38,7 @@ def protected_index(url: str, codec: Codec | BindingCodec | None) -> Index:
     return _private_index(url, None if index_key is None else index_key())
 
 
-@lru_cache(_INDEXES)
+@lru_cache(_MAX_CACHED_INDEXES)
 def _private_index(url: str, key: bytes | None) -> Index:
     if key is None:
         return open_index("memory:")
@@ -53,20 +53,20 @@ def vectors_url(url: str, codec: Codec | BindingCodec | None) -> str:
 def every_index(url: str, *, codec: Codec | BindingCodec | None, vectors: str | None, embedder: Any) -> list[Index]:
     """All indexes of a URL's store that this machine can know of, including those made under other settings."""
     index = shared_index(url)
-    found = {index}
+    indexes = {index}
     if not (is_listed(index) and hasattr(codec, "index_key")):  # else it is in the same file, and may need a lost key
-        found.add(protected_index(url, codec))
+        indexes.add(protected_index(url, codec))
     if embedder is not None:
-        found.add(shared_vectors(vectors or vectors_url(url, codec), embedder))
+        indexes.add(shared_vectors(vectors or vectors_url(url, codec), embedder))
     if vectors is not None and embedder is None:
-        found.add(shared_vectors(vectors, _NOBODY))
+        indexes.add(shared_vectors(vectors, _REFUSING_EMBEDDER))
     if has_vectors(index):
-        found.add(shared_vectors(url, _NOBODY))
-    return list(found)
+        indexes.add(shared_vectors(url, _REFUSING_EMBEDDER))
+    return list(indexes)
 
 
 def _refuse(_texts: list[str]) -> list[Vector]:
     raise ConfigurationError("this index is there to be cleared")
 
 
-_NOBODY = Embedder(_refuse, name="none")
+_REFUSING_EMBEDDER = Embedder(_refuse, name="none")

@@ -34,8 +34,8 @@ class Folding(MemoryStore):
     def key(self, text: str) -> str:
         return text
 
-    def _look(self, namespace: Namespace) -> Any:
-        return super()._look(self._place(namespace))
+    def _content(self, namespace: Namespace) -> Any:
+        return super()._content(self._place(namespace))
 
     def _touch(self, namespace: Namespace, content: Any, ttl: float | None) -> None:
         super()._touch(self._place(namespace), content, ttl)
@@ -235,7 +235,7 @@ class OnePageOfChildren(MemoryStore):
 
 class LiveValues(MemoryStore):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
-        return self._look(namespace).values if keys is None else super().get(namespace, keys)
+        return self._content(namespace).values if keys is None else super().get(namespace, keys)
 
 
 class LiveNames(MemoryStore):

@@ -27,7 +27,7 @@ from langmem_adapters.model import Hit, Message, Scope
 from langmem_adapters.protocols import START, Document, Index, Item, Page, Position, Store
 from langmem_adapters.recall.memories import memory_id
 from langmem_adapters.records import following, journal
-from langmem_adapters.records.journal import TIDIED, tidy
+from langmem_adapters.records.journal import TIDIED, compact_log
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
 from tests.faults import Overtaken
@@ -428,7 +428,7 @@ class World:
         elif what == "drop":
             here.drop()
         elif what == "tidy":
-            tidy(self.store, NOTES, new_id=self.new_id, ttl=None)
+            compact_log(self.store, NOTES, new_id=self.new_id, ttl=None)
         else:
             here.follow()
 
@@ -457,9 +457,9 @@ def test_e4_in_the_end_an_index_holds_what_the_store_holds(deeds: list[tuple[Any
     world = World()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(following, "PAGE", 2)
-        patch.setattr(following, "_BEGINNINGS", 1_000)
-        patch.setattr(journal, "_SLACK", 1)
-        patch.setattr(journal, "_PART", part)
+        patch.setattr(following, "_MAX_STARTS", 1_000)
+        patch.setattr(journal, "_SLACK_ENTRIES", 1)
+        patch.setattr(journal, "_REMOVE_BATCH_SIZE", part)
         for deed, meanwhile in deeds:
             world.do(deed)
             world.interrupted(meanwhile)
@@ -476,7 +476,7 @@ def test_records_stay_in_the_order_of_their_first_writing(deeds: list[tuple[str,
     world = World()
     ever = [key for what, key in deeds if what == "delete"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal, "_SLACK", 0)
+        patch.setattr(journal, "_SLACK_ENTRIES", 0)
         for deed in deeds:
             world.do(deed)
     assert [key for key in truth(world.machines[0][0]) if key not in ever] == [
@@ -511,8 +511,8 @@ def test_a_log_stays_in_proportion_to_the_memories(any_store: Store) -> None:
 @pytest.fixture
 def tidied(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None]:
     """Tidies a log, which nobody else does."""
-    monkeypatch.setattr("langmem_adapters.records.keyed.tidy", lambda *_, **__: None)
-    return lambda store: tidy(store, NOTES, new_id=new_id, ttl=None)
+    monkeypatch.setattr("langmem_adapters.records.keyed.compact_log", lambda *_, **__: None)
+    return lambda store: compact_log(store, NOTES, new_id=new_id, ttl=None)
 
 
 def test_of_what_is_gone_a_tidied_log_tells_nothing(tidied: Callable[[Store], None]) -> None:
@@ -557,7 +557,7 @@ def test_a_log_without_anything_to_leave_out_is_not_read_again_and_again(
     store = MemoryStore()
     put(records(store, Kept()), [f"k{n}" for n in range(100)])
     tidied(store)
-    monkeypatch.setattr(journal, "_gone", None)  # what reads the records
+    monkeypatch.setattr(journal, "_missing_keys", None)  # what reads the records
     put(records(store, Kept()), [f"k{n}" for n in range(100, 264)])
     tidied(store)
     assert store.scan(NOTES, limit=0).total == 264
@@ -654,7 +654,7 @@ def test_a_log_cleared_while_it_is_tidied_loses_nothing_that_is_new(
     store = MemoryStore()
     here = records(store, Kept())
     put(here, ["a"] * 100)
-    look = journal._gone
+    look = journal._missing_keys
 
     def cleared_meanwhile(store: Store, namespace: Namespace, named: Sequence[str]) -> set[str]:
         gone = look(store, namespace, named)
@@ -662,7 +662,7 @@ def test_a_log_cleared_while_it_is_tidied_loses_nothing_that_is_new(
         put(here, [f"new{n}" for n in range(50)])
         return gone
 
-    monkeypatch.setattr(journal, "_gone", cleared_meanwhile)
+    monkeypatch.setattr(journal, "_missing_keys", cleared_meanwhile)
     tidied(store)
     assert len(truth(here)) == 50
     assert TIDIED not in store.get(NOTES)
@@ -673,7 +673,7 @@ def test_tidying_leaves_the_expiry_as_its_writer_wants_it(monkeypatch: pytest.Mo
     now = [1_000.0]
     store = MemoryStore(clock=lambda: now[0])
     here = records(store, Kept())
-    monkeypatch.setattr("langmem_adapters.records.keyed.tidy", lambda *_, **__: None)
+    monkeypatch.setattr("langmem_adapters.records.keyed.compact_log", lambda *_, **__: None)
     for n in range(100):
         here.put({"a": str(n).encode()}, ttl=10)
 
@@ -681,8 +681,8 @@ def test_tidying_leaves_the_expiry_as_its_writer_wants_it(monkeypatch: pytest.Mo
         raise Conflict("another was quicker")
 
     if overtaken:
-        monkeypatch.setattr(journal, "_gone", overtake)
-    tidy(store, NOTES, new_id=new_id, ttl=10)
+        monkeypatch.setattr(journal, "_missing_keys", overtake)
+    compact_log(store, NOTES, new_id=new_id, ttl=10)
     assert (store.scan(NOTES, limit=0).total == 100) is overtaken
     now[0] += 11
     assert truth(here) == {}
@@ -691,7 +691,7 @@ def test_tidying_leaves_the_expiry_as_its_writer_wants_it(monkeypatch: pytest.Mo
 
 def test_a_write_hands_its_expiry_to_the_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float | None] = []
-    monkeypatch.setattr("langmem_adapters.records.keyed.tidy", lambda *_, ttl, **__: told.append(ttl))
+    monkeypatch.setattr("langmem_adapters.records.keyed.compact_log", lambda *_, ttl, **__: told.append(ttl))
     here = records(MemoryStore(), Kept())
     for n in range(200):
         here.put({f"k{n}": b""}, ttl=10)

@@ -83,8 +83,8 @@ def test_a_search_beside_a_rebuild_finds_all_that_is_kept() -> None:
 @pytest.mark.parametrize("second", ["say again", "correct", "forget", "clear"])
 def test_memories_beside_another_process(first: str, second: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No update is lost, and what a killed process leaves is sound, also where every write tidies the log."""
-    monkeypatch.setattr(keyed, "_SELDOM", 1)
-    monkeypatch.setattr(journal, "_SLACK", 0)
+    monkeypatch.setattr(keyed, "_WRITES_PER_CHECK", 1)
+    monkeypatch.setattr(journal, "_SLACK_ENTRIES", 0)
     parts = [MEMORIES[first], MEMORIES[second]]
 
     def make() -> World:

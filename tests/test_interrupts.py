@@ -268,11 +268,11 @@ def test_c8_an_interrupted_call_keeps_nobody_waiting(tmp_path: Path) -> None:
 
 
 _CRASHES = """
-from langmem_adapters.stores.redis_client import link
+from langmem_adapters.stores.redis_client import make_link
 from langmem_adapters.stores.redis_packing import pack
 
 def connecting(url):
-    return link(url, max_connections=1, socket_timeout=1.0).source.make_connection().pack_command
+    return make_link(url, max_connections=1, socket_timeout=1.0).source.make_connection().pack_command
 
 class Interrupted(int):
     def __str__(self):
@@ -367,7 +367,7 @@ def test_j1_an_interrupt_beside_the_talk_leaves_the_connection_to_others(
             interrupt("release")
 
     pool = Pool.from_url(redis_server.url(), connection_class=Interruptible, max_connections=1, socket_timeout=0.1)
-    own = OwnConnections(pool, at_hand=at_hand)
+    own = OwnConnections(pool, keep_borrowed=at_hand)
 
     def ping(connection: Any) -> Any:
         connection.send_command("PING")
@@ -375,9 +375,9 @@ def test_j1_an_interrupt_beside_the_talk_leaves_the_connection_to_others(
             raise RedisConnectionError  # what is at hand is given back to its pool where it is lost
         return connection.read_response()
 
-    own.on(ping)
+    own.call(ping)
     interrupts.append(method)
     with pytest.raises(KeyboardInterrupt):
-        own.on(ping)
-    assert (own.on(ping), interrupts) == (b"PONG", [])
+        own.call(ping)
+    assert (own.call(ping), interrupts) == (b"PONG", [])
     own.close()

@@ -454,9 +454,9 @@ class _Watched(MemoryStore):
         super().__init__()
         self.seen: list[tuple[str, ...]] = []
 
-    def _look(self, namespace: tuple[str, ...]) -> Any:
+    def _content(self, namespace: tuple[str, ...]) -> Any:
         self.seen.append(namespace[2:])
-        return super()._look(namespace)
+        return super()._content(namespace)
 
     def namespaces(self, *_: Any) -> Any:
         raise AssertionError("all namespaces of the store were gone through")

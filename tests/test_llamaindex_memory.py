@@ -109,7 +109,7 @@ class Echo(Scripted):
 async def test_h1_an_echo_does_not_feed_the_memory(
     any_store: Store, insert: InsertMethod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "_SLACK", 4)  # so that its log is tidied meanwhile
+    monkeypatch.setattr(journal, "_SLACK_ENTRIES", 4)  # so that its log is tidied meanwhile
     kept = long_term(any_store)
     block = LongTermMemoryBlock(kept, tokenizer_fn=str.split)
     echo, recalled = Echo(), 0

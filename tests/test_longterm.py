@@ -32,7 +32,7 @@ from langmem_adapters.model import Hit, Message, Recalled, Scope, ToolCall
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.recall import vectors as semantic
 from langmem_adapters.records import keyed
-from langmem_adapters.records.journal import TIDIED, tidy
+from langmem_adapters.records.journal import TIDIED, compact_log
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -519,7 +519,7 @@ def test_one_damaged_entry_of_the_log_does_not_take_the_memory_along(
     assert "my-secret" not in caplog.text
     for n in range(99):  # until there is enough to tidy
         memory.update(memory.all()[0].id, f"My bike is number {n}.")
-    tidy(any_store, place, new_id=lambda: "the last", ttl=None)
+    compact_log(any_store, place, new_id=lambda: "the last", ttl=None)
     assert len(memory.search("bike")) == 2
     assert any_store.get(place, [TIDIED])[TIDIED] != damage
 
@@ -839,7 +839,7 @@ def test_memories_are_counted_without_being_held() -> None:
 def test_a_search_that_waits_for_its_index_for_long_says_why_and_one_after_flush_has_nothing_to_say(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyed, "_LONG", 1000)
+    monkeypatch.setattr(keyed, "_WARN_RECORDS", 1000)
     memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
     memory.add([user(f"bike {n}") for n in range(2100)])
     with caplog.at_level(logging.WARNING, "langmem_adapters"):

@@ -196,9 +196,9 @@ def test_figures_of_many_keys(redis_server: RedisServer, key_prefix: str) -> Non
 def test_a_scan_may_name_a_key_twice_or_one_that_has_gone(redis_server: RedisServer, key_prefix: str) -> None:
     store = RedisStore(redis_server.url(), prefix=key_prefix)
     store.append(NS, [("a", b"1"), ("b", b"2")])
-    found = list(store._wire.keys(store._keys.pattern(())))
-    gone = store._keys.place(("brain", "gone"))
-    store._wire.keys = lambda _: iter([*found, *gone[:3]] * 600)  # type: ignore[method-assign, assignment]
+    found = list(store._wire.scan_keys(store._keys.pattern(())))
+    gone = store._keys.for_namespace(("brain", "gone"))
+    store._wire.scan_keys = lambda _: iter([*found, *gone[:3]] * 600)  # type: ignore[method-assign, assignment]
     assert store.stats().kinds == {"brain": KindStats(1, 0, 2)}
     store.close()
 
@@ -306,7 +306,7 @@ def test_a_write_in_the_middle_of_a_discard_is_not_lost(redis_server: RedisServe
         store, other = (RedisStore(redis_server.url(), prefix=key_prefix, clock=clock) for _ in range(2))
         store.append(namespace, [("a", b"")])
         store.write(namespace, put={"title": b"old"})
-        optimistic = store._wire.optimistic
+        optimistic = store._wire.transact_watched
         written = False
 
         def overtaken(key: bytes, reads: Any, decide: Any) -> Any:
@@ -321,7 +321,7 @@ def test_a_write_in_the_middle_of_a_discard_is_not_lost(redis_server: RedisServe
 
             return optimistic(key, reads, late)  # noqa: B023
 
-        store._wire.optimistic = overtaken  # type: ignore[method-assign]
+        store._wire.transact_watched = overtaken  # type: ignore[method-assign]
         assert not store.discard(namespace, clock() + 50)
         assert store.scan(namespace).items[0].id == "a"
         store.close()
@@ -394,7 +394,7 @@ def test_pruning_is_narrowed(aged: Any, clock: FakeClock, scope: dict[str, str],
 
 
 def test_pruning_goes_through_many_pages(store: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.operations.pruning._PAGE", 3)
+    monkeypatch.setattr("langmem_adapters.operations.pruning._PAGE_SIZE", 3)
     for n in range(20):
         store.append(("brain", "", "u", str(n)), [("a", b"")])
         clock.advance(n % 2)
@@ -673,7 +673,7 @@ def ends(store: Any, namespace: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("made", [False, True])
 def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
+    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE_SIZE", 2)
     clock = FakeClock()
     source = MemoryStore(clock=clock)
     fill(source, clock)
@@ -697,7 +697,7 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
 
 
 def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
+    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE_SIZE", 2)
     source, target = MemoryStore(), MemoryStore()
     log = [(id_, b"data") for id_ in "abcdefg"]
     source.append(NS, log)
@@ -1045,9 +1045,9 @@ def test_what_a_service_does_not_tell_is_not_taken_for_good(info: bytes, found: 
 
 @pytest.mark.parametrize(("version", "level"), [("6.0.16", "problem"), ("6.2.0", "ok"), ("10.0.1", "ok")])
 def test_the_oldest_version(version: str, level: str) -> None:
-    from langmem_adapters.stores.redis_report import _version  # noqa: PLC0415
+    from langmem_adapters.stores.redis_report import _version_finding  # noqa: PLC0415
 
-    assert _version("server", {"redis_version": version}).level == level
+    assert _version_finding("server", {"redis_version": version}).level == level
 
 
 def test_a_damaged_file_is_a_finding(tmp_path: Path) -> None:
@@ -1078,10 +1078,10 @@ def test_empty_space_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert note.endswith("of it is empty")
     store.vacuum()
     assert said(list(store.examine()), "file") == ["ok: its structure is sound"]
-    assert sqlite_report._room(tmp_path, 1 << 60).level == "note"
-    monkeypatch.setattr(sqlite_report, "_ROOMY", 1 << 60)
-    assert sqlite_report._room(tmp_path, 1 << 60).level == "problem"
-    monkeypatch.setattr(sqlite_report, "_LONG_WAL", -1)
+    assert sqlite_report._disk_space(tmp_path, 1 << 60).level == "note"
+    monkeypatch.setattr(sqlite_report, "_MIN_FREE_BYTES", 1 << 60)
+    assert sqlite_report._disk_space(tmp_path, 1 << 60).level == "problem"
+    monkeypatch.setattr(sqlite_report, "_MAX_WAL_BYTES", -1)
     store.append(NS, [("a", b"")])
     assert any("write-ahead log" in line for line in said(list(store.examine()), "file"))
     store.close()

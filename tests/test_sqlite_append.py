@@ -19,8 +19,8 @@ from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.keys import to_bytes
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
-from langmem_adapters.stores.sqlite_append import FEW
-from langmem_adapters.stores.sqlite_namespaces import BEHIND
+from langmem_adapters.stores.sqlite_append import MAX_PER_STATEMENT
+from langmem_adapters.stores.sqlite_namespaces import LISTING_LAG_SECONDS
 from langmem_adapters.testing.fakes import FakeClock
 from langmem_adapters.warn_once import BREAKER_SUFFIX
 
@@ -58,7 +58,7 @@ def test_a_log_that_was_appended_to_takes_one_statement(stores: tuple[SQLiteStor
     store.append(NS, [("a", b"")])
     assert statements(store, "b") == ["INSERT"]
     assert statements(store, "c", "d", keys=("departed", "summary")) == ["INSERT"]
-    many = [f"{n}" for n in range(FEW + 1)]
+    many = [f"{n}" for n in range(MAX_PER_STATEMENT + 1)]
     assert statements(store, *many)[0] == "BEGIN"
     assert ids(store) == ["a", "b", "c", "d", *many]
 
@@ -187,7 +187,7 @@ def test_the_list_of_sessions_is_never_far_behind(
     store.append(NS, [("b", b"")])
     with closing(sqlite3.connect(store.path)) as connection:
         (listed_at,) = connection.execute("SELECT listed_at FROM langmem_namespaces").fetchone()
-    assert 0 <= clock() - listed_at < BEHIND
+    assert 0 <= clock() - listed_at < LISTING_LAG_SECONDS
 
 
 def test_one_in_a_hurry_waits_for_a_writer_as_ever(tmp_path: Path) -> None:

@@ -197,12 +197,12 @@ def test_any_number_of_keys_is_read_from_both_places(store: SQLiteStore, count: 
         store.write(NS, guard={key: expected.get(key) for key in keys})
 
 
-@pytest.mark.parametrize("count", [1, sqlite_values.MANY])
+@pytest.mark.parametrize("count", [1, sqlite_values.MAX_KEYS])
 def test_a_look_up_walks_through_no_table(store: SQLiteStore, count: int) -> None:
     store.write(NS, put={"a": b"1"}, append=[("a", b"")])
     keys = [str(n) for n in range(count)]
     with closing(sqlite3.connect(store.path)) as raw:
-        statement, asked = sqlite_values.look_up("x", 0.0, keys)
+        statement, asked = sqlite_values.lookup_statement("x", 0.0, keys)
         plan = raw.execute(f"EXPLAIN QUERY PLAN {statement}", asked)
         steps = [row[-1] for row in plan]
     assert len([step for step in steps if step.startswith("SEARCH langmem_")]) == 4
@@ -225,12 +225,12 @@ def test_all_values_of_a_long_session_are_read_without_its_log(store: SQLiteStor
 @pytest.mark.parametrize(
     "statement",
     [
-        sqlite_values._READ[sqlite_values.MANY],
-        sqlite_values._BESIDE,
-        sqlite_values._OF_ENTRY,
-        sqlite_values._CHANGE,
-        sqlite_values._DELETE,
-        sqlite_namespaces._PUT_BESIDE,
+        sqlite_values._SELECT_BY_NUMBER[sqlite_values.MAX_KEYS],
+        sqlite_values._SELECT_INLINE,
+        sqlite_values._SELECT_INLINE_OF_ENTRY,
+        sqlite_values._UPDATE_INLINE,
+        sqlite_values._DELETE_SEPARATE,
+        sqlite_namespaces._SET_INLINE_VALUE,
         sqlite_namespaces._OPEN,
     ],
 )

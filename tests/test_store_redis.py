@@ -65,7 +65,7 @@ def store(url: str, key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
 
 
 def keys(store: RedisStore, namespace: Namespace = NS) -> dict[str, bytes]:
-    place = store._keys.place(namespace)
+    place = store._keys.for_namespace(namespace)
     return {"log": place.log, "ids": place.ids, "val": place.values, "dir": place.directory}
 
 
@@ -415,7 +415,7 @@ def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(
     far: RedisStore, proxy: Counting, raw: Administrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far.append(NS, [("a", b"1"), ("b", b"2")])
-    optimistic = far._wire.optimistic
+    optimistic = far._wire.transact_watched
 
     def cutting(*args: Any) -> list[Any] | None:
         transact = redis_wire._transact
@@ -428,7 +428,7 @@ def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(
             once.setattr(redis_wire, "_transact", cut)
             return optimistic(*args)
 
-    monkeypatch.setattr(far._wire, "optimistic", cutting)
+    monkeypatch.setattr(far._wire, "transact_watched", cutting)
     assert far.append(NS, [("a", b"again"), ("c", b"3")]) == Appended([False, True], 3, {})
     assert sizes(raw, far) == (3, 3)
     # So is a reader who repairs what a writer has left, and a writer whose list of sessions has to outlive it.
@@ -456,7 +456,7 @@ def test_a_lost_answer_to_a_guarded_write_is_told(
 
 def test_both_ways_of_packing_a_command_are_the_same() -> None:
     words = ("XADD", b"\0\r\n", "é", 12, -1, b"")
-    assert redis_packing.pack(*words) == redis_packing.packed(words)
+    assert redis_packing.pack(*words) == redis_packing.pack_in_python(words)
 
 
 # --- damage and repair --------------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ def test_both_ways_of_packing_a_command_are_the_same() -> None:
 def test_a_repeated_entry_is_never_seen(
     store: RedisStore, raw: Administrator, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_log, "_PAGE", page)
+    monkeypatch.setattr(redis_log, "_PAGE_SIZE", page)
     store.append(NS, [(str(n), b"first") for n in range(5)])
     for id_ in ("1", "4", "1"):
         raw.xadd(keys(store)["log"], {"i": id_, "d": b"again"})
@@ -497,7 +497,7 @@ def test_a_repeated_entry_leaves_a_log_that_others_change_all_the_time(
 ) -> None:
     store.append(NS, [("a", b"1"), ("b", b"2")])
     with monkeypatch.context() as busy:
-        busy.setattr(redis_wire, "_ATTEMPTS", 0)  # somebody else is always quicker
+        busy.setattr(redis_wire, "_MAX_ATTEMPTS", 0)  # somebody else is always quicker
         assert store.append(NS, [("a", b"again")]) == Appended([False], 2, {})
         assert store.append(NS, [("b", b"again"), ("c", b"3")]).new == [False, True]
     assert sizes(raw, store) == (3, 3)
@@ -509,17 +509,17 @@ def test_where_a_log_is_too_busy_to_repair_a_writer_is_answered_and_the_next_rea
 ) -> None:
     store.append(NS, [("a", b"1"), ("b", b"2")])
     raw.xdel(keys(store)["log"], raw.xrange(keys(store)["log"])[0][0])
-    optimistic = store._wire.optimistic
+    optimistic = store._wire.transact_watched
     look = iter([optimistic])
 
     def overtaken(*args: Any) -> list[Any] | None:
         if first := next(look, None):
             return first(*args)
-        monkeypatch.setattr(redis_wire, "_ATTEMPTS", 0)  # from now on somebody else is always quicker
+        monkeypatch.setattr(redis_wire, "_MAX_ATTEMPTS", 0)  # from now on somebody else is always quicker
         return optimistic(*args)
 
     with monkeypatch.context() as busy:
-        busy.setattr(store._wire, "optimistic", overtaken)
+        busy.setattr(store._wire, "transact_watched", overtaken)
         assert store.append(NS, [("b", b"again"), ("a", b"3")])[:2] == ([False, True], 2)
     monkeypatch.undo()
     assert [(item.id, item.data) for item in store.scan(NS).items] == [("b", b"2"), ("a", b"3")]
@@ -535,7 +535,7 @@ def test_a_repeated_entry_that_its_writer_still_has_to_take_back_costs_no_new_on
     store.write(NS, remove=[first])
     assert store.append(NS, [("a", b"3")]).new == [True]
     assert store.append(NS, [("b", b"again")]).new == [False]
-    assert redis_log._take_back(store._wire, store._keys.place(NS), [again]) == 2
+    assert redis_log._remove_repeats(store._wire, store._keys.for_namespace(NS), [again]) == 2
     assert [(item.id, item.data) for item in store.scan(NS).items] == [("b", b"2"), ("a", b"3")]
 
 
@@ -595,7 +595,7 @@ def test_a_repair_is_overtaken_by_an_append(
         return send(*commands)
 
     monkeypatch.setattr(store._wire, "send", counted)
-    assert list(redis_log.repair(store._wire, store._keys.place(NS))) == [b"a", b"b", b"c", b"d"]
+    assert list(redis_log.repair(store._wire, store._keys.for_namespace(NS))) == [b"a", b"b", b"c", b"d"]
     assert len(read) == 3  # a page, its end, the ids: a busy log is not read anew
     assert ids(store) == ["a", "b", "c", "d"]
 
@@ -615,7 +615,7 @@ def test_a_repair_is_overtaken_by_a_removal(
         return send(*commands)
 
     monkeypatch.setattr(store._wire, "send", overtaken)
-    assert list(redis_log.repair(store._wire, store._keys.place(NS))) == [b"b"]
+    assert list(redis_log.repair(store._wire, store._keys.for_namespace(NS))) == [b"b"]
     assert sizes(raw, store) == (1, 1)
 
 
@@ -722,7 +722,7 @@ def overtaking(
     monkeypatch: pytest.MonkeyPatch, store: RedisStore, count: int, ttl: float | None, clock: FakeClock | None = None
 ) -> list[str]:
     """Have so many others written, one each time that somebody has looked for the longest-lived child; who is left."""
-    longest, others = Directory._longest, [str(n) for n in range(count)]
+    longest, others = Directory._max_lifetime, [str(n) for n in range(count)]
 
     def overtaken(directory: Directory, *args: Any) -> int | None:
         found = longest(directory, *args)
@@ -732,7 +732,7 @@ def overtaking(
             store.append((*PARENT, others.pop()), [("a", b"")], ttl=ttl)
         return found
 
-    monkeypatch.setattr(Directory, "_longest", overtaken)
+    monkeypatch.setattr(Directory, "_max_lifetime", overtaken)
     return others
 
 
@@ -758,7 +758,7 @@ def test_a_directory_is_not_shortened_for_a_child_that_lasts(
     store: RedisStore, raw: Administrator, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append(NS, [("a", b"")], ttl=100)
-    monkeypatch.setattr(redis_directory, "_NEIGHBOURS", 0)  # as in a large directory, the other is not compared
+    monkeypatch.setattr(redis_directory, "_MAX_NEIGHBOURS", 0)  # as in a large directory, the other is not compared
     overtaking(monkeypatch, store, 1, None, clock)
     store.append(NS, [("b", b"")], ttl=1000)
     assert raw.pttl(keys(store)["dir"]) == -1
@@ -808,7 +808,7 @@ def test_the_list_of_sessions_that_expire_does_not_grow_for_ever(store: RedisSto
         store.append(("p", f"stays {n}"), [("a", b"")])
     for n in range(1000):  # which nobody lists
         store.append(("p", str(n)), [("a", b"")], ttl=100)
-        raw.unlink(*store._keys.place(("p", str(n)))[:3])  # as it expires
+        raw.unlink(*store._keys.for_namespace(("p", str(n)))[:3])  # as it expires
     assert raw.zcard(store._keys.directory(("p",))) <= 64
     assert len(store.recent(("p",))) == 10
 
@@ -820,7 +820,7 @@ def test_a_session_that_came_back_stays_listed(store: RedisStore, raw: Administr
     clock.advance(1)
     store.append(NS, [("id", b"")])
     directory = redis_directory.Directory(store._wire, store._keys, PARENT)
-    directory._remove([(row.updated_at, store._keys.place(NS).row)])  # seen gone before it came back
+    directory._remove_rows([(row.updated_at, store._keys.for_namespace(NS).row)])  # seen gone before it came back
     assert [row.namespace for row in store.recent(PARENT)] == [NS]
 
 
@@ -1003,10 +1003,10 @@ def test_a_sentinel_that_is_asked_while_all_is_closed_is_left_too(
         store.append(NS, [("a", b"")])
         until(no_sentinel_is_asked)
         servers: Any = store._wire._servers
-        _, watch = servers._own
+        _, watch = servers._own_connections
         address, closed = watch._pool.get_master_address, threading.Event()
         watch._pool.get_master_address = lambda: closed.wait(60) and address()
-        watch._due = 0.0
+        watch._next_poll = 0.0
         store.clear(NS)  # on a connection that is there already
         assert not no_sentinel_is_asked()
         store.close()

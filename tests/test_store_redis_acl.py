@@ -70,7 +70,7 @@ def test_the_services_as_a_user_with_the_least_rights(store: RedisStore, clock: 
 
 def walk(store: RedisStore, raw: redis.Redis) -> None:
     """Do whatever makes the store send a command of its own."""
-    place = store._keys.place(NS)
+    place = store._keys.for_namespace(NS)
     assert store.health().ok
     store.append(NS, [("a", b"1")], ttl=100)
     store.append(NS, [("a", b"1"), ("b", b"2")], ttl=1000)
@@ -88,7 +88,7 @@ def walk(store: RedisStore, raw: redis.Redis) -> None:
     assert store.scan(NS).total == 1
     raw.sadd(place.ids, "c")
     assert store.scan(NS).total == 1
-    raw.delete(*store._keys.place((*NS[:-1], "other"))[:3])
+    raw.delete(*store._keys.for_namespace((*NS[:-1], "other"))[:3])
     assert len(store.recent(NS[:-1])) == 1
     assert len(list(store.namespaces())) == 2
     assert store.get(NS) == {}

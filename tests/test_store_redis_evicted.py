@@ -32,11 +32,11 @@ class Server:
         self.raw: Any = redis.Redis.from_url(server.url())
 
     def evict(self, namespace: Namespace, *kinds: str) -> None:
-        place = self.store._keys.place(namespace)
+        place = self.store._keys.for_namespace(namespace)
         assert self.raw.delete(*(getattr(place, kind) for kind in kinds)) == len(kinds)
 
     def lives(self, namespace: Namespace) -> list[float]:
-        return [self.raw.pttl(key) for key in self.store._keys.place(namespace)[:3]]
+        return [self.raw.pttl(key) for key in self.store._keys.for_namespace(namespace)[:3]]
 
 
 @pytest.fixture

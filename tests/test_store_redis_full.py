@@ -171,7 +171,7 @@ def test_whole_sessions_and_kinds_can_be_removed(store: RedisStore, room: Room, 
 def test_a_list_is_given_where_the_rows_of_what_is_gone_cannot_be_removed(store: RedisStore, room: Room) -> None:
     for name in ("here", "gone"):
         store.append((*NS[:-1], name), [("a", b"")])
-    room.raw.delete(*store._keys.place((*NS[:-1], "gone"))[:3])
+    room.raw.delete(*store._keys.for_namespace((*NS[:-1], "gone"))[:3])
     room.end()
     assert [row.namespace[-1] for row in store.recent(NS[:-1])] == ["here"]
 

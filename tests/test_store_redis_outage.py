@@ -28,7 +28,7 @@ from langmem_adapters.erasure import delete_user
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 from langmem_adapters.stores import redis_wire, shared_store
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
+from langmem_adapters.stores.redis_outage import Retries, is_down, is_temporary
 from tests.faults import again_and_again
 from tests.servers import RedisServer, listening
 from tests.test_store_redis import NS, ids, on_threads, told
@@ -84,7 +84,7 @@ def failing(*errors: Exception, then: str = "done") -> Callable[[], str]:
 def test_what_may_pass_is_tried_again(error: Exception) -> None:
     now = Time()
     seen: list[Exception] = []
-    assert Retries(1, now, now.sleep).call(failing(error, error), before_next=seen.append) == "done"
+    assert Retries(1, now, now.sleep).call(failing(error, error), before_retry=seen.append) == "done"
     assert len(now.pauses) == 2
     assert seen == [error, error]
 
@@ -151,7 +151,7 @@ def test_the_last_node_of_a_cluster_decides_whether_it_is_down() -> None:
     lost = exceptions.RedisClusterException("Redis Cluster cannot be connected")
     lost.__cause__ = DOWN
     assert is_down(lost)
-    assert may_pass(lost)
+    assert is_temporary(lost)
     lost.__cause__ = exceptions.AuthenticationError("invalid username-password pair")
     assert not is_down(lost)
 
@@ -465,7 +465,7 @@ def test_a_restart_while_namespaces_are_gone_through_leaves_none_out(
     start_redis: Callable[..., RedisServer], protocol: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its keys lie in another order then, in which a cursor of before leads past some."""
-    monkeypatch.setattr(redis_wire, "_SCAN", 10)
+    monkeypatch.setattr(redis_wire, "_SCAN_COUNT", 10)
     server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     store = RedisStore(f"{server.url()}?protocol={protocol}")
     names = {("talks", str(n)) for n in range(400)}
@@ -519,7 +519,7 @@ def test_what_befalls_a_server_that_has_queued_a_transaction_is_told_as_ever(
             assert connection.can_read(timeout=20)
             raw.execute_command(*next(tries, end).split())
             connection.send_packed_command((redis_wire._EXEC,))
-            return redis_wire._outcome(connection, len(commands))
+            return redis_wire._read_transaction(connection, len(commands))
 
         monkeypatch.setattr(redis_wire, "_transact", in_between)
         if sentence:
@@ -793,7 +793,7 @@ def test_a_user_is_deleted_from_a_node_that_has_joined_the_cluster_since(
         old_id, new_id = (node.execute_command("CLUSTER", "MYID").decode() for node in (old, new))
         until(lambda: all({old_id, new_id} <= ids_of_nodes(node) for node in (old, new)))
         until(lambda: new.cluster("info")["cluster_state"] == "ok")
-        slot = old.execute_command("CLUSTER", "KEYSLOT", store._keys.place(("brain", "", "ada", "monday")).log)
+        slot = old.execute_command("CLUSTER", "KEYSLOT", store._keys.for_namespace(("brain", "", "ada", "monday")).log)
         new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", old_id)
         old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", new_id)
         moved = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
@@ -828,7 +828,7 @@ def test_a_cluster_that_has_lost_slots_costs_little_and_is_back_at_once(
     store = in_cluster(server)
     store.append(NS, [("a", b"1")])
     with redis.Redis(port=server.port) as node:
-        slot = node.execute_command("CLUSTER", "KEYSLOT", store._keys.place(NS).log)
+        slot = node.execute_command("CLUSTER", "KEYSLOT", store._keys.for_namespace(NS).log)
         lost = (slot + 1) % 16384
         node.execute_command("CLUSTER", "DELSLOTS", lost)
         until(lambda: node.cluster("info")["cluster_state"] == "fail")
@@ -849,7 +849,7 @@ def test_a_slot_that_nobody_serves_costs_little_and_takes_no_other_along(
     store.append(NS, [("a", b"1")])
     store.append(other, [("b", b"2")])
     with redis.Redis(port=server.port) as node:
-        slot = node.execute_command("CLUSTER", "KEYSLOT", store._keys.place(NS).log)
+        slot = node.execute_command("CLUSTER", "KEYSLOT", store._keys.for_namespace(NS).log)
         node.execute_command("CLUSTER", "DELSLOTS", slot)
         is_refused_at_once(store)
         assert ids(store, other) == ["b"]

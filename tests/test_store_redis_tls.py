@@ -19,7 +19,7 @@ import redis.asyncio
 
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_sources import defaults
+from langmem_adapters.stores.redis_sources import default_options
 from langmem_adapters.stores.redis_url import from_url
 from tests.servers import RedisServer, free_port, listening, redis_servers
 from tests.test_store_redis import NS, answering, ids
@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_read_is_named(url: str, name: str, tmp_path: Path
 
 def test_tls_of_the_sentinels_is_a_wish_of_its_own() -> None:
     for wish, kind in (("true", redis.SSLConnection), ("false", redis.Connection)):
-        pool: Any = from_url(f"redis+sentinel://h:1/mine?ssl=true&sentinel_ssl={wish}", defaults(1, 1.0))
+        pool: Any = from_url(f"redis+sentinel://h:1/mine?ssl=true&sentinel_ssl={wish}", default_options(1, 1.0))
         assert pool.connection_class.__name__ == "SentinelManagedSSLConnection"
         assert pool.sentinel_manager.sentinels[0].connection_pool.connection_class is kind
 

@@ -25,7 +25,7 @@ from langmem_adapters.flow import Flow, arun, step
 from langmem_adapters.model import Message
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_connections import FIFOPool, OwnConnections
-from langmem_adapters.stores.redis_packing import HOLE, form, pack, packed
+from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, pack_in_python, template
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
 from tests.test_store_redis import Administrator, Counting, keys, on_threads, proxy, raw, url
@@ -338,7 +338,7 @@ def one(url: str, key_prefix: str) -> Iterator[RedisStore]:
 
 def warm(store: RedisStore) -> OwnConnections:
     servers: Any = store._wire._servers
-    (found,) = servers._own
+    (found,) = servers._own_connections
     assert isinstance(found, OwnConnections)
     return found
 
@@ -438,7 +438,7 @@ def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
     threads = [threading.Thread(target=wait, args=(number,)) for number in range(8)]
     for number, thread in enumerate(threads, 1):
         thread.start()
-        until(lambda: len(turns._waiting) == number)  # noqa: B023 - called at once
+        until(lambda: len(turns._waiters) == number)  # noqa: B023 - called at once
     turns.give_back(thing)
     assert turns.take() is None  # after all of them
     assert served == list(range(8))
@@ -450,7 +450,7 @@ def test_nobody_takes_the_place_of_what_is_being_closed() -> None:
     turns = FIFOPool(1, 0.01)
     turns.take()
     turns.give_back("connection")
-    emptied = turns.empty()
+    emptied = turns.drain()
     assert next(emptied) == "connection"
     with pytest.raises(redis.ConnectionError, match="No connection available"):
         turns.take()  # its pool would have none for him, as long as it has not got this one back
@@ -531,7 +531,7 @@ def test_closing_closes_them_and_the_next_use_connects_anew(
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_takes_a_connection_of_its_own(one: RedisStore, raw: Administrator, key_prefix: str) -> None:
     one.append(SESSIONS[0], [("parent", b"")])
-    warm(one)._fifo._waiting.append(SimpleQueue())  # as of a thread of the parent
+    warm(one)._fifo._waiters.append(SimpleQueue())  # as of a thread of the parent
     child = os.fork()
     if child == 0:
         status = 1
@@ -541,7 +541,7 @@ def test_a_forked_child_takes_a_connection_of_its_own(one: RedisStore, raw: Admi
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
-    warm(one)._fifo._waiting.pop()
+    warm(one)._fifo._waiters.pop()
     assert one.append(SESSIONS[0], [("parent again", b"")]).total == 3
 
 
@@ -575,10 +575,10 @@ words = st.one_of(st.binary(max_size=40), st.text("%sdb\r\n$é1", max_size=20))
 @given(given_words=st.lists(st.tuples(words, st.booleans()), min_size=1, max_size=6))
 def test_a_form_that_is_filled_is_the_command(given_words: list[tuple[bytes | str, bool]]) -> None:
     plain = [word for word, _ in given_words]
-    filled = form(*(HOLE if hole else word for word, hole in given_words))
+    filled = template(*(PLACEHOLDER if hole else word for word, hole in given_words))
     fillings = [word if isinstance(word, bytes) else word.encode() for word, hole in given_words if hole]
     assert filled % tuple(itertools.chain.from_iterable((len(word), word) for word in fillings)) == pack(*plain)
-    assert packed(tuple(plain)) == pack(*plain)
+    assert pack_in_python(tuple(plain)) == pack(*plain)
 
 
 def test_names_may_look_like_holes(raw: Administrator) -> None:

@@ -20,8 +20,8 @@ from langmem_adapters.validation import check_store
 
 __all__ = ["Checkup"]
 
-_READABLE = ("brain", "longterm", "working", "experience")
-_MINUTE = 60.0  # lifetime of the trial's namespace, in case it is interrupted
+_READABLE_KINDS = ("brain", "longterm", "working", "experience")
+_TRIAL_TTL_SECONDS = 60.0  # lifetime of the trial's namespace, in case it is interrupted
 
 
 class Checkup:
@@ -74,9 +74,9 @@ class Checkup:
         kinds: dict[str, KindStats] = {}
         for namespace in self._store.namespaces():
             kind = "".join(namespace[:1])
-            old = kinds.get(kind, KindStats())
+            namespaces, expiring, entries = kinds.get(kind, KindStats())
             total = self._store.scan(namespace, limit=0).total
-            kinds[kind] = KindStats(old.namespaces + 1, old.expiring, old.entries + total)
+            kinds[kind] = KindStats(namespaces + 1, expiring, entries + total)
         return StoreStats(repr(self._store), dict(sorted(kinds.items())))
 
     async def astats(self) -> StoreStats:
@@ -95,98 +95,107 @@ class Checkup:
         health = yield from step(self.health)
         if not health.ok:
             return [Finding("problem", "connection", health.problem)]
-        found = [Finding("ok", "connection", f"{health.address} answers in {1000 * health.seconds:.1f} ms")]
-        for look in (self._rights, self._own, self._expiry, self._rows, self._follows):
-            found += yield from step(_told, look)
-        return found
+        findings = [Finding("ok", "connection", f"{health.address} answers in {1000 * health.seconds:.1f} ms")]
+        checks = {
+            "rights": self._check_rights,
+            "own": self._check_backend,
+            "expiry": self._check_expiry,
+            "rows": self._check_entries,
+            "follows": self._check_index,
+        }
+        for subject, check in checks.items():
+            findings += yield from step(_collect_findings, subject, check)
+        return findings
 
-    def _rights(self) -> Iterator[Finding]:
+    def _check_rights(self) -> Iterator[Finding]:
         """Try everything that the library does, in a temporary namespace."""
-        store, place = self._store, ("checkup", self._new_id())
-        store.append(place, [("a", b"1"), ("b", b"2")], ttl=_MINUTE)
-        items = store.scan(place, keys=["k"]).items
-        store.write(place, put={"k": b"v"}, remove=items[:1], guard={"k": None}, ttl=_MINUTE)
+        store, namespace = self._store, ("checkup", self._new_id())
+        store.append(namespace, [("a", b"1"), ("b", b"2")], ttl=_TRIAL_TTL_SECONDS)
+        items = store.scan(namespace, keys=["k"]).items
+        store.write(namespace, put={"k": b"v"}, remove=items[:1], guard={"k": None}, ttl=_TRIAL_TTL_SECONDS)
         with suppress(Conflict):
-            store.write(place, put={"k": b"w"}, guard={"k": None}, ttl=_MINUTE)
-        store.write(place, delete=["k"])  # without an expiry, for a moment
-        store.append(place, [("b", b"2")], ttl=_MINUTE)
-        store.scan(place, reverse=True)
-        store.get(place)
-        store.recent(place[:1], limit=1)
-        next(iter(store.namespaces(place)), None)
-        store.clear(place)
+            store.write(namespace, put={"k": b"w"}, guard={"k": None}, ttl=_TRIAL_TTL_SECONDS)
+        store.write(namespace, delete=["k"])  # without an expiry, for a moment
+        store.append(namespace, [("b", b"2")], ttl=_TRIAL_TTL_SECONDS)
+        store.scan(namespace, reverse=True)
+        store.get(namespace)
+        store.recent(namespace[:1], limit=1)
+        next(iter(store.namespaces(namespace)), None)
+        store.clear(namespace)
         yield Finding("ok", "rights", "reading, writing, listing and removing are allowed")
 
-    def _own(self) -> Iterator[Finding]:
+    def _check_backend(self) -> Iterator[Finding]:
         if hasattr(self._store, "examine"):
             yield from self._store.examine()
 
-    def _expiry(self) -> Iterator[Finding]:
+    def _check_expiry(self) -> Iterator[Finding]:
         if self._ttl is None:
             return
         sessions = self.stats().kinds.get("brain", KindStats())
-        for_ever = sessions.namespaces - sessions.expiring
-        if for_ever:
-            said = f"{for_ever:,} of {sessions.namespaces:,} sessions have no expiry, though a ttl is set"
+        persistent = sessions.namespaces - sessions.expiring
+        if persistent:
+            message = f"{persistent:,} of {sessions.namespaces:,} sessions have no expiry, though a ttl is set"
             remedy = "give ttl= where they are written, as only Settings reads LANGMEM_TTL; prune the old ones"
-            yield Finding("problem", "expiry", said, remedy)
+            yield Finding("problem", "expiry", message, remedy)
         else:
             yield Finding("ok", "expiry", f"all {sessions.namespaces:,} sessions expire")
 
-    def _rows(self) -> Iterator[Finding]:
+    def _check_entries(self) -> Iterator[Finding]:
         """Read every entry. Entries sealed by a codec cannot be judged without it."""
-        counted: Counter[str] = Counter()
-        first = ""
-        for kind in _READABLE:
+        flaw_counts: Counter[str] = Counter()
+        first_damaged = ""
+        for kind in _READABLE_KINDS:
             for namespace in self._store.namespaces((kind,)):
                 for data in self._entries(namespace):
                     flaw = _flaw(namespace, data)
-                    counted[flaw] += 1
-                    if flaw == "damaged" and not first:
-                        first = f", the first in {'/'.join(namespace)}"
-        if counted["damaged"]:
-            said = f"{counted['damaged']:,} of {counted.total():,} entries cannot be read{first}"
+                    flaw_counts[flaw] += 1
+                    if flaw == "damaged" and not first_damaged:
+                        first_damaged = f", the first in {'/'.join(namespace)}"
+        if flaw_counts["damaged"]:
+            message = f"{flaw_counts['damaged']:,} of {flaw_counts.total():,} entries cannot be read{first_damaged}"
             yield Finding(
-                "problem", "entries", said, "reads leave them out; restore them from a backup, if you have one"
+                "problem", "entries", message, "reads leave them out; restore them from a backup, if you have one"
             )
-        elif counted["newer"]:
-            said = f"{counted['newer']:,} of {counted.total():,} entries were written by a newer version"
-            yield Finding("problem", "entries", said, "upgrade langmem_adapters here; until then, they are not read")
-        elif counted["sealed"] and counted[""]:
-            said = f"{counted['sealed']:,} of {counted.total():,} entries are encrypted or damaged"
-            yield Finding("note", "entries", said, "nothing, if a codec was added later; otherwise they are damaged")
+        elif flaw_counts["newer"]:
+            message = f"{flaw_counts['newer']:,} of {flaw_counts.total():,} entries were written by a newer version"
+            yield Finding("problem", "entries", message, "upgrade langmem_adapters here; until then, they are not read")
+        elif flaw_counts["sealed"] and flaw_counts[""]:
+            message = f"{flaw_counts['sealed']:,} of {flaw_counts.total():,} entries are encrypted or damaged"
+            yield Finding("note", "entries", message, "nothing, if a codec was added later; otherwise they are damaged")
         else:
-            sealed = ", all encrypted" if counted["sealed"] else ""
-            yield Finding("ok", "entries", f"{counted.total():,} were checked{sealed}")
+            sealed = ", all encrypted" if flaw_counts["sealed"] else ""
+            yield Finding("ok", "entries", f"{flaw_counts.total():,} were checked{sealed}")
 
     def _entries(self, namespace: Namespace) -> Iterator[bytes]:
         for items in pages(self._store, namespace):
-            kept = self._store.get(namespace, [item.id for item in items if not item.data])  # as experiences are
-            yield from (kept.get(item.id, item.data) for item in items)
+            values = self._store.get(namespace, [item.id for item in items if not item.data])  # as experiences are
+            yield from (values.get(item.id, item.data) for item in items)
 
-    def _follows(self) -> Iterator[Finding]:
+    def _check_index(self) -> Iterator[Finding]:
         """Count the entries that the index has yet to read."""
         if self._index is None:
             return
-        behind: list[int] = []
+        lags: list[int] = []
         for namespace in self._store.namespaces(("longterm",)):
             seq = (self._index.position(namespace) or (0, ""))[0]
-            behind.append(sum(map(len, pages(self._store, namespace, after=seq))))
-        if any(behind):
-            said = f"it is {sum(behind):,} entries behind the store, in {sum(map(bool, behind)):,} memories"
-            yield Finding("note", "index", said, "nothing: it catches up by itself at the next search in each of them")
+            lags.append(sum(map(len, pages(self._store, namespace, after=seq))))
+        if any(lags):
+            message = f"it is {sum(lags):,} entries behind the store, in {sum(map(bool, lags)):,} memories"
+            yield Finding(
+                "note", "index", message, "nothing: it catches up by itself at the next search in each of them"
+            )
         else:
             yield Finding("ok", "index", "it is up to date")
 
 
-def _told(look: Callable[[], Iterator[Finding]]) -> Sequence[Finding]:
+def _collect_findings(subject: str, check: Callable[[], Iterator[Finding]]) -> Sequence[Finding]:
     """The findings of a check; a failure of the check is a finding, too."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        found.extend(look())
+        findings.extend(check())
     except (StoreError, SearchError) as error:
-        found.append(Finding("problem", look.__name__.strip("_"), str(error)))
-    return found
+        findings.append(Finding("problem", subject, str(error)))
+    return findings
 
 
 def _flaw(namespace: Namespace, data: bytes) -> str:

@@ -21,10 +21,10 @@ from langmem_adapters.validation import check_store
 
 __all__ = ["Migrated", "Migration"]
 
-_PAGE = 200  # entries read at once; they may be large
-_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
-_TOLERANCE = 2.0  # seconds between reading the same expiry in two stores
-_JOURNAL = "migration"
+_PAGE_SIZE = 200  # entries read at once; they may be large
+_MAX_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
+_EXPIRY_TOLERANCE_SECONDS = 2.0  # between reading the same expiry in two stores
+_JOURNAL_KIND = "migration"
 
 
 class Migrated(NamedTuple):
@@ -79,7 +79,7 @@ class Migration:
         for store in (self._source, self._target):
             if not hasattr(store, "set_dates"):
                 raise ConfigurationError(f"{store!r} cannot be migrated, as it has no methods dates and set_dates")
-        self._journal: Namespace = (_JOURNAL, name)
+        self._journal: Namespace = (_JOURNAL_KIND, name)
         self._report = report or (lambda _: None)
         self._progress = progress
         self._copied: set[Namespace] = set()
@@ -93,8 +93,8 @@ class Migration:
         return await arun(self._migrate())
 
     def _migrate(self) -> Flow[Migrated]:
-        for number in range(_ROUNDS):
-            names, entries, differing = yield from self._go_through("comparing" if number else "copying")
+        for number in range(_MAX_ROUNDS):
+            namespaces, entries, differing = yield from self._settle_all("comparing" if number else "copying")
             if not differing:
                 break
         removed = 0
@@ -102,50 +102,53 @@ class Migration:
             removed += yield from step(self._remove_lost, name)
         if not differing:
             yield from step(self._target.clear, self._journal)
-        return Migrated(len(names), entries, len(self._copied), removed, differing)
+        return Migrated(len(namespaces), entries, len(self._copied), removed, differing)
 
-    def _go_through(self, what: str) -> Flow[tuple[set[Namespace], int, list[Namespace]]]:
+    def _settle_all(self, activity: str) -> Flow[tuple[set[Namespace], int, list[Namespace]]]:
         """Settle all existing namespaces; returns their names, the number of entries, and which were copied."""
-        names: set[Namespace] = set()
+        namespaces: set[Namespace] = set()
         entries, differing = 0, []
-        count = None if self._progress is False else (yield from step(lambda: sum(1 for _ in self._names())))
-        with advancing(self._progress, what, count, "namespaces") as advance:
-            walk = self._names()
-            while (namespace := (yield from step(next, walk, None))) is not None:
-                names.add(namespace)
+        count: int | None = None
+        if self._progress is not False:
+            count = yield from step(lambda: sum(1 for _ in self._source_namespaces()))
+        with advancing(self._progress, activity, count, "namespaces") as advance:
+            remaining = self._source_namespaces()
+            while (namespace := (yield from step(next, remaining, None))) is not None:
+                namespaces.add(namespace)
                 total, changed = yield from step(self._settle, namespace)
                 entries += total
                 if changed:
                     differing.append(namespace)
                 self._report(changed)
                 advance(1)
-        return names, entries, differing
+        return namespaces, entries, differing
 
-    def _names(self) -> Iterator[Namespace]:
-        return (namespace for namespace in self._source.namespaces() if namespace[:1] != (_JOURNAL,))
+    def _source_namespaces(self) -> Iterator[Namespace]:
+        return (namespace for namespace in self._source.namespaces() if namespace[:1] != (_JOURNAL_KIND,))
 
     def _settle(self, namespace: Namespace) -> tuple[int, bool]:
         """Make a namespace the same in both stores; returns its length and whether it had to be copied."""
-        wanted, there = _content(self._source, namespace), _content(self._target, namespace)
+        source_content, target_content = _read_content(self._source, namespace), _read_content(self._target, namespace)
         dates = self._source.dates(namespace)  # last, so that even an empty namespace still exists
         if dates is None:
             return 0, False  # it has expired, or was deleted
-        if wanted.whole == there.whole:
-            self._date(namespace, dates)
-            return wanted.entries.total, False
-        self._copy(namespace, *self._begin(namespace, there), dates.left)
+        if source_content.digest == target_content.digest:
+            self._copy_dates(namespace, dates)
+            return source_content.entries.total, False
+        self._copy(namespace, *self._prepare_target(namespace, target_content), dates.left)
         self._copied.add(namespace)
-        return wanted.entries.total, True
+        return source_content.entries.total, True
 
-    def _begin(self, namespace: Namespace, there: _Content) -> tuple[dict[str, bytes], _Digest]:
+    def _prepare_target(self, namespace: Namespace, target_content: _Content) -> tuple[dict[str, bytes], _Digest]:
         """The source's values and entries that the target has already; clears a copy of an earlier state."""
-        if there.whole == _EMPTY:
+        if target_content.digest == _EMPTY_DIGEST:
             return {}, _Digest()
         values = self._target.get(namespace)
-        started = values.items() <= self._source.get(namespace).items()
-        if started and _content(self._source, namespace, there.entries.total, values).whole == there.whole:
-            return values, there.entries
-        if there.whole not in self._noted(namespace):
+        if values.items() <= self._source.get(namespace).items():
+            copied = _read_content(self._source, namespace, target_content.entries.total, values)
+            if copied.digest == target_content.digest:
+                return values, target_content.entries
+        if target_content.digest not in self._recorded_states(namespace):
             raise ConfigurationError(
                 f"the target holds something else under {'/'.join(namespace)!r}:"
                 " migrate into an empty store, or remove it there"
@@ -158,49 +161,52 @@ class Migration:
 
         Before each write the journal records what the target holds, and what it will hold, as the run may end there.
         """
-        now, skip = digest.of(values), digest.total
-        for page in pages(self._source, namespace, size=_PAGE):
+        state, skip = digest.hexdigest_with(values), digest.total
+        for page in pages(self._source, namespace, size=_PAGE_SIZE):
             missing = page[skip:]
             skip -= min(skip, len(page))
             if missing:
                 digest.add(missing)
-                now = self._note(namespace, now, digest.of(values))
+                state = self._record_states(namespace, state, digest.hexdigest_with(values))
                 self._target.append(namespace, [(item.id, item.data) for item in missing], ttl=ttl)
-        put = self._source.get(namespace)
-        self._note(namespace, now, digest.of(values | put))
-        self._target.write(namespace, put=put, ttl=ttl)
+        source_values = self._source.get(namespace)
+        self._record_states(namespace, state, digest.hexdigest_with(values | source_values))
+        self._target.write(namespace, put=source_values, ttl=ttl)
 
-    def _note(self, namespace: Namespace, before: str, after: str) -> str:
+    def _record_states(self, namespace: Namespace, before: str, after: str) -> str:
         self._target.write(self._journal, put={encode_namespace(namespace): f"{before} {after}".encode()})
         return after
 
-    def _noted(self, namespace: Namespace) -> list[str]:
+    def _recorded_states(self, namespace: Namespace) -> list[str]:
         """What the target may hold of a copied namespace, if nobody else wrote to it."""
         name = encode_namespace(namespace)
-        noted: bytes = self._target.get(self._journal, [name]).get(name, b"")
-        return noted.decode().split()
+        states: bytes = self._target.get(self._journal, [name]).get(name, b"")
+        return states.decode().split()
 
-    def _date(self, namespace: Namespace, dates: Dates) -> None:
-        there = self._target.dates(namespace)
-        if there is None or dates.updated_at not in {None, there.updated_at} or not _about(there.left, dates.left):
-            if there is None:  # it exists, and is empty
-                self._target.write(namespace, ttl=dates.left)
-            self._target.set_dates(namespace, dates)
+    def _copy_dates(self, namespace: Namespace, dates: Dates) -> None:
+        target_dates = self._target.dates(namespace)
+        if target_dates is None:  # it exists, and is empty
+            self._target.write(namespace, ttl=dates.left)
+        elif dates.updated_at in {None, target_dates.updated_at} and _is_close(target_dates.left, dates.left):
+            return
+        self._target.set_dates(namespace, dates)
 
     def _remove_lost(self, name: str) -> bool:
         """Remove what was copied if the source no longer has it, such as data that a user has deleted meanwhile."""
         namespace = decode_namespace(name)
         if self._source.dates(namespace) is not None:
             return False
-        lost = _content(self._target, namespace).whole in self._noted(namespace)
-        if lost:
+        is_unchanged_copy = _read_content(self._target, namespace).digest in self._recorded_states(namespace)
+        if is_unchanged_copy:
             self._target.clear(namespace)
         self._target.write(self._journal, delete=[name])
-        return lost
+        return is_unchanged_copy
 
 
-def _about(one: float | None, other: float | None) -> bool:
-    return one is other if one is None or other is None else abs(one - other) < _TOLERANCE
+def _is_close(first: float | None, second: float | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return abs(first - second) < _EXPIRY_TOLERANCE_SECONDS
 
 
 class _Digest:
@@ -212,39 +218,39 @@ class _Digest:
 
     def add(self, page: Sequence[Item]) -> None:
         for item in page:
-            _parts(self._hash, to_bytes(item.id), item.data)
+            _update_hash(self._hash, to_bytes(item.id), item.data)
         self.total += len(page)
 
-    def of(self, values: dict[str, bytes]) -> str:
-        whole = self._hash.copy()
-        _parts(whole, b"values of %d" % self.total)
+    def hexdigest_with(self, values: dict[str, bytes]) -> str:
+        copy = self._hash.copy()
+        _update_hash(copy, b"values of %d" % self.total)
         for key, data in sorted(values.items()):
-            _parts(whole, to_bytes(key), data)
-        return whole.hexdigest()
+            _update_hash(copy, to_bytes(key), data)
+        return copy.hexdigest()
 
 
-def _parts(whole: hashlib._Hash, *parts: bytes) -> None:
+def _update_hash(hash_: hashlib._Hash, *parts: bytes) -> None:
     for part in parts:
-        whole.update(b"%d:%b" % (len(part), part))
+        hash_.update(b"%d:%b" % (len(part), part))
 
 
 class _Content(NamedTuple):
     """What a namespace holds: a hash of its entries, which can be extended, and one of its entries and values."""
 
     entries: _Digest
-    whole: str
+    digest: str
 
 
-_EMPTY = _Digest().of({})
+_EMPTY_DIGEST = _Digest().hexdigest_with({})
 
 
-def _content(
+def _read_content(
     store: Store, namespace: Namespace, limit: int | None = None, values: dict[str, bytes] | None = None
 ) -> _Content:
     """What a namespace holds, or would hold with ``limit`` entries and these values."""
     digest = _Digest()
-    for page in pages(store, namespace, size=_PAGE):
+    for page in pages(store, namespace, size=_PAGE_SIZE):
         digest.add(page if limit is None else page[: limit - digest.total])
         if digest.total == limit:
             break
-    return _Content(digest, digest.of(store.get(namespace) if values is None else values))
+    return _Content(digest, digest.hexdigest_with(store.get(namespace) if values is None else values))

@@ -18,12 +18,12 @@ from langmem_adapters.validation import check_seconds, check_store
 
 __all__ = ["Pruned", "Pruning"]
 
-_PAGE = 500
+_PAGE_SIZE = 500
 # What may be removed, by kind and length of the name: sessions, their own long-term memories, working memories, and
 # pools whose experiences have all expired: those go one by one with later writes, which no longer come.
-_MAY_GO = {"brain": 4, "longterm": 4, "working": 5, "experience": 4}
-_POOL = "experience"
-_MEMORY = "longterm"  # of a session or a user: the index's namespace has the same name
+_PRUNABLE_LENGTHS = {"brain": 4, "longterm": 4, "working": 5, "experience": 4}
+_POOL_KIND = "experience"
+_MEMORY_KIND = "longterm"  # of a session or a user: the index's namespace has the same name
 
 
 class Pruned(NamedTuple):
@@ -105,76 +105,79 @@ class Pruning:
             pages = self._pages(parent, before)
             while rows := (yield from step(next, pages, None)):
                 for row in rows:
-                    if row.updated_at < before and not (yield from self._is_wanted(row.namespace)):
+                    if row.updated_at < before and not (yield from self._is_retained(row.namespace)):
                         kinds[row.namespace[0]] += yield from self._discard(row.namespace, before)
                 self._report(len(rows))
-        if left := (yield from self._left_behind()):
-            kinds["indexed"] = len(left)
+        if orphaned := (yield from self._clear_orphaned()):
+            kinds["indexed"] = len(orphaned)
         return Pruned(dict(sorted(kinds.items())), self._dry_run)
 
-    def _is_wanted(self, namespace: Namespace) -> Flow[bool]:
+    def _is_retained(self, namespace: Namespace) -> Flow[bool]:
         """Whether a namespace stays, however old it is."""
-        return namespace[0] == _POOL and not (yield from step(self._has_expired, namespace))
+        return namespace[0] == _POOL_KIND and not (yield from step(self._has_expired, namespace))
 
     def _has_expired(self, pool: Namespace) -> bool:
         """Whether no entry of a pool may be served any more."""
-        found = values_of(self._readable, pool, lambda items: [item.id for item in items])
-        ends = (Experience.from_bytes(data).expires_at for _, data in found)
+        entries = values_of(self._readable, pool, lambda items: [item.id for item in items])
+        expiries = (Experience.from_bytes(data).expires_at for _, data in entries)
         try:
-            return all(end is not None and end <= self._clock() for end in ends)
+            return all(expires_at is not None and expires_at <= self._clock() for expires_at in expiries)
         except SerializationError:
             return False
 
-    def _left_behind(self) -> Flow[set[Namespace]]:
+    def _clear_orphaned(self) -> Flow[set[Namespace]]:
         """Clear what an index holds of memories that the store no longer has; a running follower then begins anew."""
-        found = set[Namespace]()
+        orphaned = set[Namespace]()
         for index in self._indexes:
             listing: Any = getattr(index, "namespaces", None)
-            names = [] if listing is None else (yield from step(listing, (_MEMORY, *self._known())))
-            for namespace in names:
+            if listing is None:
+                continue
+            for namespace in (yield from step(listing, (_MEMORY_KIND, *self._scope_parts()))):
                 if self._user not in {None, namespace[2]}:
                     continue
                 if not (yield from step(self._store.scan, namespace, limit=0)).total:
-                    found.add(namespace)
+                    orphaned.add(namespace)
                     if not self._dry_run:
                         yield from step(index.clear, namespace)
-        return found
+        return orphaned
 
     def _discard(self, namespace: Namespace, before: float) -> Flow[int]:
         if self._dry_run:
             return 1
-        gone = yield from self._discard_alone(namespace, before)
-        if gone and namespace[0] == _POOL:  # the namespaces below a pool serve it
+        is_removed = yield from self._discard_namespace(namespace, before)
+        if is_removed and namespace[0] == _POOL_KIND:  # the namespaces below a pool serve it
             for below in (yield from step(lambda: list(self._store.namespaces(namespace)))):
-                yield from self._discard_alone(below, before)
-        return int(gone)
+                yield from self._discard_namespace(below, before)
+        return int(is_removed)
 
-    def _discard_alone(self, namespace: Namespace, before: float) -> Flow[bool]:
-        gone: bool = yield from step(self._store.discard, namespace, before)
-        if gone:
+    def _discard_namespace(self, namespace: Namespace, before: float) -> Flow[bool]:
+        is_removed: bool = yield from step(self._store.discard, namespace, before)
+        if is_removed:
             for index in self._indexes:
                 yield from step(index.clear, namespace)
-        return gone
+        return is_removed
 
-    def _known(self) -> Namespace:
+    def _scope_parts(self) -> Namespace:
         """The beginning of the names after the kind, as far as it is given."""
-        return () if self._tenant is None else (self._tenant,) if self._user is None else (self._tenant, self._user)
+        if self._tenant is None:
+            return ()
+        return (self._tenant,) if self._user is None else (self._tenant, self._user)
 
     def _parents(self) -> list[Namespace]:
         """The parents of namespaces that may be removed; without a tenant, those of all tenants."""
-        known = self._known()
+        scope_parts = self._scope_parts()
         return list(
             dict.fromkeys(
                 namespace[:-1]
-                for kind, length in _MAY_GO.items()
-                for namespace in self._store.namespaces((kind, *known))
+                for kind, length in _PRUNABLE_LENGTHS.items()
+                for namespace in self._store.namespaces((kind, *scope_parts))
                 if len(namespace) == length and self._user in {None, namespace[2]}
             )
         )
 
     def _pages(self, parent: Namespace, before: float) -> Iterator[list[Listed]]:
         """Pages of children whose last write was before a time: nothing newer is read."""
-        last = Listed((*parent, ""), before)
-        while rows := self._store.recent(parent, limit=_PAGE, before=last):
-            last = rows[-1]
+        last_row = Listed((*parent, ""), before)
+        while rows := self._store.recent(parent, limit=_PAGE_SIZE, before=last_row):
+            last_row = rows[-1]
             yield rows

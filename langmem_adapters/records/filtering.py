@@ -10,7 +10,7 @@ __all__ = ["SPARE", "FilteredReader"]
 
 SPARE = 8  # hits asked for beyond what is wanted, since a hit's record may be gone
 _MARGIN = 1.25  # times what would suffice if the filter continues to pass the same share
-_PART = 2_000  # the most records read at a time
+_MAX_BATCH_SIZE = 2_000  # the most records read at a time
 
 
 class _HasId(Protocol):
@@ -27,54 +27,58 @@ class FilteredReader(Generic[V]):
 
     Args:
         get: Reads records by their keys; missing ones are left out.
-        wanted: Gives the value of a record's key and bytes; None if it is not wanted.
+        value_of: Gives the value of a record's key and bytes; None if it is not wanted.
     """
 
     def __init__(
-        self, get: Callable[[Sequence[str]], dict[str, bytes]], wanted: Callable[[str, bytes], V | None]
+        self, get: Callable[[Sequence[str]], dict[str, bytes]], value_of: Callable[[str, bytes], V | None]
     ) -> None:
         self._get = get
-        self._wanted = wanted
-        self._read: dict[str, bytes] = {}
-        self._known: dict[str, V | None] = {}
-        self._judgements = self._accepted = 0
+        self._value_of = value_of
+        self._unfiltered: dict[str, bytes] = {}
+        self._values: dict[str, V | None] = {}
+        self._filtered_count = self._accepted_count = 0
 
     def best(self, ranked: Callable[[int], Sequence[R]], k: int) -> list[tuple[R, V]]:
         """The first ``k`` wanted hits of a ranking, which is asked for more hits until they are found."""
-        ask = 0
+        requested = 0
         while True:
-            ask = max(k + SPARE, 2 * ask, math.ceil(_MARGIN * k * (self._judgements + 1) / (self._accepted + 1)))
-            hits = ranked(ask)
-            found = self.first(hits, k)
-            if len(found) == k or len(hits) < ask:
-                return found
+            requested = max(
+                k + SPARE,
+                2 * requested,
+                math.ceil(_MARGIN * k * (self._filtered_count + 1) / (self._accepted_count + 1)),
+            )
+            hits = ranked(requested)
+            matches = self.first(hits, k)
+            if len(matches) == k or len(hits) < requested:
+                return matches
 
     def first(self, hits: Sequence[R], k: int) -> list[tuple[R, V]]:
         """The first ``k`` wanted hits of these, with their values. Reads few at first, which mostly suffice."""
-        found: list[tuple[R, V]] = []
+        matches: list[tuple[R, V]] = []
         start, size = 0, k
-        while start < len(hits) and len(found) < k:
-            part = hits[start : start + size]
-            self._fetch([hit.id for hit in part])
-            for hit in part:
-                value = self._judged(hit.id)
+        while start < len(hits) and len(matches) < k:
+            batch = hits[start : start + size]
+            self._fetch([hit.id for hit in batch])
+            for hit in batch:
+                value = self._accepted_value(hit.id)
                 if value is not None:
-                    found.append((hit, value))
-                    if len(found) == k:
+                    matches.append((hit, value))
+                    if len(matches) == k:
                         break
-            start, size = start + size, min(4 * size, _PART)
-        return found
+            start, size = start + size, min(4 * size, _MAX_BATCH_SIZE)
+        return matches
 
     def _fetch(self, ids: Sequence[str]) -> None:
-        missing = [id_ for id_ in ids if id_ not in self._known]
+        missing = [id_ for id_ in ids if id_ not in self._values]
         if missing:
-            self._known |= dict.fromkeys(missing)
-            self._read |= self._get(missing)
+            self._values |= dict.fromkeys(missing)
+            self._unfiltered |= self._get(missing)
 
-    def _judged(self, id_: str) -> V | None:
+    def _accepted_value(self, id_: str) -> V | None:
         """The value of a record, if it exists and is wanted."""
-        if id_ in self._read:
-            value = self._known[id_] = self._wanted(id_, self._read.pop(id_))
-            self._judgements += 1
-            self._accepted += value is not None
-        return self._known[id_]
+        if id_ in self._unfiltered:
+            value = self._values[id_] = self._value_of(id_, self._unfiltered.pop(id_))
+            self._filtered_count += 1
+            self._accepted_count += value is not None
+        return self._values[id_]

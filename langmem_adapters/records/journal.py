@@ -2,9 +2,9 @@
 
 The log of records names the keys that changed, entry by entry. Of older entries, only the first one of each record is
 needed: it keeps the order in which the records were written, and a new follower reads the record itself. An index that
-has not read so far would miss the dropped entries. So a value beside the log says up to which entry it was tidied: an
-index before that entry begins anew, unless it has read the log after that tidying. To tell the two apart, a position
-before that entry holds, after the entry's id, the number up to which the log was tidied when the index read it.
+has not read so far would miss the dropped entries. So a value beside the log says up to which entry it is compacted: an
+index before that entry begins anew, unless it has read the log after that compaction. To tell the two apart, a position
+before that entry holds, after the entry's id, the number up to which the log was compacted when the index read it.
 """
 
 from __future__ import annotations
@@ -22,38 +22,48 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
 from langmem_adapters.records.paging import PAGE, pages
 
-__all__ = ["TIDIED", "few_keys", "keys_of", "mark", "place", "stale", "telling", "tidied", "tidy"]
+__all__ = [
+    "TIDIED",
+    "batch_length",
+    "compact_log",
+    "compacted_seq",
+    "keys_of",
+    "mark",
+    "position_after",
+    "stale",
+    "telling",
+]
 
 TIDIED = "\0tidied"
-"""The key of the value that says how far a log was tidied. No record has a key with a NUL."""
+"""The key of the value that says how far a log was compacted. No record has a key with a NUL."""
 
-_SLACK = 64  # superfluous entries that are left, beyond as many as there are records
-_PART = 500  # entries removed in one write, for which other writers wait
+_SLACK_ENTRIES = 64  # superfluous entries that are left, beyond as many as there are records
+_REMOVE_BATCH_SIZE = 500  # entries removed in one write, for which other writers wait
 _log = logging.getLogger("langmem_adapters")
 
 
-class _Tidied(NamedTuple):
+class _Compaction(NamedTuple):
     seq: int = 0
     records: int = 0
     stamp: str = ""
 
 
-def tidied(values: Mapping[str, bytes]) -> int:
-    """How far a log was tidied, from the values beside it; 0 if it never was."""
-    return _read(values).seq
+def compacted_seq(values: Mapping[str, bytes]) -> int:
+    """How far a log was compacted, from the values beside it; 0 if it never was."""
+    return _read_compaction(values).seq
 
 
 def mark(seq: int, records: int, stamp: str) -> bytes:
-    """The value of a log that was tidied up to the entry ``seq``, when there were that many ``records``.
+    """The value of a log that was compacted up to the entry ``seq``, when there were that many ``records``.
 
-    The ``stamp`` is unique to this tidying, also among earlier logs of the same namespace.
+    The ``stamp`` is unique to this compaction, also among earlier logs of the same namespace.
     """
-    return encode([*_Tidied(seq, records, stamp)])
+    return encode([*_Compaction(seq, records, stamp)])
 
 
-def place(item: Item, tidied_to: int) -> Position:
-    """The position of an index after an entry, if it missed nothing of a log that was tidied up to ``tidied_to``."""
-    return item.seq, item.id if item.seq >= tidied_to else f"{item.id}@{tidied_to}"
+def position_after(item: Item, compacted_to: int) -> Position:
+    """The position of an index after an entry, if it missed nothing of a log compacted up to ``compacted_to``."""
+    return item.seq, item.id if item.seq >= compacted_to else f"{item.id}@{compacted_to}"
 
 
 def telling(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple[str, bytes]]:
@@ -61,18 +71,18 @@ def telling(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple[str, b
     return [(new_id(), encode([*keys[n : n + PAGE]])) for n in range(0, len(keys), PAGE)]
 
 
-def few_keys(items: Sequence[Item]) -> int:
+def batch_length(items: Sequence[Item]) -> int:
     """How many of these entries, at least one, together name about as many keys as an index takes at once."""
-    named = accumulate(item.data.count(b'","') + 1 for item in items)
-    return max(sum(1 for _ in takewhile(lambda keys: keys <= PAGE, named)), 1)
+    key_counts = accumulate(item.data.count(b'","') + 1 for item in items)
+    return max(sum(1 for _ in takewhile(lambda keys: keys <= PAGE, key_counts)), 1)
 
 
 def keys_of(items: Iterable[Item]) -> list[str]:
     """The keys that entries name, without repeats."""
-    return list(dict.fromkeys(key for item in items for key in _named(item)))
+    return list(dict.fromkeys(key for item in items for key in _keys_in_entry(item)))
 
 
-def _named(item: Item) -> list[str]:
+def _keys_in_entry(item: Item) -> list[str]:
     """The keys that an entry names; none, with a warning, if it is damaged, so that the other entries can be read."""
     with suppress(SerializationError):
         keys = decode(item.data)
@@ -85,41 +95,41 @@ def _named(item: Item) -> list[str]:
 
 def stale(items: Iterable[Item], live: AbstractSet[str]) -> list[Item]:
     """The entries whose keys are all deleted, or named by an earlier entry."""
-    found, named = [], set[str]()
+    stale_items, earlier_keys = [], set[str]()
     for item in items:
-        names = set(_named(item))
-        if not (names & live) - named:
-            found.append(item)
-        named |= names
-    return found
+        keys = set(_keys_in_entry(item))
+        if not (keys & live) - earlier_keys:
+            stale_items.append(item)
+        earlier_keys |= keys
+    return stale_items
 
 
-def tidy(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: float | None) -> None:
+def compact_log(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: float | None) -> None:
     """Remove superfluous entries, once the log has twice as many entries as there were records, and some more.
 
     The newest quarter stays, so that an index that is a little behind continues from its position. ``ttl`` is as in
     :meth:`Store.write`.
     """
     page = store.scan(namespace, limit=0, keys=[TIDIED])
-    if page.total <= 2 * _read(page.values).records + _SLACK:
+    if page.total <= 2 * _read_compaction(page.values).records + _SLACK_ENTRIES:
         return
     try:
-        before = _stamped(store, namespace, page.values, new_id=new_id, ttl=ttl)
+        before = _ensure_stamp(store, namespace, page.values, new_id=new_id, ttl=ttl)
         items = [item for page in pages(store, namespace) for item in page]
-        named = keys_of(items)
-        live = set(named) - _gone(store, namespace, named)
-        remove = stale(items[: len(items) - len(items) // 4], live)
-        for n in range(0, max(len(remove), 1), _PART):
-            part = remove[n : n + _PART]
-            seq = part[-1].seq if part else _read(before).seq
+        keys = keys_of(items)
+        live = set(keys) - _missing_keys(store, namespace, keys)
+        stale_items = stale(items[: len(items) - len(items) // 4], live)
+        for n in range(0, max(len(stale_items), 1), _REMOVE_BATCH_SIZE):
+            batch = stale_items[n : n + _REMOVE_BATCH_SIZE]
+            seq = batch[-1].seq if batch else _read_compaction(before).seq
             after = {TIDIED: mark(seq, len(live), new_id())}
-            store.write(namespace, put=after, remove=part, guard=before, ttl=ttl)
+            store.write(namespace, put=after, remove=batch, guard=before, ttl=ttl)
             before = after
     except Conflict:
-        return  # another process is tidying it, or has cleared it
+        return  # another process is compacting it, or has cleared it
 
 
-def _stamped(
+def _ensure_stamp(
     store: Store, namespace: Namespace, values: Mapping[str, bytes], *, new_id: Callable[[], str], ttl: float | None
 ) -> Mapping[str, bytes]:
     """A value of this log that another log of the same namespace, begun after a clear, will never have."""
@@ -130,20 +140,20 @@ def _stamped(
     return stamped
 
 
-def _gone(store: Store, namespace: Namespace, named: Sequence[str]) -> set[str]:
+def _missing_keys(store: Store, namespace: Namespace, keys: Sequence[str]) -> set[str]:
     """The keys without a record, including those that only their deletion still names."""
-    gone = set(named)
-    for n in range(0, len(named), PAGE):
-        gone -= store.get(namespace, named[n : n + PAGE]).keys()
-    return gone
+    missing = set(keys)
+    for n in range(0, len(keys), PAGE):
+        missing -= store.get(namespace, keys[n : n + PAGE]).keys()
+    return missing
 
 
-def _read(values: Mapping[str, bytes]) -> _Tidied:
+def _read_compaction(values: Mapping[str, bytes]) -> _Compaction:
     if TIDIED not in values:
-        return _Tidied()
+        return _Compaction()
     with suppress(SerializationError, TypeError):
-        found = _Tidied(*decode(values[TIDIED]))
-        if [type(each) for each in found] == [int, int, str]:
-            return found
+        compaction = _Compaction(*decode(values[TIDIED]))
+        if [type(field) for field in compaction] == [int, int, str]:
+            return compaction
     _log.warning("the mark of how far a log of changes was tidied is damaged: its indexes may be rebuilt")
-    return _Tidied()
+    return _Compaction()

@@ -21,14 +21,14 @@ from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import IndexChange, follow, steadily
-from langmem_adapters.records.journal import TIDIED, few_keys, keys_of, telling, tidy
+from langmem_adapters.records.journal import TIDIED, batch_length, compact_log, keys_of, telling
 from langmem_adapters.records.paging import PAGE, pages, values_of
 from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["Records"]
 
-_SELDOM = 32  # one in so many writes checks whether the log has grown long
-_LONG = 10_000  # records after which a search that waits for its index has waited for seconds
+_WRITES_PER_CHECK = 32  # one in so many writes checks whether the log has grown long
+_WARN_RECORDS = 10_000  # records after which a search that waits for its index has waited for seconds
 _log = logging.getLogger("langmem_adapters")
 
 V = TypeVar("V")
@@ -73,7 +73,7 @@ class Records:
         self._new_id = new_id
         self._form = form
         self._beside = beside
-        self._following = {id(each): ForkSafeLock() for each in (index, vectors)}
+        self._follow_locks = {id(each): ForkSafeLock() for each in (index, vectors)}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Read records; missing ones are left out, and so are values beside the records, whose keys have a NUL."""
@@ -88,16 +88,16 @@ class Records:
 
     def delete(self, keys: Sequence[str], *, ttl: float | None = None) -> int:
         """Remove records; returns how many there were. If several callers remove one, one of them counts it."""
-        while found := self.get(keys):
+        while existing := self.get(keys):
             try:
-                self.remove(found, ttl=ttl)
+                self.remove(existing, ttl=ttl)
             except Conflict:
                 continue
             except StoreUnavailable:  # whether the write was made, only another read can tell
-                if self.get(list(found)):
+                if self.get(list(existing)):
                     raise
             break
-        return len(found)
+        return len(existing)
 
     def remove(self, records: Mapping[str, bytes], *, ttl: float | None = None) -> None:
         """Remove exactly these records; raises Conflict if one of them has changed or is gone."""
@@ -105,11 +105,11 @@ class Records:
         self._write(keys, delete=keys, guard=records, ttl=ttl)
 
     def _write(self, keys: Sequence[str], *, ttl: float | None, **change: Any) -> None:
-        """Change these records and log it; some writes also tidy the log, chosen by the entry's id."""
+        """Change these records and log it; some writes also compact the log, chosen by the entry's id."""
         entries = telling(keys, self._new_id)
         self.store.write(self.namespace, append=entries, ttl=ttl, **change)
-        if zlib.crc32(to_bytes(entries[0][0])) % _SELDOM == 0:
-            tidy(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
+        if zlib.crc32(to_bytes(entries[0][0])) % _WRITES_PER_CHECK == 0:
+            compact_log(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
 
     def clear(self) -> None:
         """Remove all records, and what the indexes hold of them."""
@@ -132,49 +132,50 @@ class Records:
         ``report`` is called after each page with its number of entries.
         """
         index = self.index if index is None else index
-        with self._following[id(index)].held():
+        with self._follow_locks[id(index)].held():
             return follow(
                 self.store,
                 index,
                 self.namespace,
                 lambda items: self.change(keys_of(items)),
                 new_id=self._new_id,
-                at_once=few_keys,
+                batch_length=batch_length,
                 report=report,
-                astray=self._retell,
+                on_lost_entry=self._relog_lost_records,
                 form=self._form,
             )
 
     def catch_up(self) -> Position | None:
         """:meth:`follow` for a search; if it takes long, a warning says why, and how far it is."""
-        taken, told = 0, _LONG
+        indexed, next_warning = 0, _WARN_RECORDS
 
-        def tell(_: int) -> None:
-            nonlocal taken, told
-            taken += PAGE
-            if taken >= told:
-                told *= 2
+        def warn_if_slow(_: int) -> None:
+            nonlocal indexed, next_warning
+            indexed += PAGE
+            if indexed >= next_warning:
+                next_warning *= 2
                 _log.warning(
                     "a search waits for the index of %r, which has taken some %s records so far that are new since the"
                     " last search: call flush() of a long-term memory before, which shows it with progress=True",
-                    *(self.namespace[0], f"{taken:,}"),
+                    *(self.namespace[0], f"{indexed:,}"),
                 )
 
-        return self.follow(tell)
+        return self.follow(warn_if_slow)
 
-    def _retell(self) -> None:
+    def _relog_lost_records(self) -> None:
         """Log again the records that the log lost: a server that evicts keys may have evicted the log alone."""
         store = bare(self.store)
         if not hasattr(store, "dates"):
             return
-        names = store.get(self.namespace).keys() - {*self._beside}  # first, since the log tells of what comes meanwhile
-        lost = sorted(names - {key for items in pages(self.store, self.namespace) for key in keys_of(items)})
+        # Read before the log, which tells of what comes meanwhile.
+        record_keys = store.get(self.namespace).keys() - {*self._beside}
+        lost_keys = sorted(record_keys - {key for items in pages(self.store, self.namespace) for key in keys_of(items)})
         try:
-            while lost and (dates := store.dates(self.namespace)):
-                found = self.get(lost[:PAGE])
+            while lost_keys and (dates := store.dates(self.namespace)):
+                records = self.get(lost_keys[:PAGE])
                 with suppress(Conflict):  # they have changed just now
-                    self.put(found, guard=found, ttl=dates.left)
-                    del lost[:PAGE]
+                    self.put(records, guard=records, ttl=dates.left)
+                    del lost_keys[:PAGE]
         except StoreError as error:  # whatever can still be found, is
             _log.warning(
                 "records that the log of %r has lost could not be written to it again: %s", self.namespace[0], error
@@ -182,25 +183,27 @@ class Records:
 
     def change(self, keys: Sequence[str]) -> IndexChange:
         """What an index must change so that it holds these records as they are now."""
-        found = self.get(keys)
-        texts = {key: _document(key, self._text_of(key, data)) for key, data in found.items()}
+        records = self.get(keys)
+        texts = {key: _to_document(key, self._text_of(key, data)) for key, data in records.items()}
         return IndexChange(
             upsert=[document for key in keys if (document := texts.get(key))],
             delete=[key for key in keys if not texts.get(key)],
         )
 
-    def search(self, query: str, k: int, wanted: Callable[[str, bytes], V | None]) -> list[tuple[Hit, V]]:
-        """The ``k`` best ``wanted`` records, by a :class:`FilteredReader`, from an index that is up to date."""
+    def search(self, query: str, k: int, value_of: Callable[[str, bytes], V | None]) -> list[tuple[Hit, V]]:
+        """The ``k`` best records that have a value, by a :class:`FilteredReader`, from an index that is up to date."""
         if k <= 0:
             return []
 
-        def best() -> list[tuple[Hit, V]]:
-            return FilteredReader(self.get, wanted).best(lambda ask: self.index.search(self.namespace, query, ask), k)
+        def find_best() -> list[tuple[Hit, V]]:
+            return FilteredReader(self.get, value_of).best(
+                lambda requested: self.index.search(self.namespace, query, requested), k
+            )
 
-        return steadily(self.catch_up, self.index, self.namespace, best)
+        return steadily(self.catch_up, self.index, self.namespace, find_best)
 
 
-def _document(key: str, text: str | Document | None) -> Document | None:
+def _to_document(key: str, text: str | Document | None) -> Document | None:
     if isinstance(text, Document):
         return text._replace(id=key) if text.text.strip() else None
     return Document(key, text) if text else None

@@ -22,9 +22,9 @@ from langmem_adapters.protocols import Store
 __all__ = ["Tree"]
 
 _Kind = Literal["items", "below"]
-_ADDED = ""  # the key of the latest addition's token
-_NODES = 128  # nodes of which some children are cached
-_SAMPLE = 4  # children cached per node, chosen at random, so that they are not removed one after the other
+_ADDITION_KEY = ""  # the key of the latest addition's token
+_MAX_CACHED_NODES = 128  # nodes of which some children are cached
+_SAMPLE_SIZE = 4  # children cached per node, chosen at random, so that they are not removed one after the other
 
 
 class _Child(NamedTuple):
@@ -45,45 +45,45 @@ class Tree:
         self._store = store
         self._root = root
         self._new_id = new_id
-        self._others: dict[Namespace, list[str]] = {}  # by node: some children that may still exist
+        self._sampled_keys: dict[Namespace, list[str]] = {}  # by node: some children that may still exist
 
     def add(self, namespace: Namespace) -> None:
         """Add a namespace, from the leaf up, so that a branch that was found empty is seen to change."""
-        for node, key in self._way(namespace):
+        for node, key in self._path_to_root(namespace):
             token = self._new_id().encode()
-            self._store.write(node, put={key: token, _ADDED: token})
+            self._store.write(node, put={key: token, _ADDITION_KEY: token})
 
     def has(self, namespace: Namespace) -> bool:
         """Whether a namespace can be reached from the root."""
-        return all(self._store.get(node, [key]) for node, key in self._way(namespace))
+        return all(self._store.get(node, [key]) for node, key in self._path_to_root(namespace))
 
-    def _way(self, namespace: Namespace) -> Iterator[tuple[Namespace, str]]:
+    def _path_to_root(self, namespace: Namespace) -> Iterator[tuple[Namespace, str]]:
         """The nodes from a namespace up to the root, each with the key of its child on the way."""
         kind: _Kind = "items"
-        for end in range(len(namespace) - 1, -1, -1):
-            yield (*self._root, *namespace[:end]), _Child(kind, namespace[end]).key
+        for depth in range(len(namespace) - 1, -1, -1):
+            yield (*self._root, *namespace[:depth]), _Child(kind, namespace[depth]).key
             kind = "below"
 
     def below(self, prefix: Namespace) -> Iterator[Namespace]:
         """Yield the namespaces that begin with the prefix and are longer."""
-        ahead: list[tuple[_Kind, Namespace]] = [("below", prefix)]  # a list and not recursion, however deep the tree is
-        while ahead:
-            kind, namespace = ahead.pop()
+        pending: list[tuple[_Kind, Namespace]] = [("below", prefix)]  # no recursion, however deep the tree is
+        while pending:
+            kind, namespace = pending.pop()
             if kind == "items":
                 yield namespace
             else:
-                ahead += [(kind, (*namespace, label)) for kind, label in reversed(self._children(namespace))]
+                pending += [(kind, (*namespace, label)) for kind, label in reversed(self._children(namespace))]
 
     def _children(self, node: Namespace) -> list[_Child]:
-        return sorted(_child(key) for key in self._store.get((*self._root, *node)) if key != _ADDED)
+        return sorted(_parse_child(key) for key in self._store.get((*self._root, *node)) if key != _ADDITION_KEY)
 
     def remove(self, namespace: Namespace, *, if_: Callable[[], bool]) -> None:
         """Remove a namespace, and the branches that led only to it, unless it is added again at this moment."""
         kinds: Sequence[_Kind] = ("items",)
         with suppress(Conflict):
-            while namespace and self._cut(namespace, kinds, if_):
+            while namespace and self._remove_child(namespace, kinds, if_):
                 namespace, kinds = namespace[:-1], ("below",)
-                if_ = partial(self._is_bare, namespace)
+                if_ = partial(self._is_empty, namespace)
 
     def prune(self, branch: Namespace, *, is_own: Callable[[Namespace], bool]) -> None:
         """Remove a branch with everything on it, and nodes left empty; ``is_own`` nodes are cleared at once."""
@@ -95,46 +95,46 @@ class Tree:
         if_: Callable[[], bool] = always
         while branch:
             try:
-                self._cut(branch, kinds, if_)
+                self._remove_child(branch, kinds, if_)
             except Conflict:
                 continue  # another writer was first
             branch, kinds = branch[:-1], ("below",)
-            if not self._is_bare(branch):
+            if not self._is_empty(branch):
                 return
             if is_own(branch):
                 self._store.clear((*self._root, *branch))
-            if_ = partial(self._is_bare, branch)
+            if_ = partial(self._is_empty, branch)
 
-    def _is_bare(self, node: Namespace) -> bool:
+    def _is_empty(self, node: Namespace) -> bool:
         return not self._children(node)
 
-    def _cut(self, branch: Namespace, kinds: Sequence[_Kind], if_: Callable[[], bool]) -> bool:
+    def _remove_child(self, branch: Namespace, kinds: Sequence[_Kind], if_: Callable[[], bool]) -> bool:
         """Remove a label's children of these kinds from a node; returns whether the node is empty then."""
         node = (*self._root, *branch[:-1])
         keys = [_Child(kind, branch[-1]).key for kind in kinds]
-        guard: dict[str, bytes | None] = {_ADDED: None, **self._store.get(node, [*keys, _ADDED])}
+        guard: dict[str, bytes | None] = {_ADDITION_KEY: None, **self._store.get(node, [*keys, _ADDITION_KEY])}
         if guard.keys().isdisjoint(keys) or not if_():
             return False
-        last = not self._has_others(node, guard.keys())
-        gone = [*guard] if last else keys
-        self._store.write(node, delete=gone, guard=guard, ttl=LINGER if last else None)
-        return last
+        is_emptied = not self._has_other_children(node, guard.keys())
+        deleted_keys = [*guard] if is_emptied else keys
+        self._store.write(node, delete=deleted_keys, guard=guard, ttl=LINGER if is_emptied else None)
+        return is_emptied
 
-    def _has_others(self, node: Namespace, than: AbstractSet[str]) -> bool:
+    def _has_other_children(self, node: Namespace, excluded: AbstractSet[str]) -> bool:
         """Whether a node has other children: checks some that it had before, and else reads them all.
 
         Otherwise, removing thousands of children would read all the remaining ones each time.
         """
-        known = [key for key in self._others.get(node, ()) if key not in than]
-        if known and self._store.get(node, known):
+        sampled = [key for key in self._sampled_keys.get(node, ()) if key not in excluded]
+        if sampled and self._store.get(node, sampled):
             return True
-        others = sorted(self._store.get(node).keys() - than)
-        if len(self._others) >= _NODES:
-            self._others.clear()
-        self._others[node] = random.sample(others, min(_SAMPLE, len(others)))
-        return bool(others)
+        other_keys = sorted(self._store.get(node).keys() - excluded)
+        if len(self._sampled_keys) >= _MAX_CACHED_NODES:
+            self._sampled_keys.clear()
+        self._sampled_keys[node] = random.sample(other_keys, min(_SAMPLE_SIZE, len(other_keys)))
+        return bool(other_keys)
 
 
-def _child(key: str) -> _Child:
+def _parse_child(key: str) -> _Child:
     kind, _, label = key.partition(" ")
     return _Child("items" if kind == "items" else "below", *decode_namespace(label))

@@ -27,5 +27,5 @@ def values_of(
     for items in pages(store, namespace):
         keys = [key for key in keys_of(items) if key not in seen]
         seen.update(keys)
-        found = store.get(namespace, keys)
-        yield from ((key, found[key]) for key in keys if key in found)
+        values = store.get(namespace, keys)
+        yield from ((key, values[key]) for key in keys if key in values)

@@ -19,10 +19,10 @@ from langmem_adapters.validation import check_seconds, check_store
 
 __all__ = ["cache_store", "masked_url", "may_be_written_down", "open_store", "shared_store", "store_of", "unpicklable"]
 
-_REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
-_LONGEST = 1e6  # seconds; SQLite can count that far, and an endless wait is refused
-_ADDRESS = re.compile(r"[a-z+]+://", re.IGNORECASE)  # a store's URL
-_FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
+_REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
+_MAX_TIMEOUT_SECONDS = 1e6  # SQLite can count that far, and an endless wait is refused
+_URL_PATTERN = re.compile(r"[a-z+]+://", re.IGNORECASE)  # a store's URL
+_URL_EXAMPLES = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
 
 
 def open_store(url: object = None, *, timeout: float | None = None) -> Store:
@@ -48,25 +48,25 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     if not isinstance(url, str):
         if isinstance(url, bytes | os.PathLike | Store):
             raise ConfigurationError(
-                f"a store's URL is {_FORMS}, or a ready redis-py client or pool, not {type(url).__name__}"
+                f"a store's URL is {_URL_EXAMPLES}, or a ready redis-py client or pool, not {type(url).__name__}"
             )
-        return _redis(url, timeout)
+        return _open_redis(url, timeout)
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
-        if _ADDRESS.match(rest):
+        if _URL_PATTERN.match(rest):
             raise ConfigurationError(
                 '"memory:" is a store that ends with the process: it can be followed by a name, not by the URL of'
                 ' another store; give that URL without "memory:"'
             )
         return MemoryStore()
     if scheme == "sqlite":
-        return _sqlite(url, timeout)
-    if scheme in _REDIS:
-        return _redis(url, timeout)
-    given = repr(scheme) if "://" in url else "what was given"  # the scheme may be a secret passed by mistake
-    if variable := _variable_of(url):
-        given = f"what {variable} says"
-    raise ConfigurationError(f"a store's URL is {_FORMS}; {given} is none of them")
+        return _open_sqlite(url, timeout)
+    if scheme in _REDIS_SCHEMES:
+        return _open_redis(url, timeout)
+    description = repr(scheme) if "://" in url else "what was given"  # the scheme may be a secret passed by mistake
+    if variable := _environment_variable(url):
+        description = f"what {variable} says"
+    raise ConfigurationError(f"a store's URL is {_URL_EXAMPLES}; {description} is none of them")
 
 
 def shared_store(url: str | None = None, *, timeout: float | None = None) -> Store:
@@ -74,7 +74,7 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
 
     With ``LANGMEM_OTEL=1``, the store reports to OpenTelemetry; see :mod:`langmem_adapters.telemetry`.
     """
-    _check_text(url)
+    _check_url_type(url)
     url = url or default_url()
     key = (url, None if url.startswith("memory:") else timeout)
     with no_fork, _lock.held():
@@ -101,7 +101,7 @@ def cache_store(url: str | None = None, store: Store | None = None) -> Store:
 
 def masked_url(url: str | None) -> str | None:
     """The URL, with its password replaced by ***."""
-    _check_text(url)
+    _check_url_type(url)
     return None if url is None else masked(url)
 
 
@@ -110,10 +110,10 @@ def may_be_written_down(url: str | None) -> bool:
     return masked_url(url) == url
 
 
-def _check_text(url: object) -> None:
+def _check_url_type(url: object) -> None:
     if not (url is None or isinstance(url, str)):
         raise ConfigurationError(
-            f"url is a text such as {_FORMS}, not {type(url).__name__};"
+            f"url is a text such as {_URL_EXAMPLES}, not {type(url).__name__};"
             " a store of your own, such as open_store(client) gives, goes in as store="
         )
 
@@ -125,7 +125,7 @@ def unpicklable(what: str) -> ConfigurationError:
     )
 
 
-def _variable_of(url: object) -> str:
+def _environment_variable(url: object) -> str:
     """The environment variable that holds this URL, since the caller may not have given it; "" if there is none."""
     return next((name for name in URL_VARIABLES if os.environ.get(name) == url), "")
 
@@ -134,7 +134,7 @@ _lock = ForkSafeLock()  # held while a driver is imported
 _shared: dict[tuple[str, float | None], Store] = {}
 
 
-def _sqlite(url: str, hurry: float | None) -> SQLiteStore:
+def _open_sqlite(url: str, cache_timeout: float | None) -> SQLiteStore:
     path, options = file_of(url)
     synchronous, timeout = options.pop("synchronous", "normal"), options.pop("timeout", "5")
     if options:
@@ -143,17 +143,17 @@ def _sqlite(url: str, hurry: float | None) -> SQLiteStore:
         seconds = float(timeout)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < _LONGEST:
-        raise ConfigurationError(f"timeout is a number of seconds below {_LONGEST:,.0f}, not {timeout!r}")
-    if hurry is None:
+    if not 0 <= seconds < _MAX_TIMEOUT_SECONDS:
+        raise ConfigurationError(f"timeout is a number of seconds below {_MAX_TIMEOUT_SECONDS:,.0f}, not {timeout!r}")
+    if cache_timeout is None:
         return SQLiteStore(path, synchronous=synchronous, timeout=seconds)
-    return SQLiteStore(path, synchronous=synchronous, timeout=hurry, fails_fast=True)
+    return SQLiteStore(path, synchronous=synchronous, timeout=cache_timeout, fails_fast=True)
 
 
-def _redis(url: object, hurry: float | None) -> Store:
+def _open_redis(url: object, cache_timeout: float | None) -> Store:
     try:
         from langmem_adapters.stores.redis import RedisStore  # noqa: PLC0415 - imports its driver
     except MissingDependency as error:
-        raise MissingDependency(error.package, error.extra, asked_for_by=_variable_of(url)) from error
+        raise MissingDependency(error.package, error.extra, asked_for_by=_environment_variable(url)) from error
 
-    return RedisStore(url) if hurry is None else RedisStore(url, socket_timeout=hurry, retry_for=0)
+    return RedisStore(url) if cache_timeout is None else RedisStore(url, socket_timeout=cache_timeout, retry_for=0)

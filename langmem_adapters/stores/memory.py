@@ -18,7 +18,7 @@ from langmem_adapters.validation import check_seconds
 
 __all__ = ["MemoryStore"]
 
-_CULL = 256  # writes between two removals of expired namespaces
+_WRITES_PER_CULL = 256  # writes between two removals of expired namespaces
 
 
 @dataclass
@@ -44,8 +44,8 @@ class MemoryStore(Shared):
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         with no_fork, self._lock.held():
-            values = self._look(namespace).values
-            return dict(values) if keys is None else _chosen(values, keys)
+            values = self._content(namespace).values
+            return dict(values) if keys is None else _select_values(values, keys)
 
     def scan(
         self,
@@ -58,10 +58,10 @@ class MemoryStore(Shared):
         keys: Sequence[str] = (),
     ) -> Page:
         with no_fork, self._lock.held():
-            content = self._look(namespace)
+            content = self._content(namespace)
             log = reversed(content.log.values()) if reverse else content.log.values()
             items = (item for item in log if item.seq > after and (before is None or item.seq < before))
-            return Page(list(islice(items, limit)), len(content.log), _chosen(content.values, keys))
+            return Page(list(islice(items, limit)), len(content.log), _select_values(content.values, keys))
 
     def append(
         self,
@@ -73,9 +73,9 @@ class MemoryStore(Shared):
         ttl: float | None = None,
     ) -> Appended:
         with no_fork, self._lock.held():
-            content = self._look(namespace)
-            values = _chosen(content.values, keys)
-            new = self._change(namespace, content, put or {}, (), entries, (), ttl)
+            content = self._content(namespace)
+            values = _select_values(content.values, keys)
+            new = self._apply_change(namespace, content, put or {}, (), entries, (), ttl)
             return Appended(new, len(content.log), values)
 
     def write(
@@ -90,11 +90,11 @@ class MemoryStore(Shared):
         ttl: float | None = None,
     ) -> None:
         with no_fork, self._lock.held():
-            content = self._look(namespace)
+            content = self._content(namespace)
             for key, expected in (guard or {}).items():
                 if content.values.get(key) != expected:
                     raise Conflict(f"the value {key!r} was changed by another writer")
-            self._change(namespace, content, put or {}, delete, append, remove, ttl)
+            self._apply_change(namespace, content, put or {}, delete, append, remove, ttl)
 
     def clear(self, namespace: Namespace) -> None:
         with no_fork, self._lock.held():
@@ -102,17 +102,17 @@ class MemoryStore(Shared):
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         with no_fork, self._lock.held():
-            below = self._below(parent)
-        rows = [Listed(name, content.updated_at) for name, content in below if len(name) == len(parent) + 1]
-        rows.sort(key=_newest_first, reverse=True)
+            contents = self._contents_below(parent)
+        rows = [Listed(name, content.updated_at) for name, content in contents if len(name) == len(parent) + 1]
+        rows.sort(key=_recency, reverse=True)
         if before is not None:
-            rows = [row for row in rows if _newest_first(row) < _newest_first(before)]
+            rows = [row for row in rows if _recency(row) < _recency(before)]
         return rows[:limit]
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
         with no_fork, self._lock.held():
-            below = self._below(prefix)
-        yield from (name for name, _ in below)
+            contents = self._contents_below(prefix)
+        yield from (name for name, _ in contents)
 
     def health(self) -> Health:
         return Health(ok=True, address="memory:", seconds=0.0)
@@ -121,31 +121,31 @@ class MemoryStore(Shared):
         kinds: dict[str, KindStats] = {}
         size = 0
         with no_fork, self._lock.held():
-            for namespace, content in self._below(()):
+            for namespace, content in self._contents_below(()):
                 kind = namespace[0] if namespace else ""
-                old = kinds.get(kind, KindStats())
+                namespaces, expiring, entries = kinds.get(kind, KindStats())
                 expires = content.expires_at is not None
-                kinds[kind] = KindStats(old.namespaces + 1, old.expiring + expires, old.entries + len(content.log))
+                kinds[kind] = KindStats(namespaces + 1, expiring + expires, entries + len(content.log))
                 size += sum(map(len, content.values.values())) + sum(len(item.data) for item in content.log.values())
         return StoreStats("memory:", dict(sorted(kinds.items())), size=size)
 
     def dates(self, namespace: Namespace) -> Dates | None:
         with no_fork, self._lock.held():
-            content = self._found(namespace)
+            content = self._existing_content(namespace)
             if content is None:
                 return None
-            left = None if content.expires_at is None else content.expires_at - self._clock()
-            return Dates(content.updated_at, left)
+            remaining = None if content.expires_at is None else content.expires_at - self._clock()
+            return Dates(content.updated_at, remaining)
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         with no_fork, self._lock.held():
-            if content := self._found(namespace):
+            if content := self._existing_content(namespace):
                 content.updated_at = content.updated_at if dates.updated_at is None else dates.updated_at
                 content.expires_at = None if dates.left is None else self._clock() + dates.left
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         with no_fork, self._lock.held():
-            content = self._found(namespace)
+            content = self._existing_content(namespace)
             if content is None or content.updated_at >= before:
                 return False
             del self._namespaces[namespace]
@@ -157,7 +157,7 @@ class MemoryStore(Shared):
     def __repr__(self) -> str:
         return "MemoryStore()"
 
-    def _change(  # noqa: PLR0917 - all of them each time
+    def _apply_change(  # noqa: PLR0917 - all of them each time
         self,
         namespace: Namespace,
         content: _Content,
@@ -168,35 +168,35 @@ class MemoryStore(Shared):
         ttl: float | None,
     ) -> list[bool]:
         """Apply the whole change or none of it; return for each entry whether it is new."""
-        last = self._seq
-        gone = [kept for item in remove if (kept := content.log.get(item.id)) and kept.seq == item.seq]
-        values = _chosen(content.values, [*delete, *put])
+        last_seq = self._seq
+        removed = [entry for item in remove if (entry := content.log.get(item.id)) and entry.seq == item.seq]
+        old_values = _select_values(content.values, [*delete, *put])
         try:
             for key in delete:
                 content.values.pop(key, None)
             content.values.update(put)
-            for item in gone:
+            for item in removed:
                 content.log.pop(item.id, None)
-            new, later = self._numbered(content, append)
-            content.log.update(later)
+            new, added = self._number_entries(content, append)
+            content.log.update(added)
             self._touch(namespace, content, ttl)
         except BaseException:  # such as KeyboardInterrupt: restore the old content
-            content.values = {key: value for key, value in content.values.items() if key not in put} | values
-            old = {item for item in content.log.values() if item.seq <= last}.union(gone)
-            content.log = {item.id: item for item in sorted(old)}
+            content.values = {key: value for key, value in content.values.items() if key not in put} | old_values
+            restored = {item for item in content.log.values() if item.seq <= last_seq}.union(removed)
+            content.log = {item.id: item for item in sorted(restored)}
             raise
         return new
 
-    def _look(self, namespace: Namespace) -> _Content:
-        return self._found(namespace) or _Content()
+    def _content(self, namespace: Namespace) -> _Content:
+        return self._existing_content(namespace) or _Content()
 
-    def _below(self, prefix: Namespace) -> list[tuple[Namespace, _Content]]:
+    def _contents_below(self, prefix: Namespace) -> list[tuple[Namespace, _Content]]:
         encode_namespace(prefix)  # refuses what the other stores refuse
-        self._expire()
+        self._remove_expired()
         depth = len(prefix)
         return [(name, content) for name, content in self._namespaces.items() if name[:depth] == prefix]
 
-    def _found(self, namespace: Namespace) -> _Content | None:
+    def _existing_content(self, namespace: Namespace) -> _Content | None:
         encode_namespace(namespace)
         content = self._namespaces.get(namespace)
         return None if content is None or content.has_expired(self._clock()) else content
@@ -208,11 +208,13 @@ class MemoryStore(Shared):
         content.updated_at = now
         content.expires_at = None if ttl is None else now + ttl
         self._writes += 1
-        if self._writes % _CULL == 0:
-            self._expire()
+        if self._writes % _WRITES_PER_CULL == 0:
+            self._remove_expired()
         self._namespaces[namespace] = content
 
-    def _numbered(self, content: _Content, entries: Sequence[tuple[str, bytes]]) -> tuple[list[bool], dict[str, Item]]:
+    def _number_entries(
+        self, content: _Content, entries: Sequence[tuple[str, bytes]]
+    ) -> tuple[list[bool], dict[str, Item]]:
         """For each entry, whether it is new; and the new items by id."""
         new, items = [], dict[str, Item]()
         for id_, data in entries:
@@ -222,15 +224,15 @@ class MemoryStore(Shared):
                 items[id_] = Item(self._seq, id_, data)
         return new, items
 
-    def _expire(self) -> None:
+    def _remove_expired(self) -> None:
         now = self._clock()
         for name in [name for name, content in self._namespaces.items() if content.has_expired(now)]:
             del self._namespaces[name]
 
 
-def _chosen(values: dict[str, bytes], keys: Sequence[str]) -> dict[str, bytes]:
+def _select_values(values: dict[str, bytes], keys: Sequence[str]) -> dict[str, bytes]:
     return {key: values[key] for key in keys if key in values}
 
 
-def _newest_first(row: Listed) -> tuple[float, str]:
+def _recency(row: Listed) -> tuple[float, str]:
     return row.updated_at, encode_namespace(row.namespace)

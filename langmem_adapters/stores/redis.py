@@ -17,7 +17,7 @@ from langmem_adapters.validation import check_seconds, check_text
 
 try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
-    from langmem_adapters.stores.redis_client import link
+    from langmem_adapters.stores.redis_client import make_link
     from langmem_adapters.stores.redis_directory import Directory
     from langmem_adapters.stores.redis_errors import is_full
     from langmem_adapters.stores.redis_keys import Keys, NamespaceKeys
@@ -28,9 +28,9 @@ except ImportError as error:
 
 __all__ = ["RedisStore"]
 
-_FEW = 100  # most entries or values that a read may ask for and still be batched with reads of other callers
-_SMALL = 1 << 14  # bytes: most that a write may send and still be batched with writes of other callers
-_LONGEST = 1e10  # seconds: the most that a server can count in milliseconds
+_MAX_BATCHED_READ = 100  # entries or values that a read may ask for and still be batched with others
+_MAX_BATCHED_BYTES = 1 << 14  # that a write may send and still be batched with others
+_MAX_TTL_SECONDS = 1e10  # the most that a server can count in milliseconds
 
 
 class RedisStore(Shared):
@@ -71,20 +71,22 @@ class RedisStore(Shared):
             raise ConfigurationError(f"retry_for is a number of seconds, 0 or more, not {retry_for!r}")
         self._keys = Keys(prefix)
         self._clock = clock
-        found = link(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
-        self._wire = Wire(found, retry_for=retry_for)
+        link = make_link(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
+        self._wire = Wire(link, retry_for=retry_for)
 
     @blocking
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:
-        place = self._keys.place(namespace)
+        redis_keys = self._keys.for_namespace(namespace)
         if keys is None:
-            (pairs,) = yield from step(self._wire.send, (place.values, pack("HGETALL", place.values)))
+            (pairs,) = yield from step(self._wire.send, (redis_keys.values, pack("HGETALL", redis_keys.values)))
             items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
             return {to_text(key): value for key, value in items}
         if not keys:
             return {}
-        (values,) = yield self._wire.looking(place.values, _values(place, keys), small=len(keys) <= _FEW)
-        return _present(keys, values)
+        (values,) = yield self._wire.send_step(
+            redis_keys.values, _get_command(redis_keys, keys), can_batch=len(keys) <= _MAX_BATCHED_READ
+        )
+        return _existing_values(keys, values)
 
     @blocking
     def scan(
@@ -97,30 +99,36 @@ class RedisStore(Shared):
         reverse: bool = False,
         keys: Sequence[str] = (),
     ) -> Flow[Page]:
-        place = self._keys.place(namespace)
-        start = [*place.sizes, *([_values(place, keys)] if keys else [])]
-        small = limit is not None and limit <= _FEW
-        is_asked = limit != 0 and (before is None or max(after, 0) + 1 < before)
-        read = [redis_log.reading(place, after, before, limit, reverse=reverse)] if is_asked else []
-        until = None
+        redis_keys = self._keys.for_namespace(namespace)
+        base_commands = [redis_keys.count_entries, redis_keys.count_ids]
+        if keys:
+            base_commands.append(_get_command(redis_keys, keys))
+        can_batch = limit is not None and limit <= _MAX_BATCHED_READ
+        wants_entries = limit != 0 and (before is None or max(after, 0) + 1 < before)
+        log_commands = (
+            [redis_log.read_command(redis_keys, after, before, limit, reverse=reverse)] if wants_entries else []
+        )
+        repair_until = None
         for pause in redis_log.PAUSES:
-            total, ids, *rest = yield self._wire.reading(place[:3], [*start, *read], small=small)
-            if total == ids:
-                return _page(keys, total, rest)
-            until = until or (yield from step(redis_log.last, self._wire, place))
+            total, id_count, *rest = yield self._wire.read_step(
+                redis_keys[:3], [*base_commands, *log_commands], can_batch=can_batch
+            )
+            if total == id_count:
+                return _to_page(keys, total, rest)
+            repair_until = repair_until or (yield from step(redis_log.last_seq, self._wire, redis_keys))
             yield from step(time.sleep, pause)  # meanwhile the writer of a repeated id removes it
         try:
-            yield from step(redis_log.repair, self._wire, place, until)
+            yield from step(redis_log.repair, self._wire, redis_keys, repair_until)
         except StoreError as error:  # a full server and a replica refuse the repair, but can be read
             if not (isinstance(error, StoreUnavailable) or is_full(error)):
                 raise
         # Writers may repeat ids again and again; then only the whole log tells which entry came first.
-        read = [redis_log.reading(place, 0, before, None, reverse=False)] if is_asked else []
-        _, total, *rest = yield self._wire.reading(place[:3], [*start, *read], small=False)
-        if is_asked:
-            entries = redis_log.without_repeats(rest[-1], after)
+        log_commands = [redis_log.read_command(redis_keys, 0, before, None, reverse=False)] if wants_entries else []
+        _, total, *rest = yield self._wire.read_step(redis_keys[:3], [*base_commands, *log_commands], can_batch=False)
+        if wants_entries:
+            entries = redis_log.drop_repeats(rest[-1], after)
             rest[-1] = (entries[::-1] if reverse else entries)[:limit]
-        return _page(keys, total, rest)
+        return _to_page(keys, total, rest)
 
     @blocking
     def append(
@@ -132,12 +140,19 @@ class RedisStore(Shared):
         keys: Sequence[str] = (),
         ttl: float | None = None,
     ) -> Flow[Appended]:
-        place = self._keys.place(namespace)
-        first = _first(entries)
-        beside = [*([_values(place, keys)] if keys else []), *([_putting(place, put)] if put else [])]
-        replies = yield from self._commit(namespace, place, [*beside, *redis_log.appending(place, first)], ttl)
-        values = _present(keys, replies[0]) if keys else {}
-        new, total = yield from redis_log.settle(self._wire, place, first, replies[len(beside) :])
+        redis_keys = self._keys.for_namespace(namespace)
+        first_entries = _first_of_each_id(entries)
+        value_commands = [
+            *([_get_command(redis_keys, keys)] if keys else []),
+            *([_put_command(redis_keys, put)] if put else []),
+        ]
+        replies = yield from self._commit(
+            namespace, redis_keys, [*value_commands, *redis_log.append_commands(redis_keys, first_entries)], ttl
+        )
+        values = _existing_values(keys, replies[0]) if keys else {}
+        new, total = yield from redis_log.settle_append(
+            self._wire, redis_keys, first_entries, replies[len(value_commands) :]
+        )
         return Appended([new.pop(id_, False) for id_, _ in entries], total, values)
 
     @blocking
@@ -152,29 +167,29 @@ class RedisStore(Shared):
         guard: Mapping[str, bytes | None] | None = None,
         ttl: float | None = None,
     ) -> Flow[None]:
-        place = self._keys.place(namespace)
-        first = _first(append)
-        commands = redis_log.removing(place, remove) if remove else []
+        redis_keys = self._keys.for_namespace(namespace)
+        first_entries = _first_of_each_id(append)
+        commands = redis_log.remove_commands(redis_keys, remove) if remove else []
         if delete:
-            commands.append(pack("HDEL", place.values, *map(to_bytes, delete)))
+            commands.append(pack("HDEL", redis_keys.values, *map(to_bytes, delete)))
         if put:
-            commands.append(_putting(place, put))
-        start = len(commands)
-        if first or not put:  # a namespace exists from its first write on, even if that write leaves it empty
-            commands += redis_log.appending(place, first)
-        replies = yield from self._commit(namespace, place, commands, ttl, guard)
-        if first:
-            yield from redis_log.settle(self._wire, place, first, replies[start:])
+            commands.append(_put_command(redis_keys, put))
+        append_start = len(commands)
+        if first_entries or not put:  # a namespace exists from its first write on, even if that write leaves it empty
+            commands += redis_log.append_commands(redis_keys, first_entries)
+        replies = yield from self._commit(namespace, redis_keys, commands, ttl, guard)
+        if first_entries:
+            yield from redis_log.settle_append(self._wire, redis_keys, first_entries, replies[append_start:])
 
     def clear(self, namespace: Namespace) -> None:
-        redis_dates.remove(self._wire, self._keys.place(namespace))
+        redis_dates.remove(self._wire, self._keys.for_namespace(namespace))
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         return list(Directory(self._wire, self._keys, parent).newest(limit, before))
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
         seen: set[Namespace | None] = {None}
-        for key in self._wire.keys(self._keys.pattern(prefix)):
+        for key in self._wire.scan_keys(self._keys.pattern(prefix)):
             namespace = self._keys.namespace(key)
             if namespace is not None and namespace not in seen:
                 seen.add(namespace)
@@ -182,7 +197,7 @@ class RedisStore(Shared):
 
     def health(self) -> Health:
         """Ask each server with PING, which needs no other right; without retries, so an outage is reported at once."""
-        return health_of(self._wire.address, lambda: list(self._wire.everywhere(pack("PING"))))
+        return health_of(self._wire.address, lambda: list(self._wire.send_to_all(pack("PING"))))
 
     def stats(self) -> StoreStats:
         """Count the store's keys with SCAN, never with KEYS."""
@@ -190,16 +205,16 @@ class RedisStore(Shared):
 
     def examine(self) -> Iterator[Finding]:
         """Examine the server as far as its user may; needs INFO, and CONFIG GET for the snapshot schedule."""
-        return redis_report.examined(self._wire)
+        return redis_report.findings(self._wire)
 
     def dates(self, namespace: Namespace) -> Dates | None:
-        return redis_dates.dates(self._wire, self._keys.place(namespace))
+        return redis_dates.dates(self._wire, self._keys.for_namespace(namespace))
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
-        run(self._commit(namespace, self._keys.place(namespace), [], dates.left, at=dates.updated_at))
+        run(self._commit(namespace, self._keys.for_namespace(namespace), [], dates.left, updated_at=dates.updated_at))
 
     def discard(self, namespace: Namespace, before: float) -> bool:
-        return redis_dates.discard(self._wire, self._keys.place(namespace), before)
+        return redis_dates.discard(self._wire, self._keys.for_namespace(namespace), before)
 
     def close(self) -> None:
         """Close the connections; the next use connects again. Connections of a client that was handed in stay open."""
@@ -211,77 +226,85 @@ class RedisStore(Shared):
     def _commit(
         self,
         namespace: Namespace,
-        place: NamespaceKeys,
+        redis_keys: NamespaceKeys,
         commands: Sequence[bytes],
         ttl: float | None,
         guard: Mapping[str, bytes | None] | None = None,
         *,
-        at: float | None = None,
+        updated_at: float | None = None,
     ) -> Flow[list[Any]]:
         """Apply a change with the keys' expiry and the row in the directory; return the replies to ``commands``."""
-        lifetime = _milliseconds(ttl)
-        now = self._clock() if at is None else at
-        listing = place.listing(now, lifetime)
-        whole = (*commands, *place.expiring(lifetime), *(listing if self._wire.one_slot else ()))
+        lifetime = _to_milliseconds(ttl)
+        now = self._clock() if updated_at is None else updated_at
+        listing_commands = redis_keys.listing_commands(now, lifetime)
+        all_commands = (
+            *commands,
+            *redis_keys.expiry_commands(lifetime),
+            *(listing_commands if self._wire.one_slot else ()),
+        )
         if guard:
-            replies = yield from step(self._guarded, place, whole, guard)
+            replies = yield from step(self._transact_guarded, redis_keys, all_commands, guard)
         else:
-            replies = yield self._wire.asking(place.log, whole, small=sum(map(len, commands)) <= _SMALL)
-        if listing and not self._wire.one_slot:
-            listed = yield self._wire.asking(place.directory, listing)
+            replies = yield self._wire.transact_step(
+                redis_keys.log, all_commands, can_batch=sum(map(len, commands)) <= _MAX_BATCHED_BYTES
+            )
+        if listing_commands and not self._wire.one_slot:
+            listing_replies = yield self._wire.transact_step(redis_keys.directory, listing_commands)
         else:
-            listed = replies
-        if listing and lifetime is not None:
+            listing_replies = replies
+        if listing_commands and lifetime is not None:
             directory = Directory(self._wire, self._keys, namespace[:-1])
-            if directory.may_end_before(lifetime, listed):
-                yield from step(directory.outlive, place.row, lifetime)
-            if directory.has_grown(listed):
-                yield from step(directory.sweep, listed[-1])
+            if directory.may_expire_before(lifetime, listing_replies):
+                yield from step(directory.extend_expiry, redis_keys.row, lifetime)
+            if directory.is_sweep_due(listing_replies):
+                yield from step(directory.sweep, listing_replies[-1])
         return replies[: len(commands)]
 
-    def _guarded(self, place: NamespaceKeys, commands: Sequence[bytes], guard: Mapping[str, bytes | None]) -> list[Any]:
-        found: dict[str, bytes | None] = {}
+    def _transact_guarded(
+        self, redis_keys: NamespaceKeys, commands: Sequence[bytes], guard: Mapping[str, bytes | None]
+    ) -> list[Any]:
+        values: dict[str, bytes | None] = {}
 
         def decide(replies: list[Any]) -> Sequence[bytes] | None:
-            found.update(zip(guard, replies[0], strict=True))
-            return commands if found == guard else None
+            values.update(zip(guard, replies[0], strict=True))
+            return commands if values == guard else None
 
-        replies = self._wire.optimistic(place.values, [_values(place, list(guard))], decide)
+        replies = self._wire.transact_watched(redis_keys.values, [_get_command(redis_keys, list(guard))], decide)
         if replies is None:
-            key = next(key for key, value in guard.items() if found[key] != value)
+            key = next(key for key, value in guard.items() if values[key] != value)
             raise Conflict(f"the value {key!r} was changed by another writer")
         return replies
 
 
-def _page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
+def _to_page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
     """A page made of the replies for values and entries, each of which may not have been asked for."""
-    values = _present(keys, replies.pop(0)) if keys else {}
-    return Page([redis_log.item(*entry) for entry in replies[0]] if replies else [], total, values)
+    values = _existing_values(keys, replies.pop(0)) if keys else {}
+    return Page([redis_log.to_item(*entry) for entry in replies[0]] if replies else [], total, values)
 
 
-def _values(place: NamespaceKeys, keys: Sequence[str]) -> bytes:
-    return pack("HMGET", place.values, *map(to_bytes, keys))
+def _get_command(redis_keys: NamespaceKeys, keys: Sequence[str]) -> bytes:
+    return pack("HMGET", redis_keys.values, *map(to_bytes, keys))
 
 
-def _putting(place: NamespaceKeys, put: Mapping[str, bytes]) -> bytes:
-    return pack("HSET", place.values, *(word for key, value in put.items() for word in (to_bytes(key), value)))
+def _put_command(redis_keys: NamespaceKeys, put: Mapping[str, bytes]) -> bytes:
+    return pack("HSET", redis_keys.values, *(word for key, value in put.items() for word in (to_bytes(key), value)))
 
 
-def _present(keys: Sequence[str], found: Sequence[bytes | None]) -> dict[str, bytes]:
-    return {key: value for key, value in zip(keys, found, strict=True) if value is not None}
+def _existing_values(keys: Sequence[str], replies: Sequence[bytes | None]) -> dict[str, bytes]:
+    return {key: value for key, value in zip(keys, replies, strict=True) if value is not None}
 
 
-def _first(entries: Sequence[tuple[str, bytes]]) -> dict[str, bytes]:
-    first: dict[str, bytes] = {}
+def _first_of_each_id(entries: Sequence[tuple[str, bytes]]) -> dict[str, bytes]:
+    first_entries: dict[str, bytes] = {}
     for id_, data in entries:
-        first.setdefault(id_, data)
-    return first
+        first_entries.setdefault(id_, data)
+    return first_entries
 
 
-def _milliseconds(ttl: float | None) -> int | None:
+def _to_milliseconds(ttl: float | None) -> int | None:
     check_seconds("ttl", ttl)
     if ttl is None:
         return None
-    if ttl > _LONGEST:
+    if ttl > _MAX_TTL_SECONDS:
         raise ConfigurationError(f"ttl is a number of seconds that Redis can count to, or None, not {ttl!r}")
     return max(int(ttl * 1000), 1)

@@ -19,28 +19,28 @@ from redis import (
     SSLConnection,
     UnixDomainSocketConnection,
 )
-from redis import sentinel as blocking
-from redis.asyncio import sentinel as awaited
+from redis import sentinel as sync_sentinel
+from redis.asyncio import sentinel as aio_sentinel
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.urls import masked
-from langmem_adapters.stores.redis_sources import Source, cluster, defaults, primary, server
+from langmem_adapters.stores.redis_sources import Source, cluster_factory, default_options, primary_pool, server_pool
 from langmem_adapters.stores.redis_url import from_url
 
-__all__ = ["Link", "link"]
+__all__ = ["Link", "make_link"]
 
-_CLUSTER: Final = "the cluster of the given client"
-_PLAIN: Final = {
-    *(Connection, UnixDomainSocketConnection, blocking.SentinelManagedConnection),
-    *(aio.Connection, aio.UnixDomainSocketConnection, awaited.SentinelManagedConnection),
+_CLUSTER_ADDRESS: Final = "the cluster of the given client"
+_PLAIN_CLASSES: Final = {
+    *(Connection, UnixDomainSocketConnection, sync_sentinel.SentinelManagedConnection),
+    *(aio.Connection, aio.UnixDomainSocketConnection, aio_sentinel.SentinelManagedConnection),
 }
-_TLS: Final = {
-    *(SSLConnection, blocking.SentinelManagedSSLConnection),
-    *(aio.SSLConnection, awaited.SentinelManagedSSLConnection),
+_TLS_CLASSES: Final = {
+    *(SSLConnection, sync_sentinel.SentinelManagedSSLConnection),
+    *(aio.SSLConnection, aio_sentinel.SentinelManagedSSLConnection),
 }
-_SENTINELS: Final = (blocking.SentinelConnectionPool, awaited.SentinelConnectionPool)
-_PLACE: Final = ("host", "port", "path")
-_TAKEN: Final = {*_PLACE, "db", "username", "password", "credential_provider", "client_name"}
+_SENTINEL_POOLS: Final = (sync_sentinel.SentinelConnectionPool, aio_sentinel.SentinelConnectionPool)
+_LOCATION_OPTIONS: Final = ("host", "port", "path")
+_COPIED_OPTIONS: Final = {*_LOCATION_OPTIONS, "db", "username", "password", "credential_provider", "client_name"}
 
 
 class Link(NamedTuple):
@@ -51,20 +51,20 @@ class Link(NamedTuple):
     owned: bool
 
 
-def link(target: object, *, max_connections: int, socket_timeout: float | None) -> Link:
+def make_link(target: object, *, max_connections: int, socket_timeout: float | None) -> Link:
     """Find out how to connect. Makes no network call; raises ConfigurationError if nothing here gives connections."""
-    options = defaults(max_connections, socket_timeout)
+    options = default_options(max_connections, socket_timeout)
     if isinstance(target, str):
         return Link(from_url(target, options), masked(target), owned=True)
-    given = target.connection_pool if isinstance(target, Redis | aio.Redis) else target
-    if isinstance(given, ConnectionPool | RedisCluster) and not given.get_encoder().decode_responses:
-        if isinstance(given, RedisCluster):
-            return Link(lambda: given, _CLUSTER, owned=False)
-        return Link(given, _address(given), owned=False)
-    if isinstance(given, RedisCluster | aio.RedisCluster):
-        return Link(_cluster_like(given, options), _CLUSTER, owned=True)
-    if isinstance(given, ConnectionPool | aio.ConnectionPool):
-        pool = _pool_like(given, options)
+    client = target.connection_pool if isinstance(target, Redis | aio.Redis) else target
+    if isinstance(client, ConnectionPool | RedisCluster) and not client.get_encoder().decode_responses:
+        if isinstance(client, RedisCluster):
+            return Link(lambda: client, _CLUSTER_ADDRESS, owned=False)
+        return Link(client, _address(client), owned=False)
+    if isinstance(client, RedisCluster | aio.RedisCluster):
+        return Link(_cluster_from(client, options), _CLUSTER_ADDRESS, owned=True)
+    if isinstance(client, ConnectionPool | aio.ConnectionPool):
+        pool = _pool_from(client, options)
         return Link(pool, _address(pool), owned=True)
     raise ConfigurationError(
         f"a Redis store is made from a URL, or from a client or pool of redis-py, not from {type(target)}"
@@ -80,51 +80,61 @@ def _address(pool: ConnectionPool) -> str:
     return f"redis://{options['host']}:{options.get('port', 6379)}/{options.get('db', 0)}"
 
 
-def _cluster_like(client: Any, options: dict[str, Any]) -> Source:
-    given = client.nodes_manager.connection_kwargs
+def _cluster_from(client: Any, options: dict[str, Any]) -> Source:
+    client_options = client.nodes_manager.connection_kwargs
     # The client's own function is among these.
-    taken = _taken(given, given.get("connection_class", Connection), getattr(client, "user_on_connect_func", None))
+    copied = _copied_options(
+        client_options,
+        client_options.get("connection_class", Connection),
+        getattr(client, "user_on_connect_func", None),
+    )
     if remap := client.nodes_manager.address_remap:
-        taken["address_remap"] = remap
+        copied["address_remap"] = remap
     nodes = (*client.nodes_manager.startup_nodes.values(), *client.startup_nodes)  # found by now, and given first
-    return cluster(dict.fromkeys((node.host, node.port) for node in nodes), options | _without_place(taken))
+    return cluster_factory(dict.fromkeys((node.host, node.port) for node in nodes), options | _without_location(copied))
 
 
-def _pool_like(pool: Any, options: dict[str, Any]) -> ConnectionPool:
-    given = pool.connection_kwargs
-    taken = _taken(given, pool.connection_class, given.get("redis_connect_func"))
-    if not isinstance(pool, _SENTINELS):
-        plain = UnixDomainSocketConnection if "path" in taken else Connection
-        del taken["ssl"]
-        return server(options, taken | {"connection_class": SSLConnection if pool.connection_class in _TLS else plain})
+def _pool_from(pool: Any, options: dict[str, Any]) -> ConnectionPool:
+    pool_options = pool.connection_kwargs
+    copied = _copied_options(pool_options, pool.connection_class, pool_options.get("redis_connect_func"))
+    if not isinstance(pool, _SENTINEL_POOLS):
+        plain = UnixDomainSocketConnection if "path" in copied else Connection
+        del copied["ssl"]
+        return server_pool(
+            options, copied | {"connection_class": SSLConnection if pool.connection_class in _TLS_CLASSES else plain}
+        )
     manager = pool.sentinel_manager
     sentinels = [sentinel.connection_pool for sentinel in manager.sentinels]
-    return primary(
+    return primary_pool(
         pool.service_name,
         [(each.connection_kwargs["host"], each.connection_kwargs["port"]) for each in sentinels],
-        _without_place(_taken(sentinels[0].connection_kwargs, sentinels[0].connection_class)),
-        options | _without_place(taken) | {"min_other_sentinels": manager.min_other_sentinels},
+        _without_location(_copied_options(sentinels[0].connection_kwargs, sentinels[0].connection_class)),
+        options | _without_location(copied) | {"min_other_sentinels": manager.min_other_sentinels},
     )
 
 
-def _taken(given: Mapping[str, Any], kind: type, greets: object = None) -> dict[str, Any]:
+def _copied_options(
+    options: Mapping[str, Any], connection_class: type, connect_function: object = None
+) -> dict[str, Any]:
     """Where to connect, and as whom. Everything else, such as timeouts and retries, is set by the store."""
-    if greets:
-        raise _unknown("calls a function of yours as it connects")
-    if kind not in _PLAIN | _TLS:
-        raise _unknown(f"has connections of a make of their own, {kind.__module__}.{kind.__qualname__}")
-    taken = {k: v for k, v in given.items() if (k in _TAKEN or k.startswith("ssl_")) and v is not None}
-    if getattr(type(taken.get("credential_provider")), "get_credentials", None) is CredentialProvider.get_credentials:
-        raise _unknown("has a credential provider with nothing but get_credentials_async")
-    return taken | {"ssl": kind in _TLS or bool(given.get("ssl"))}
+    if connect_function:
+        raise _unusable_client_error("calls a function of yours as it connects")
+    if connection_class not in _PLAIN_CLASSES | _TLS_CLASSES:
+        raise _unusable_client_error(
+            f"has connections of a make of their own, {connection_class.__module__}.{connection_class.__qualname__}"
+        )
+    copied = {k: v for k, v in options.items() if (k in _COPIED_OPTIONS or k.startswith("ssl_")) and v is not None}
+    if getattr(type(copied.get("credential_provider")), "get_credentials", None) is CredentialProvider.get_credentials:
+        raise _unusable_client_error("has a credential provider with nothing but get_credentials_async")
+    return copied | {"ssl": connection_class in _TLS_CLASSES or bool(options.get("ssl"))}
 
 
-def _without_place(taken: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in taken.items() if name not in _PLACE}
+def _without_location(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _LOCATION_OPTIONS}
 
 
-def _unknown(why: str) -> ConfigurationError:
+def _unusable_client_error(reason: str) -> ConfigurationError:
     return ConfigurationError(
-        f"a Redis client of asyncio, or with decode_responses=True, that {why} does not tell a store how to connect:"
+        f"a Redis client of asyncio, or with decode_responses=True, that {reason} does not tell a store how to connect:"
         " give it a URL, or a blocking client with decode_responses=False"
     )

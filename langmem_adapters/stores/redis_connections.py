@@ -14,21 +14,21 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError, WatchError
 
 from langmem_adapters.concurrency.forks import anew_in_child
-from langmem_adapters.stores.redis_outage import LOST, NONE_FREE, REPLICA, is_down
+from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, NO_FREE_CONNECTION, REPLICA_ERRORS, is_down
 
-__all__ = ["RESP2", "FIFOPool", "OwnConnections", "hang_up", "on"]
+__all__ = ["RESP2", "FIFOPool", "OwnConnections", "call_with_connection", "close_pool"]
 
 T = TypeVar("T")
 
 RESP2 = (2, "2")
 """The protocol versions in which a connection receives nothing but replies to what was sent."""
-_UNUSABLE = (*LOST, OSError)
-_OLD = (*LOST, *REPLICA)
+_UNUSABLE_ERRORS = (*LOST_CONNECTION_ERRORS, OSError)
+_STALE_POOL_ERRORS = (*LOST_CONNECTION_ERRORS, *REPLICA_ERRORS)
 """After these errors, connections made earlier may also be dead, or lead to a server that is primary no more."""
 
 
-def on(pool: ConnectionPool, talk: Callable[[Any], T]) -> T:
-    """Call ``talk`` with a connection of a pool."""
+def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> T:
+    """Call ``exchange`` with a connection of a pool."""
     connection: Any = pool.get_connection()
 
     def drop(error: Exception) -> None:
@@ -37,23 +37,23 @@ def on(pool: ConnectionPool, talk: Callable[[Any], T]) -> T:
             raise error
 
     try:
-        return connection.retry.call_with_retry(lambda: talk(connection), drop)  # type: ignore[no-any-return]
+        return connection.retry.call_with_retry(lambda: exchange(connection), drop)  # type: ignore[no-any-return]
     except BaseException as error:
-        _leave(connection, error)
+        _disconnect_unless_reusable(connection, error)
         raise
     finally:
         pool.release(connection)
 
 
-def hang_up(pool: ConnectionPool) -> None:
+def close_pool(pool: ConnectionPool) -> None:
     """Close a pool of the store's own: connections in use are closed when they come back, so no call is disturbed."""
     pool.update_active_connections_for_reconnect()
     pool.disconnect(inuse_connections=False)
 
 
-def _leave(connection: Any, error: BaseException) -> None:
+def _disconnect_unless_reusable(connection: Any, error: BaseException) -> None:
     # After a refusal all replies were read. A replica is dropped, as its name may lead to the primary by now.
-    if not isinstance(error, ResponseError | WatchError) or isinstance(error, REPLICA):
+    if not isinstance(error, ResponseError | WatchError) or isinstance(error, REPLICA_ERRORS):
         connection.disconnect()
 
 
@@ -62,69 +62,69 @@ class FIFOPool:
 
     Args:
         size: How many there are. At first all are None, which stands for one that is still to be made.
-        seconds: The longest wait; None: for ever.
+        timeout_seconds: The longest wait; None: for ever.
     """
 
-    def __init__(self, size: int, seconds: float | None) -> None:
+    def __init__(self, size: int, timeout_seconds: float | None) -> None:
         self._size = size
-        self._seconds = seconds
+        self._timeout_seconds = timeout_seconds
         anew_in_child(self)
 
     def begin_anew(self) -> None:
         """Have them all free: those in use are used by the parent process."""
         self._free: deque[Any] = deque([None] * self._size)
-        self._waiting: deque[queue.SimpleQueue[Any]] = deque()
-        self._handing = threading.Lock()
+        self._waiters: deque[queue.SimpleQueue[Any]] = deque()
+        self._handover_lock = threading.Lock()
 
     def take(self) -> Any:
         """Take the one that was used last, or wait."""
-        if not self._waiting:
+        if not self._waiters:
             with suppress(IndexError):
                 return self._free.pop()
-        mine: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._waiting.append(mine)
+        handover: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._waiters.append(handover)
         try:
             self._hand_over()  # one may have come back before this caller was seen to wait
-            return mine.get(timeout=self._seconds)
+            return handover.get(timeout=self._timeout_seconds)
         except BaseException as error:
-            with self._handing:
-                late = mine not in self._waiting  # it was handed over just now
-                if not late:
-                    self._waiting.remove(mine)
+            with self._handover_lock:
+                is_handed_over = handover not in self._waiters  # it was handed over just now
+                if not is_handed_over:
+                    self._waiters.remove(handover)
             if not isinstance(error, queue.Empty):  # an interrupt
-                if late:
-                    self.give_back(mine.get())
+                if is_handed_over:
+                    self.give_back(handover.get())
                 raise
-            if late:
-                return mine.get()
-            raise RedisConnectionError(f"{NONE_FREE}.") from None
+            if is_handed_over:
+                return handover.get()
+            raise RedisConnectionError(f"{NO_FREE_CONNECTION}.") from None
 
-    def give_back(self, thing: Any) -> None:
-        if thing is None:
-            self._free.appendleft(thing)  # existing ones are taken first
+    def give_back(self, member: Any) -> None:
+        if member is None:
+            self._free.appendleft(member)  # existing ones are taken first
         else:
-            self._free.append(thing)
-        if self._waiting:
+            self._free.append(member)
+        if self._waiters:
             self._hand_over()
 
-    def empty(self) -> Iterator[Any]:
+    def drain(self) -> Iterator[Any]:
         """Yield those that are free and not None; each is replaced by None when the next one is asked for."""
         for _ in range(self._size):
             try:
-                thing = self._free.pop()
+                member = self._free.pop()
             except IndexError:  # all are in use
                 return
             try:
-                if thing is not None:
-                    yield thing
+                if member is not None:
+                    yield member
             finally:
                 self.give_back(None)
 
     def _hand_over(self) -> None:
-        with self._handing, suppress(IndexError):  # another caller took it
-            while self._waiting:
-                thing = self._free.pop()
-                self._waiting.popleft().put(thing)
+        with self._handover_lock, suppress(IndexError):  # another caller took it
+            while self._waiters:
+                member = self._free.pop()
+                self._waiters.popleft().put(member)
 
 
 class OwnConnections:
@@ -133,58 +133,58 @@ class OwnConnections:
     The pool alone would refuse a caller that finds none free; here the caller waits, as long as for a reply. redis-py
     has a pool that waits, but its queue can stay locked for ever if an interrupt comes while it is released.
 
-    A pool's work around a call takes a fifth of the call's time. So connections may be kept ``at_hand``: they stay lent
-    from the pool, and skip that work if they were used a moment ago.
+    A pool's work around a call takes a fifth of the call's time. With ``keep_borrowed``, connections stay lent from
+    the pool, and skip that work if they were used a moment ago.
     """
 
-    def __init__(self, pool: ConnectionPool, *, at_hand: bool = False) -> None:
+    def __init__(self, pool: ConnectionPool, *, keep_borrowed: bool = False) -> None:
         self._pool = pool
-        self._at_hand = at_hand
-        seconds = getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout"))
-        self._fifo = FIFOPool(pool.max_connections, seconds)
+        self._keep_borrowed = keep_borrowed
+        timeout_seconds = getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout"))
+        self._fifo = FIFOPool(pool.max_connections, timeout_seconds)
 
     @staticmethod
-    def may_be_at_hand(pool: ConnectionPool) -> bool:
+    def can_keep_borrowed(pool: ConnectionPool) -> bool:
         """Whether the pool does nothing else: a sentinel's pool looks for the primary, RESP3 for push messages."""
         return type(pool) is ConnectionPool and pool.connection_kwargs.get("protocol") in RESP2
 
-    def on(self, talk: Callable[[Any], T]) -> T:
-        """Call ``talk`` with a connection, as :func:`on` does; connections of the store's own do not retry."""
-        connection = self._take()
+    def call(self, exchange: Callable[[Any], T]) -> T:
+        """As :func:`call_with_connection`; connections of the store's own do not retry."""
+        connection = self._borrow()
         try:
-            answer = talk(connection)
-            stays = self._at_hand and not connection.should_reconnect()  # otherwise all were closed meanwhile
+            answer = exchange(connection)
+            stays_borrowed = self._keep_borrowed and not connection.should_reconnect()  # else all were closed meanwhile
         except BaseException as error:
-            _leave(connection, error)
+            _disconnect_unless_reusable(connection, error)
             self._release(connection)
-            if isinstance(error, _OLD):
-                self._let_go()
+            if isinstance(error, _STALE_POOL_ERRORS):
+                self._close_idle()
             raise
-        if stays:
+        if stays_borrowed:
             self._fifo.give_back(connection)
         else:
             self._release(connection)
         return answer
 
     def close(self) -> None:
-        """Close them, as :func:`hang_up` does."""
-        self._let_go()
-        hang_up(self._pool)
+        """Close them, as :func:`close_pool` does."""
+        self._close_idle()
+        close_pool(self._pool)
 
-    def _let_go(self) -> None:
+    def _close_idle(self) -> None:
         """Close the connections that are not in use."""
-        for connection in self._fifo.empty():
+        for connection in self._fifo.drain():
             connection.disconnect()
             self._pool.release(connection)
         self._pool.disconnect(inuse_connections=False)
 
-    def _take(self) -> Any:
+    def _borrow(self) -> Any:
         connection = self._fifo.take()
         if connection is not None:
             try:
                 if not connection.can_read():  # nothing is left unread, and the server has not hung up
                     return connection
-            except _UNUSABLE:
+            except _UNUSABLE_ERRORS:
                 pass
             except BaseException:  # an interrupt
                 self._fifo.give_back(connection)

@@ -8,84 +8,85 @@ from typing import Any
 from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.inspection import Dates
 from langmem_adapters.stores.redis_errors import is_full
-from langmem_adapters.stores.redis_keys import FOR_EVER, GONE, NamespaceKeys
+from langmem_adapters.stores.redis_keys import NO_EXPIRY, NO_KEY, NamespaceKeys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["dates", "discard", "remove"]
 
 
-def dates(wire: Wire, place: NamespaceKeys) -> Dates | None:
+def dates(wire: Wire, redis_keys: NamespaceKeys) -> Dates | None:
     """The last write, from the directory, and the seconds that the longest-lived of the keys has left."""
-    lives = wire.send(*((key, pack("PTTL", key)) for key in place[:3]))
-    if max(lives) == GONE:
+    ttls = wire.send(*((key, pack("PTTL", key)) for key in redis_keys[:3]))
+    if max(ttls) == NO_KEY:
         return None
-    return Dates(_listed(wire, place), None if FOR_EVER in lives else max(*lives, 1) / 1000)
+    return Dates(_last_write(wire, redis_keys), None if NO_EXPIRY in ttls else max(*ttls, 1) / 1000)
 
 
-def discard(wire: Wire, place: NamespaceKeys, before: float) -> bool:
+def discard(wire: Wire, redis_keys: NamespaceKeys, before: float) -> bool:
     """Remove the keys and the row, if the row is older; a concurrent writer touches a watched key.
 
     In a cluster the row lies on another node and is written a moment after the keys: what is written to a namespace of
     that age at that very moment may be lost there. The same goes for a full server, which takes no transactions: the
     commands that free its memory are sent without one.
     """
-    removal, unlisting = _removing(place)
-    here = wire.one_slot and bool(place.directory)  # for the row, so that reading it needs no second connection
+    key_removal, row_removal = _removal_commands(redis_keys)
+    reads_row = wire.one_slot and bool(redis_keys.directory)  # else reading the row needs a second connection
+    reads = [pack("WATCH", redis_keys.values), *([_row_command(redis_keys)] if reads_row else [])]
 
-    def is_old(row: float | None) -> bool:
-        return row is not None and row < before
+    def is_old(last_write: float | None) -> bool:
+        return last_write is not None and last_write < before
 
     def decide(replies: Sequence[Any]) -> list[bytes] | None:
-        if not is_old(_score(replies[-1]) if here else _listed(wire, place)):
+        if not is_old(_first_score(replies[-1]) if reads_row else _last_write(wire, redis_keys)):
             return None
-        return [removal, unlisting] if wire.one_slot else [removal]
+        return [key_removal, row_removal] if wire.one_slot else [key_removal]
 
     try:
-        if wire.optimistic(place.log, [pack("WATCH", place.values), *([_row(place)] if here else [])], decide) is None:
+        if wire.transact_watched(redis_keys.log, reads, decide) is None:
             return False
     except Conflict:  # others write to it all the time
         return False
     except StoreError as error:
         if not is_full(error):
             raise
-        if not is_old(_listed(wire, place)):
+        if not is_old(_last_write(wire, redis_keys)):
             return False
-        remove(wire, place)
+        remove(wire, redis_keys)
         return True
     if not wire.one_slot:
-        wire.send((place.directory, unlisting))
+        wire.send((redis_keys.directory, row_removal))
     return True
 
 
-def remove(wire: Wire, place: NamespaceKeys) -> None:
+def remove(wire: Wire, redis_keys: NamespaceKeys) -> None:
     """Remove the keys and the row, by commands that a full server takes, since it takes no such transaction.
 
     On one server the row goes first: an entry written in between is removed too, and is never there unlisted. In a
     cluster the row's node may be out of reach: it goes last, since a row without keys does no harm.
     """
-    removal, unlisting = _removing(place)
-    if not place.directory:
-        wire.send((place.log, removal))
+    key_removal, row_removal = _removal_commands(redis_keys)
+    if not redis_keys.directory:
+        wire.send((redis_keys.log, key_removal))
     elif wire.one_slot:
-        wire.send((place.directory, unlisting), (place.log, removal))
+        wire.send((redis_keys.directory, row_removal), (redis_keys.log, key_removal))
     else:
-        wire.send((place.log, removal), (place.directory, unlisting))
+        wire.send((redis_keys.log, key_removal), (redis_keys.directory, row_removal))
 
 
-def _removing(place: NamespaceKeys) -> tuple[bytes, bytes]:
-    return pack("UNLINK", *place[:3]), pack("ZREM", place.directory, place.row)
+def _removal_commands(redis_keys: NamespaceKeys) -> tuple[bytes, bytes]:
+    return pack("UNLINK", *redis_keys[:3]), pack("ZREM", redis_keys.directory, redis_keys.row)
 
 
-def _listed(wire: Wire, place: NamespaceKeys) -> float | None:
-    if not place.directory:
+def _last_write(wire: Wire, redis_keys: NamespaceKeys) -> float | None:
+    if not redis_keys.directory:
         return None
-    return _score(wire.send((place.directory, _row(place)))[0])
+    return _first_score(wire.send((redis_keys.directory, _row_command(redis_keys)))[0])
 
 
-def _row(place: NamespaceKeys) -> bytes:
-    return pack("ZMSCORE", place.directory, place.row)
+def _row_command(redis_keys: NamespaceKeys) -> bytes:
+    return pack("ZMSCORE", redis_keys.directory, redis_keys.row)
 
 
-def _score(reply: list[Any]) -> float | None:
+def _first_score(reply: list[Any]) -> float | None:
     return None if reply[0] is None else float(reply[0])

@@ -14,7 +14,7 @@ from typing import Any
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Listed
-from langmem_adapters.stores.redis_keys import FOR_EVER, Keys
+from langmem_adapters.stores.redis_keys import NO_EXPIRY, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
@@ -22,11 +22,11 @@ __all__ = ["Directory"]
 
 _Row = tuple[float, bytes]  # last write and name; the directory is in falling order of rows
 
-_PAGE = 1000  # rows read at once where there is no limit
-_SPARE = 1.25  # a directory outlives its children by a quarter, so it is rarely extended
-_NEIGHBOURS = 100  # children checked beside a directory's first one, since they were made at the same moment
-_ATTEMPTS = 128  # attempts: only the maker of a directory lets it expire, and each new child interferes
-_GROWTH = 64  # new children between two sweeps, which check four times as many rows, so most rows are of living ones
+_PAGE_SIZE = 1000  # rows read at once where there is no limit
+_EXPIRY_FACTOR = 1.25  # a directory outlives its children by a quarter, so it is rarely extended
+_MAX_NEIGHBOURS = 100  # children checked beside a directory's first one, since they were made at the same moment
+_MAX_ATTEMPTS = 128  # only the maker of a directory lets it expire, and each new child interferes
+_SWEEP_INTERVAL = 64  # new children between sweeps; one checks four times as many rows, so most are of living ones
 
 
 class Directory:
@@ -39,109 +39,114 @@ class Directory:
         self._key = keys.directory(parent)
 
     @staticmethod
-    def may_end_before(lifetime: int, listed: Sequence[Any]) -> bool:
+    def may_expire_before(lifetime: int, replies: Sequence[Any]) -> bool:
         """Whether a child with a lifetime (ms) may outlive the directory, by the replies to its listing."""
-        left, children = listed[-2:]
-        return bool(0 <= left < lifetime or (left == FOR_EVER and children == 1))
+        remaining, children = replies[-2:]
+        return bool(0 <= remaining < lifetime or (remaining == NO_EXPIRY and children == 1))
 
-    def outlive(self, row: bytes, lifetime: int) -> None:
+    def extend_expiry(self, row: bytes, lifetime: int) -> None:
         """Make the directory live longer than a child that was just listed, but not for ever.
 
         A directory without expiry is kept for children without expiry, unless this child has just created it.
         """
-        look = [pack("PTTL", self._key), pack("ZRANGE", self._key, 0, _NEIGHBOURS, "WITHSCORES")]
-        for _ in range(_ATTEMPTS):
-            before = self._wire.send(*((self._key, command) for command in look))
-            longest = self._longest(row, lifetime, *before)
-            if longest is None:
+        reads = [pack("PTTL", self._key), pack("ZRANGE", self._key, 0, _MAX_NEIGHBOURS, "WITHSCORES")]
+        for _ in range(_MAX_ATTEMPTS):
+            old_replies = self._wire.send(*((self._key, command) for command in reads))
+            max_lifetime = self._max_lifetime(row, lifetime, *old_replies)
+            if max_lifetime is None:
                 return
-            extension = pack("PEXPIRE", self._key, int(longest * _SPARE))
+            extension = pack("PEXPIRE", self._key, int(max_lifetime * _EXPIRY_FACTOR))
 
-            def decide(now: list[Any], before: list[Any] = before, extension: bytes = extension) -> list[bytes] | None:
+            def decide(
+                new_replies: list[Any], old_replies: list[Any] = old_replies, extension: bytes = extension
+            ) -> list[bytes] | None:
                 # A child written since may be one without expiry.
-                same = now[1] == before[1] and (now[0] == FOR_EVER) == (before[0] == FOR_EVER)
-                return [extension] if same else None
+                (new_ttl, new_rows), (old_ttl, old_rows) = new_replies, old_replies
+                is_unchanged = new_rows == old_rows and (new_ttl == NO_EXPIRY) == (old_ttl == NO_EXPIRY)
+                return [extension] if is_unchanged else None
 
             # If it only has to live longer, the next writer would do it too; after a lost answer, it is checked.
             with suppress(Conflict, StoreUnavailable):
-                if self._wire.optimistic(self._key, look, decide) is not None:
+                if self._wire.transact_watched(self._key, reads, decide) is not None:
                     return
 
     @staticmethod
-    def has_grown(listed: Sequence[Any]) -> bool:
+    def is_sweep_due(replies: Sequence[Any]) -> bool:
         """Whether it is time to look for rows of children that are gone, by the replies to a listing."""
-        added, _, children = listed[-3:]
-        return bool(added) and children % _GROWTH == 0
+        added, _, children = replies[-3:]
+        return bool(added) and children % _SWEEP_INTERVAL == 0
 
     def sweep(self, children: int) -> None:
         """Remove rows of gone children in a random part, since the oldest rows may be of lasting children."""
-        count = 4 * _GROWTH
+        count = 4 * _SWEEP_INTERVAL
         start = random.randint(0, max(children - count, 0))  # noqa: S311 - any place will do
         with suppress(StoreError):  # the write itself was made; a later sweep tries again
-            look = pack("ZRANGE", self._key, start, start + count - 1, "WITHSCORES")
-            self._alive(_rows(self._wire.send((self._key, look))[0]))
+            read = pack("ZRANGE", self._key, start, start + count - 1, "WITHSCORES")
+            self._existing_rows(_parse_rows(self._wire.send((self._key, read))[0]))
 
     def newest(self, limit: int | None, before: Listed | None) -> Iterator[Listed]:
         """Yield the existing children, by falling last write and name."""
-        last = None if before is None else (before.updated_at, self._keys.place(before.namespace).row)
+        last_row = None if before is None else (before.updated_at, self._keys.for_namespace(before.namespace).row)
         while limit is None or limit > 0:
-            count = _PAGE if limit is None else limit
-            rows = self._after(last, count)
-            found = self._alive(rows)
-            yield from (Listed(self._keys.child(self._parent, name), at) for at, name in found)
+            count = _PAGE_SIZE if limit is None else limit
+            rows = self._rows_after(last_row, count)
+            existing_rows = self._existing_rows(rows)
+            yield from (Listed(self._keys.child(self._parent, name), updated_at) for updated_at, name in existing_rows)
             if len(rows) < count:
                 return
-            last = rows[-1]
-            limit = None if limit is None else limit - len(found)
+            last_row = rows[-1]
+            limit = None if limit is None else limit - len(existing_rows)
 
-    def _alive(self, rows: Sequence[_Row]) -> list[_Row]:
+    def _existing_rows(self, rows: Sequence[_Row]) -> list[_Row]:
         """The rows of children that exist; other rows are removed."""
-        children = [self._keys.of(self._keys.child(self._parent, name)) for _, name in rows]
-        alive = self._wire.send(*((keys[0], pack("EXISTS", *keys)) for keys in children))
-        self._remove([row for row, keys in zip(rows, alive, strict=True) if not keys])
-        return [row for row, keys in zip(rows, alive, strict=True) if keys]
+        children = [self._keys.data_keys(self._keys.child(self._parent, name)) for _, name in rows]
+        key_counts = self._wire.send(*((keys[0], pack("EXISTS", *keys)) for keys in children))
+        self._remove_rows([row for row, count in zip(rows, key_counts, strict=True) if not count])
+        return [row for row, count in zip(rows, key_counts, strict=True) if count]
 
-    def _after(self, last: _Row | None, count: int) -> list[_Row]:
-        """Read rows after ``last``; those of the same instant are sorted by name, so some of them precede it."""
-        highest = "+inf" if last is None else repr(last[0])
+    def _rows_after(self, last_row: _Row | None, count: int) -> list[_Row]:
+        """Read rows after ``last_row``; those of the same instant are sorted by name, so some of them precede it."""
+        highest = "+inf" if last_row is None else repr(last_row[0])
         rows: list[_Row] = []
         offset = 0
         while len(rows) < count:
             bounds = (highest, "-inf", "BYSCORE", "REV", "LIMIT", offset, count, "WITHSCORES")
-            page = _rows(self._wire.send((self._key, pack("ZRANGE", self._key, *bounds)))[0])
-            rows += [row for row in page if last is None or row < last]
+            page = _parse_rows(self._wire.send((self._key, pack("ZRANGE", self._key, *bounds)))[0])
+            rows += [row for row in page if last_row is None or row < last_row]
             offset += len(page)
             if len(page) < count:
                 break
         return rows[:count]
 
-    def _longest(self, row: bytes, lifetime: int, left: int, reply: list[Any]) -> int | None:
+    def _max_lifetime(self, row: bytes, lifetime: int, remaining: int, reply: list[Any]) -> int | None:
         """The lifetime (ms) of the longest-lived child; None if the directory's expiry is right."""
-        names = [name for _, name in _rows(reply) if name != row]
-        if left >= 0:
-            return None if left >= lifetime else lifetime
-        if left != FOR_EVER or len(names) >= _NEIGHBOURS:
+        names = [name for _, name in _parse_rows(reply) if name != row]
+        if remaining >= 0:
+            return None if remaining >= lifetime else lifetime
+        if remaining != NO_EXPIRY or len(names) >= _MAX_NEIGHBOURS:
             return None
-        children = [self._keys.of(self._keys.child(self._parent, name)) for name in names]
-        lives = self._wire.send(*((key, pack("PTTL", key)) for keys in children for key in keys))
-        return None if FOR_EVER in lives else max([lifetime, *lives])
+        children = [self._keys.data_keys(self._keys.child(self._parent, name)) for name in names]
+        ttls = self._wire.send(*((key, pack("PTTL", key)) for keys in children for key in keys))
+        return None if NO_EXPIRY in ttls else max([lifetime, *ttls])
 
-    def _remove(self, rows: Sequence[_Row]) -> None:
+    def _remove_rows(self, rows: Sequence[_Row]) -> None:
         """Remove rows of gone children, unless they were written since, or the server refuses it."""
         if not rows:
             return
         names = [name for _, name in rows]
 
         def decide(replies: list[Any]) -> list[bytes] | None:
-            times = [None if score is None else float(score) for score in replies[0]]
-            same = [name for (at, name), now in zip(rows, times, strict=True) if now == at]
-            return [pack("ZREM", self._key, *same)] if same else None
+            scores = [None if score is None else float(score) for score in replies[0]]
+            unchanged_names = [
+                name for (updated_at, name), current in zip(rows, scores, strict=True) if current == updated_at
+            ]
+            return [pack("ZREM", self._key, *unchanged_names)] if unchanged_names else None
 
         with suppress(StoreError):  # a later check removes them
-            self._wire.optimistic(self._key, [pack("ZMSCORE", self._key, *names)], decide)
+            self._wire.transact_watched(self._key, [pack("ZMSCORE", self._key, *names)], decide)
 
 
-def _rows(reply: list[Any]) -> list[_Row]:
+def _parse_rows(reply: list[Any]) -> list[_Row]:
     """Parse ZRANGE WITHSCORES: a flat list, or in RESP3 a list of pairs."""
     pairs = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
     return [(float(score), name) for name, score in pairs]

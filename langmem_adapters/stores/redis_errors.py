@@ -25,105 +25,107 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.stores.redis_outage import NONE_FREE, is_down
+from langmem_adapters.stores.redis_outage import NO_FREE_CONNECTION, is_down
 
 __all__ = ["is_full", "translate"]
 
-_FULL = "has no free connection in its pool: raise max_connections"
+_NO_CONNECTION_LEFT = "has no free connection in its pool: raise max_connections"
 _LOADING = "is loading its data: try again in a moment"
-_LOGIN = "refuses the user name or password: correct them in the URL"
-_SLOW = (
+_LOGIN_REFUSED = "refuses the user name or password: correct them in the URL"
+_TIMEOUT = (
     "did not answer in time: see whether it is reachable, not overloaded, and speaks TLS if the URL is rediss://,"
     " or raise socket_timeout"
 )
-_DOWN = "cannot be reached: see whether it runs and whether the address is right"
+_UNREACHABLE = "cannot be reached: see whether it runs and whether the address is right"
 _NO_PRIMARY = (
     "cannot be reached: none of its sentinels names a primary; see whether they run, know the service by this name,"
     " and want a password or TLS (sentinel_password=, sentinel_ssl=true in the URL)"
 )
 _NO_SENTINEL = "is no sentinel: give the address of the sentinels, whose port is 26379 as a rule"
-_NO_CLUSTER = "cannot be reached as a cluster: see whether its nodes run and form one"
-_SINGLE = "is no cluster: use a redis:// URL, or rediss:// with TLS"
-_PARTIAL = "is a cluster that does not serve all of its slots: try again when it does"
-_MOVED = "is a cluster: use a redis+cluster:// URL, or try again when its slots have moved"
-_PARTED = (
+_CLUSTER_UNREACHABLE = "cannot be reached as a cluster: see whether its nodes run and form one"
+_NOT_A_CLUSTER = "is no cluster: use a redis:// URL, or rediss:// with TLS"
+_PARTIAL_COVERAGE = "is a cluster that does not serve all of its slots: try again when it does"
+_SLOT_MOVED = "is a cluster: use a redis+cluster:// URL, or try again when its slots have moved"
+_CROSS_SLOT = (
     "is a cluster: use a redis+cluster:// URL; or its keys are in parts behind one address, as of Redis Enterprise:"
     " use a database in one part"
 )
-_MOVING = "is a cluster whose slots are moving: try again in a moment"
-_REPLICA = "is a read-only replica: use the address of the primary"
-_CROWDED = "has no room for another connection: raise its maxclients, or lower max_connections"
-_CERTIFICATE = (
+_SLOTS_MOVING = "is a cluster whose slots are moving: try again in a moment"
+_READ_ONLY_REPLICA = "is a read-only replica: use the address of the primary"
+_TOO_MANY_CLIENTS = "has no room for another connection: raise its maxclients, or lower max_connections"
+_CERTIFICATE_UNVERIFIED = (
     "has a certificate that cannot be verified: give the right ssl_ca_certs= in the URL, and its own host name"
 )
-_CLIENT_CERTIFICATE = "wants a certificate of this client: give ssl_certfile= and ssl_keyfile= in the URL"
-_REFUSED = (
+_CLIENT_CERTIFICATE_MISSING = "wants a certificate of this client: give ssl_certfile= and ssl_keyfile= in the URL"
+_CLIENT_CERTIFICATE_REFUSED = (
     "refuses the certificate of this client: see whether that of ssl_certfile= has expired,"
     " and whether the server trusts who issued it"
 )
-_OWN_FILES = (
+_TLS_FILES = (
     "cannot be reached with the TLS files of the URL: see whether ssl_keyfile= is the key to the certificate of"
     " ssl_certfile=, ssl_password= opens it, and all are PEM files"
 )
-_TLS = "and this client do not agree about TLS: use rediss:// for a port with TLS, and redis:// for one without"
-_PROTECTED = "refuses connections from other machines, as it has no password: set one, and give it in the URL"
-_DISK = "cannot save its data, and so takes no writes: look at its log and its disk"
-_ALONE = "has too few replicas to take writes: see whether they run, or lower its min-replicas-to-write"
-_MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"
-_RIGHTS = (
+_TLS_MISMATCH = (
+    "and this client do not agree about TLS: use rediss:// for a port with TLS, and redis:// for one without"
+)
+_PROTECTED_MODE = "refuses connections from other machines, as it has no password: set one, and give it in the URL"
+_CANNOT_SAVE = "cannot save its data, and so takes no writes: look at its log and its disk"
+_TOO_FEW_REPLICAS = "has too few replicas to take writes: see whether they run, or lower its min-replicas-to-write"
+_OUT_OF_MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"
+_NO_PERMISSION = (
     "forbids this to the user: grant +@read +@write +@connection +@transaction -@dangerous on the keys of the prefix,"
     " and in a cluster +cluster|slots +command"
 )
-_FOREIGN = "holds foreign data under a key of the store: give the store a prefix of its own"
-_STRANGER = "does not answer as a Redis does: see whether the address is right"
-_DATABASE = "has no database of this number: correct it in the URL"
-_UNKNOWN = (
+_WRONG_TYPE = "holds foreign data under a key of the store: give the store a prefix of its own"
+_NOT_REDIS = "does not answer as a Redis does: see whether the address is right"
+_NO_DATABASE = "has no database of this number: correct it in the URL"
+_UNKNOWN_COMMAND = (
     "does not know a command that the store needs: it must be Redis 6.2 or later, or Valkey, with no command renamed"
 )
 
-_QUOTED = ", with args beginning with"
+_ARGUMENTS_PREFIX = ", with args beginning with"
 """After this, a server repeats the arguments of a command that it does not know: usually a message's text."""
 
 # The first match counts, by the driver's class and words.
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
-    (AuthenticationError, "", StoreUnavailable, _LOGIN),
-    (MaxConnectionsError, "", StoreUnavailable, _FULL),
-    (RedisConnectionError, NONE_FREE, StoreUnavailable, _FULL),
+    (AuthenticationError, "", StoreUnavailable, _LOGIN_REFUSED),
+    (MaxConnectionsError, "", StoreUnavailable, _NO_CONNECTION_LEFT),
+    (RedisConnectionError, NO_FREE_CONNECTION, StoreUnavailable, _NO_CONNECTION_LEFT),
     (BusyLoadingError, "", StoreUnavailable, _LOADING),
-    (RedisTimeoutError, "", StoreUnavailable, _SLOW),
+    (RedisTimeoutError, "", StoreUnavailable, _TIMEOUT),
     (MasterNotFoundError, "", StoreUnavailable, _NO_PRIMARY),
-    (RedisConnectionError, "max number of clients", StoreUnavailable, _CROWDED),
-    (RedisConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE),
-    (RedisConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE),
-    (RedisConnectionError, "alert certificate", StoreUnavailable, _REFUSED),
-    (RedisConnectionError, "alert bad certificate", StoreUnavailable, _REFUSED),
-    (RedisConnectionError, "alert unknown ca", StoreUnavailable, _REFUSED),
-    (RedisConnectionError, "[X509", StoreUnavailable, _OWN_FILES),
-    (RedisConnectionError, "KEY_VALUES_MISMATCH", StoreUnavailable, _OWN_FILES),
-    (RedisConnectionError, "PEM lib", StoreUnavailable, _OWN_FILES),
-    (RedisConnectionError, "SSL", StoreUnavailable, _TLS),
-    (RedisConnectionError, "protected mode", StoreUnavailable, _PROTECTED),
-    (RedisConnectionError, "", StoreUnavailable, _DOWN),
-    (RedisClusterException, "not covered", StoreUnavailable, _PARTIAL),
-    (SlotNotCoveredError, "", StoreUnavailable, _PARTIAL),
-    (RedisClusterException, "", StoreUnavailable, _NO_CLUSTER),
-    (MasterDownError, "", StoreUnavailable, _REPLICA),  # a ClusterError in redis-py
-    (ClusterError, "", StoreUnavailable, _PARTIAL),
-    (AskError, "", StoreUnavailable, _MOVED),
-    (ClusterCrossSlotError, "", StoreError, _PARTED),
-    (TryAgainError, "", StoreUnavailable, _MOVING),
-    (ReadOnlyError, "", StoreUnavailable, _REPLICA),
-    (OutOfMemoryError, "", StoreError, _MEMORY),
-    (NoPermissionError, "", StoreError, _RIGHTS),
-    (ResponseError, "MISCONF", StoreError, _DISK),
-    (ResponseError, "NOREPLICAS", StoreError, _ALONE),
-    (ResponseError, "protected mode", StoreUnavailable, _PROTECTED),
+    (RedisConnectionError, "max number of clients", StoreUnavailable, _TOO_MANY_CLIENTS),
+    (RedisConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE_UNVERIFIED),
+    (RedisConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE_MISSING),
+    (RedisConnectionError, "alert certificate", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
+    (RedisConnectionError, "alert bad certificate", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
+    (RedisConnectionError, "alert unknown ca", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
+    (RedisConnectionError, "[X509", StoreUnavailable, _TLS_FILES),
+    (RedisConnectionError, "KEY_VALUES_MISMATCH", StoreUnavailable, _TLS_FILES),
+    (RedisConnectionError, "PEM lib", StoreUnavailable, _TLS_FILES),
+    (RedisConnectionError, "SSL", StoreUnavailable, _TLS_MISMATCH),
+    (RedisConnectionError, "protected mode", StoreUnavailable, _PROTECTED_MODE),
+    (RedisConnectionError, "", StoreUnavailable, _UNREACHABLE),
+    (RedisClusterException, "not covered", StoreUnavailable, _PARTIAL_COVERAGE),
+    (SlotNotCoveredError, "", StoreUnavailable, _PARTIAL_COVERAGE),
+    (RedisClusterException, "", StoreUnavailable, _CLUSTER_UNREACHABLE),
+    (MasterDownError, "", StoreUnavailable, _READ_ONLY_REPLICA),  # a ClusterError in redis-py
+    (ClusterError, "", StoreUnavailable, _PARTIAL_COVERAGE),
+    (AskError, "", StoreUnavailable, _SLOT_MOVED),
+    (ClusterCrossSlotError, "", StoreError, _CROSS_SLOT),
+    (TryAgainError, "", StoreUnavailable, _SLOTS_MOVING),
+    (ReadOnlyError, "", StoreUnavailable, _READ_ONLY_REPLICA),
+    (OutOfMemoryError, "", StoreError, _OUT_OF_MEMORY),
+    (NoPermissionError, "", StoreError, _NO_PERMISSION),
+    (ResponseError, "MISCONF", StoreError, _CANNOT_SAVE),
+    (ResponseError, "NOREPLICAS", StoreError, _TOO_FEW_REPLICAS),
+    (ResponseError, "protected mode", StoreUnavailable, _PROTECTED_MODE),
     (ResponseError, "SENTINEL", StoreError, _NO_SENTINEL),
-    (ResponseError, "WRONGTYPE", StoreError, _FOREIGN),
-    (ResponseError, "cluster support disabled", StoreUnavailable, _SINGLE),
-    (ResponseError, "DB index", StoreUnavailable, _DATABASE),
-    (ResponseError, "unknown command", StoreError, _UNKNOWN),
-    (InvalidResponse, "", StoreError, _STRANGER),
+    (ResponseError, "WRONGTYPE", StoreError, _WRONG_TYPE),
+    (ResponseError, "cluster support disabled", StoreUnavailable, _NOT_A_CLUSTER),
+    (ResponseError, "DB index", StoreUnavailable, _NO_DATABASE),
+    (ResponseError, "unknown command", StoreError, _UNKNOWN_COMMAND),
+    (InvalidResponse, "", StoreError, _NOT_REDIS),
     (Exception, "", StoreError, "failed"),
 )
 
@@ -135,22 +137,22 @@ def is_full(error: StoreError) -> bool:
 
 def translate(error: Exception, address: str) -> StoreError:
     """Make the library's error from the driver's, which becomes its cause; ``address`` holds no secret."""
-    said, more, _ = str(error).partition(_QUOTED)
-    if more:
-        error.args = (said,)  # a traceback shows the cause
+    message, separator, _ = str(error).partition(_ARGUMENTS_PREFIX)
+    if separator:
+        error.args = (message,)  # a traceback shows the cause
     reason = _reason(error)
     kind, sentence = next(
         (kind, sentence)
         for driver, words, kind, sentence in _SENTENCES
         if isinstance(reason, driver) and words in str(reason)
     )
-    quoted = "" if sentence is _NO_PRIMARY else f" ({reason})"  # that error's text is a client's whole repr
-    return kind(f"Redis at {address} {sentence}{quoted}")
+    cause_text = "" if sentence is _NO_PRIMARY else f" ({reason})"  # that error's text is a client's whole repr
+    return kind(f"Redis at {address} {sentence}{cause_text}")
 
 
 def _reason(error: Exception) -> Exception:
     """The error of the last node that was asked for the cluster's nodes, unless that was out of reach."""
-    said = error.__cause__ if isinstance(error, RedisClusterException) else None
-    if isinstance(said, RedisClusterException):
-        said = said.__context__  # redis-py calls it "no cluster", whatever is refused
-    return said if isinstance(said, RedisError) and not is_down(said) else error
+    cause = error.__cause__ if isinstance(error, RedisClusterException) else None
+    if isinstance(cause, RedisClusterException):
+        cause = cause.__context__  # redis-py calls it "no cluster", whatever is refused
+    return cause if isinstance(cause, RedisError) and not is_down(cause) else error

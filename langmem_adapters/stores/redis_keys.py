@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
-from langmem_adapters.stores.redis_packing import HOLE, form, pack
+from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, template
 
-__all__ = ["FOR_EVER", "GONE", "Keys", "NamespaceKeys"]
+__all__ = ["NO_EXPIRY", "NO_KEY", "Keys", "NamespaceKeys"]
 
-_ROOT = "."  # for the empty name, as an empty hash tag would be none; no encoded name equals it
+_ROOT_NAME = "."  # for the empty name, as an empty hash tag would be none; no encoded name equals it
 _KINDS = ("log", "ids", "val")
-FOR_EVER, GONE = -1, -2
+NO_EXPIRY, NO_KEY = -1, -2
 """PTTL's replies for a key that does not expire, and for one that does not exist."""
-_REMEMBERED = 1024
+_MAX_CACHED_NAMESPACES = 1024
 
 
 class NamespaceKeys(NamedTuple):
@@ -31,27 +31,28 @@ class NamespaceKeys(NamedTuple):
     values: bytes
     directory: bytes
     row: bytes
-    sizes: tuple[bytes, ...]
-    lasting: tuple[bytes, ...]
+    count_entries: bytes
+    count_ids: bytes
+    persist_commands: tuple[bytes, ...]
     add_id: bytes
     add_entry: bytes
     list_row: bytes
-    directory_lasting: bytes
-    directory_size: tuple[bytes, ...]
+    persist_directory: bytes
+    directory_state: tuple[bytes, ...]
 
-    def expiring(self, milliseconds: int | None) -> tuple[bytes, ...]:
+    def expiry_commands(self, milliseconds: int | None) -> tuple[bytes, ...]:
         """Give all keys the same expiry, or none."""
         if milliseconds is None:
-            return self.lasting
+            return self.persist_commands
         return tuple(pack("PEXPIRE", key, milliseconds) for key in self[:3])
 
-    def listing(self, now: float, milliseconds: int | None) -> tuple[bytes, ...]:
+    def listing_commands(self, now: float, milliseconds: int | None) -> tuple[bytes, ...]:
         """List it in its parent's directory; if it expires, the last two replies are the directory's TTL and size."""
         if not self.directory:
             return ()
         score = repr(now).encode()
         add = self.list_row % (len(score), score)
-        return (add, self.directory_lasting) if milliseconds is None else (add, *self.directory_size)
+        return (add, self.persist_directory) if milliseconds is None else (add, *self.directory_state)
 
 
 class Keys:
@@ -61,32 +62,35 @@ class Keys:
         if "{" in prefix or "}" in prefix:
             raise ConfigurationError(f"a prefix cannot hold braces, as they mark the hash tag: {prefix!r}")
         self.prefix = prefix
-        self.place: Callable[[Namespace], NamespaceKeys] = lru_cache(_REMEMBERED)(self._place)
+        self.for_namespace: Callable[[Namespace], NamespaceKeys] = lru_cache(_MAX_CACHED_NAMESPACES)(
+            self._for_namespace
+        )
 
-    def _place(self, namespace: Namespace) -> NamespaceKeys:
-        log, ids, values = self.of(namespace)
+    def _for_namespace(self, namespace: Namespace) -> NamespaceKeys:
+        log, ids, values = self.data_keys(namespace)
         directory = self.directory(namespace[:-1]) if namespace else b""
         row = encode_namespace(namespace[-1:]).encode()
         return NamespaceKeys(
             *(log, ids, values, directory, row),
-            sizes=(pack("XLEN", log), pack("SCARD", ids)),
-            lasting=tuple(pack("PERSIST", key) for key in (log, ids, values)),
-            add_id=form("SADD", ids, HOLE),
-            add_entry=form("XADD", log, "*", "i", HOLE, "d", HOLE),
-            list_row=form("ZADD", directory, HOLE, row),
-            directory_lasting=pack("PERSIST", directory),
-            directory_size=(pack("PTTL", directory), pack("ZCARD", directory)),
+            count_entries=pack("XLEN", log),
+            count_ids=pack("SCARD", ids),
+            persist_commands=tuple(pack("PERSIST", key) for key in (log, ids, values)),
+            add_id=template("SADD", ids, PLACEHOLDER),
+            add_entry=template("XADD", log, "*", "i", PLACEHOLDER, "d", PLACEHOLDER),
+            list_row=template("ZADD", directory, PLACEHOLDER, row),
+            persist_directory=pack("PERSIST", directory),
+            directory_state=(pack("PTTL", directory), pack("ZCARD", directory)),
         )
 
-    def of(self, namespace: Namespace) -> tuple[bytes, bytes, bytes]:
+    def data_keys(self, namespace: Namespace) -> tuple[bytes, bytes, bytes]:
         """The names of a namespace's keys alone, for when many are checked at once."""
-        start = self._start(namespace)
+        start = self._key_prefix(namespace)
         log, ids, values = (start + kind.encode() for kind in _KINDS)
         return log, ids, values
 
     def directory(self, parent: Namespace) -> bytes:
         """The name of the key that lists a namespace's children."""
-        return self._start(parent) + b"dir"
+        return self._key_prefix(parent) + b"dir"
 
     def child(self, parent: Namespace, row: bytes) -> Namespace:
         """Read a row of a directory."""
@@ -94,14 +98,14 @@ class Keys:
 
     def pattern(self, prefix: Namespace) -> bytes:
         """A SCAN pattern for the keys of all namespaces that begin with these parts."""
-        ours = re.sub(r"([*?\[\]\\])", r"\\\1", self.prefix)
-        return f"{ours}{{{encode_namespace(prefix)}*}}:*".encode()
+        escaped_prefix = re.sub(r"([*?\[\]\\])", r"\\\1", self.prefix)
+        return f"{escaped_prefix}{{{encode_namespace(prefix)}*}}:*".encode()
 
     def namespace(self, key: bytes) -> Namespace | None:
         """Parse the namespace from a key; None for keys of other kinds."""
         name, _, kind = key.decode(errors="replace")[len(self.prefix) + 1 :].rpartition("}:")
-        ours = kind in _KINDS and (name == _ROOT or name.endswith("/"))
-        return decode_namespace(name) if ours else None
+        is_own_key = kind in _KINDS and (name == _ROOT_NAME or name.endswith("/"))
+        return decode_namespace(name) if is_own_key else None
 
-    def _start(self, namespace: Namespace) -> bytes:
-        return f"{self.prefix}{{{encode_namespace(namespace) or _ROOT}}}:".encode()
+    def _key_prefix(self, namespace: Namespace) -> bytes:
+        return f"{self.prefix}{{{encode_namespace(namespace) or _ROOT_NAME}}}:".encode()

@@ -29,24 +29,24 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency import pauses
 
-__all__ = ["LOST", "REPLICA", "Retries", "is_down", "may_pass"]
+__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "Retries", "is_down", "is_temporary"]
 
 T = TypeVar("T")
 
-LOST = (RedisConnectionError, RedisTimeoutError)
+LOST_CONNECTION_ERRORS = (RedisConnectionError, RedisTimeoutError)
 """After these, it is unknown whether the command was executed. (The answer that a server is loading is among them.)"""
 
-REPLICA = (ReadOnlyError, MasterDownError)
+REPLICA_ERRORS = (ReadOnlyError, MasterDownError)
 """What a replica answers to writes, and to everything if it has lost its primary and may not serve stale data."""
 
-NONE_FREE = "No connection available"
+NO_FREE_CONNECTION = "No connection available"
 """redis-py's message when all connections of a pool are in use."""
 
-_LASTING = (NONE_FREE, "SSL", "X509", "certificate", "Invalid Database")
-_NO_SLOTS = "The cluster is down"  # longer messages say that it takes reads, or that one slot is not served
-_PARTIAL = "All slots are not covered"  # redis-py's message, if a given client is told to require all
-_FIRST_PAUSE = 0.05  # seconds; each later pause is twice as long
-_LONGEST_PAUSE = 0.5
+_PERMANENT_MESSAGES = (NO_FREE_CONNECTION, "SSL", "X509", "certificate", "Invalid Database")
+_CLUSTER_DOWN_MESSAGE = "The cluster is down"  # longer messages say that it takes reads, or that one slot is not served
+_PARTIAL_COVERAGE_MESSAGE = "All slots are not covered"  # redis-py's message, if a given client is told to require all
+_FIRST_PAUSE_SECONDS = 0.05  # each later pause is twice as long
+_MAX_PAUSE_SECONDS = 0.5
 
 
 def is_down(error: Exception) -> bool:
@@ -54,24 +54,24 @@ def is_down(error: Exception) -> bool:
 
     A cluster that has lost slots counts as down: it serves nothing, or not the keys in those slots.
     """
-    if isinstance(error, SlotNotCoveredError) or str(error).startswith(_PARTIAL):
+    if isinstance(error, SlotNotCoveredError) or str(error).startswith(_PARTIAL_COVERAGE_MESSAGE):
         return True
     if isinstance(error, ClusterDownError):
-        return str(error) == _NO_SLOTS
+        return str(error) == _CLUSTER_DOWN_MESSAGE
     if isinstance(error, RedisClusterException):  # of the last of its nodes
-        return isinstance(error.__cause__, LOST) and is_down(error.__cause__)
-    lasting = isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError) or any(
-        words in str(error) for words in _LASTING
+        return isinstance(error.__cause__, LOST_CONNECTION_ERRORS) and is_down(error.__cause__)
+    is_permanent = isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError) or any(
+        words in str(error) for words in _PERMANENT_MESSAGES
     )
-    return isinstance(error, LOST) and not lasting
+    return isinstance(error, LOST_CONNECTION_ERRORS) and not is_permanent
 
 
-def may_pass(error: Exception) -> bool:
+def is_temporary(error: Exception) -> bool:
     """Whether the same call may succeed in a moment: connection, timeout, LOADING, READONLY, MASTERDOWN, TRYAGAIN.
 
     So may a call that found all connections of its process busy, unless it has waited for one already.
     """
-    return is_down(error) or isinstance(error, (*REPLICA, TryAgainError, MaxConnectionsError))
+    return is_down(error) or isinstance(error, (*REPLICA_ERRORS, TryAgainError, MaxConnectionsError))
 
 
 @dataclass(frozen=True)
@@ -85,19 +85,19 @@ class Retries:
     def call(
         self,
         attempt: Callable[[], T],
-        passes: Callable[[Exception], bool] = may_pass,
-        before_next: Callable[[Exception], None] = lambda _: None,
+        should_retry: Callable[[Exception], bool] = is_temporary,
+        before_retry: Callable[[Exception], None] = lambda _: None,
     ) -> T:
         """Return what ``attempt`` returns, or raise its last error, or the first one that will not pass."""
-        end = self.clock() + self.seconds
-        longest = _FIRST_PAUSE
+        deadline = self.clock() + self.seconds
+        max_pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 return attempt()
             except Exception as error:
-                pause = random.uniform(longest / 2, longest)  # noqa: S311 - so that many callers do not retry at once
-                if not passes(error) or self.clock() + pause > end:
+                pause = random.uniform(max_pause / 2, max_pause)  # noqa: S311 - so that many callers do not retry at once
+                if not should_retry(error) or self.clock() + pause > deadline:
                     raise
                 self.sleep(pause)
-                before_next(error)
-            longest = min(2 * longest, _LONGEST_PAUSE)
+                before_retry(error)
+            max_pause = min(2 * max_pause, _MAX_PAUSE_SECONDS)

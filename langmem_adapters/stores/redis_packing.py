@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["HOLE", "Packer", "form", "pack", "packed"]
+__all__ = ["PLACEHOLDER", "Packer", "pack", "pack_in_python", "template"]
 
 
-def packed(words: tuple[bytes | str | float, ...]) -> bytes:
+def pack_in_python(words: tuple[bytes | str | float, ...]) -> bytes:
     """Encode as hiredis does, without it."""
     encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     strings = [b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded]
@@ -18,12 +18,12 @@ def packed(words: tuple[bytes | str | float, ...]) -> bytes:
 try:
     from hiredis import pack_command
 except ImportError:  # redis-py works without it, too
-    _pack: Callable[[Any], bytes] = packed
+    _pack: Callable[[Any], bytes] = pack_in_python
 else:
     _pack = pack_command
 
 
-_STRINGS = (bytes, str)
+_STRING_TYPES = (bytes, str)
 
 
 def pack(*words: bytes | str | float) -> bytes:
@@ -31,7 +31,7 @@ def pack(*words: bytes | str | float) -> bytes:
 
     Numbers are converted here: hiredis crashes the process if an interrupt comes while it converts them.
     """
-    return _pack(tuple([word if isinstance(word, _STRINGS) else str(word) for word in words]))
+    return _pack(tuple([word if isinstance(word, _STRING_TYPES) else str(word) for word in words]))
 
 
 class Packer:
@@ -43,12 +43,14 @@ class Packer:
         return [pack(*command.split(), *words)]
 
 
-HOLE = None
-"""A word of a :func:`form` that is filled in later."""
+PLACEHOLDER = None
+"""A word of a :func:`template` that is filled in later."""
 
 
-def form(*words: bytes | str | None) -> bytes:
+def template(*words: bytes | str | None) -> bytes:
     """Encode a command with holes, to be filled by ``%`` with the length of each word and the word, both as bytes."""
-    given = (word.encode() if isinstance(word, str) else word for word in words)
-    strings = (b"%d\r\n%b" if word is None else b"%d\r\n%b" % (len(word), word.replace(b"%", b"%%")) for word in given)
+    encoded = (word.encode() if isinstance(word, str) else word for word in words)
+    strings = (
+        b"%d\r\n%b" if word is None else b"%d\r\n%b" % (len(word), word.replace(b"%", b"%%")) for word in encoded
+    )
     return b"*%d\r\n" % len(words) + b"".join(b"$%b\r\n" % string for string in strings)

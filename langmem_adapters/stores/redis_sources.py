@@ -14,18 +14,19 @@ from redis.sentinel import Sentinel
 from langmem_adapters.stores.redis_packing import Packer
 from langmem_adapters.validation import check_count, check_seconds
 
-__all__ = ["Address", "Source", "cluster", "defaults", "primary", "server"]
+__all__ = ["Address", "Source", "cluster_factory", "default_options", "primary_pool", "server_pool"]
 
 Source: TypeAlias = "ConnectionPool | Callable[[], RedisCluster]"
 """A pool of one server's connections, or a function that makes a cluster's client, which connects when it is made."""
 Address: TypeAlias = tuple[str, int]
 
-_OF_TCP = ("socket_connect_timeout", "socket_keepalive")
-_DRIVER = {"driver_info": DriverInfo(lib_version=__version__)}  # otherwise redis-py looks for the version on the disk
-_PACKER = {"command_packer": Packer()}
+_TCP_OPTIONS = ("socket_connect_timeout", "socket_keepalive")
+# Without this, redis-py looks for its version on the disk.
+_DRIVER_INFO = {"driver_info": DriverInfo(lib_version=__version__)}
+_PACKER_OPTION = {"command_packer": Packer()}
 
 
-def defaults(max_connections: int, socket_timeout: float | None) -> dict[str, Any]:
+def default_options(max_connections: int, socket_timeout: float | None) -> dict[str, Any]:
     """The options of redis-py that a store sets by default."""
     options = {
         "socket_timeout": socket_timeout,
@@ -35,39 +36,39 @@ def defaults(max_connections: int, socket_timeout: float | None) -> dict[str, An
         "retry": Retry(NoBackoff(), 0),  # redis_servers retries whole exchanges
         "protocol": 2,  # its handshake takes fewer round trips, and nothing here needs RESP3
     }
-    _check(options)
+    _check_options(options)
     return options
 
 
-def server(options: dict[str, Any], given: dict[str, Any]) -> ConnectionPool:
+def server_pool(options: dict[str, Any], overrides: dict[str, Any]) -> ConnectionPool:
     """A pool for one server, at the given ``host`` and ``port``, or ``path``."""
-    if "path" in given:
-        options = {name: value for name, value in options.items() if name not in _OF_TCP}
-    options = {**options, **given, **_PACKER}
-    _check(options)
+    if "path" in overrides:
+        options = {name: value for name, value in options.items() if name not in _TCP_OPTIONS}
+    options = {**options, **overrides, **_PACKER_OPTION}
+    _check_options(options)
     pool: Any = ConnectionPool(**{name: value for name, value in options.items() if name != "timeout"})
     pool.timeout = options.get("timeout", options["socket_timeout"])  # for callers that wait until a connection is free
     _try_options(pool)
     return cast("ConnectionPool", pool)
 
 
-def cluster(nodes: Iterable[Address], options: dict[str, Any]) -> Callable[[], RedisCluster]:
+def cluster_factory(nodes: Iterable[Address], options: dict[str, Any]) -> Callable[[], RedisCluster]:
     """A function that makes a client of the cluster to which these nodes belong."""
     options = {"require_full_coverage": False, **options}  # the servers tell themselves what they do not serve
-    _check(options)
-    startup = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
-    return lambda: RedisCluster(startup_nodes=startup, **options)
+    _check_options(options)
+    startup_nodes = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
+    return lambda: RedisCluster(startup_nodes=startup_nodes, **options)
 
 
-def primary(
+def primary_pool(
     service: str, sentinels: Iterable[Address], sentinel_options: dict[str, Any], options: dict[str, Any]
 ) -> ConnectionPool:
     """A pool for the primary that sentinels name for a service."""
-    _check(options)
-    of_both = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
-    own = _DRIVER | {name: options[name] for name in of_both} | sentinel_options
-    manager = Sentinel(list(sentinels), sentinel_kwargs=own, **options | _PACKER)  # type: ignore[no-untyped-call]
-    pool: ConnectionPool = manager.master_for(service).connection_pool  # type: ignore[no-untyped-call]
+    _check_options(options)
+    shared_options = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
+    sentinel_kwargs = _DRIVER_INFO | {name: options[name] for name in shared_options} | sentinel_options
+    sentinel = Sentinel(list(sentinels), sentinel_kwargs=sentinel_kwargs, **options | _PACKER_OPTION)  # type: ignore[no-untyped-call]
+    pool: ConnectionPool = sentinel.master_for(service).connection_pool  # type: ignore[no-untyped-call]
     _try_options(pool)
     return pool
 
@@ -76,10 +77,10 @@ def _try_options(pool: ConnectionPool) -> None:
     """Make a connection object, which connects nowhere, to detect options that redis-py does not know."""
     if pool.connection_kwargs.get("decode_responses"):
         raise ValueError("decode_responses cannot be set, as a store holds bytes")
-    pool.connection_class(**_DRIVER | pool.connection_kwargs)
+    pool.connection_class(**_DRIVER_INFO | pool.connection_kwargs)
 
 
-def _check(options: Mapping[str, Any]) -> None:
+def _check_options(options: Mapping[str, Any]) -> None:
     """Refuse seconds that a socket would refuse at the first use, and a limit that redis-py would misread."""
     check_count("max_connections", options["max_connections"])
     for name in ("socket_timeout", "socket_connect_timeout"):

@@ -13,15 +13,15 @@ from redis.exceptions import RedisError
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.urls import masked
-from langmem_adapters.stores.redis_sources import Address, Source, cluster, primary, server
+from langmem_adapters.stores.redis_sources import Address, Source, cluster_factory, primary_pool, server_pool
 
 __all__ = ["from_url"]
 
-_FORMS = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
-_DATABASE = re.compile(r"/?\d*/?")
-_TRUE = {"1", "true", "yes", "on"}
-_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-_OBJECTS = frozenset(
+_URL_EXAMPLES = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
+_DATABASE_PATTERN = re.compile(r"/?\d*/?")
+_TRUE_VALUES = {"1", "true", "yes", "on"}
+_FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+_OBJECT_OPTIONS = frozenset(
     ("retry", "retry_on_error", "socket_keepalive_options", "credential_provider", "cache", "cache_config")
 )
 
@@ -38,19 +38,19 @@ def from_url(url: str, options: dict[str, Any]) -> Source:
         return _from_url(url, options)
     except (ValueError, TypeError, RedisError) as error:
         reason = str(error).removeprefix("AbstractConnection.__init__() ")
-        raise ConfigurationError(f"{masked(url)} is not a Redis URL ({_FORMS}): {reason}") from error
+        raise ConfigurationError(f"{masked(url)} is not a Redis URL ({_URL_EXAMPLES}): {reason}") from error
 
 
 def _from_url(url: str, options: dict[str, Any]) -> Source:
-    scheme, mark, rest = url.partition("://")
-    if not mark:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
         raise ValueError("what follows the scheme begins with ://")
     if scheme in {"redis", "rediss", "unix"}:
-        return _server(url, scheme, options)
+        return _server_source(url, scheme, options)
     if scheme == "redis+cluster":
-        return _cluster(rest, options)
+        return _cluster_source(rest, options)
     if scheme == "redis+sentinel":
-        return _sentinel(rest, options)
+        return _sentinel_source(rest, options)
     raise ValueError(f"{scheme!r} is no scheme of Redis")
 
 
@@ -61,61 +61,65 @@ def _check_options(url: str) -> None:
     """
     for name, value in parse_qsl(url.partition("?")[2]):
         option = name.removeprefix("sentinel_")
-        if option in _OBJECTS:
-            said = f"{name} in the URL of a Redis store wants an object, which no URL holds: give a client of redis-py"
-            raise ConfigurationError(said)
-        if option in _FILES:
+        if option in _OBJECT_OPTIONS:
+            message = (
+                f"{name} in the URL of a Redis store wants an object, which no URL holds: give a client of redis-py"
+            )
+            raise ConfigurationError(message)
+        if option in _FILE_OPTIONS:
             try:
                 Path(value).open("rb").close()
             except OSError as error:
-                said = f"{name}={value} in the URL of a Redis store cannot be read: {error.strerror}"
-                raise ConfigurationError(said) from error
+                message = f"{name}={value} in the URL of a Redis store cannot be read: {error.strerror}"
+                raise ConfigurationError(message) from error
 
 
-def _server(url: str, scheme: str, options: dict[str, Any]) -> ConnectionPool:
-    parts = _port(url, 6379)[0]
-    if scheme != "unix" and not _DATABASE.fullmatch(parts.path):
+def _server_source(url: str, scheme: str, options: dict[str, Any]) -> ConnectionPool:
+    parts = _parse_port(url, 6379)[0]
+    if scheme != "unix" and not _DATABASE_PATTERN.fullmatch(parts.path):
         raise ValueError("what follows the host is the number of a database")
-    return server(options, parse_url(url))  # type: ignore[no-untyped-call]
+    return server_pool(options, parse_url(url))  # type: ignore[no-untyped-call]
 
 
-def _cluster(rest: str, options: dict[str, Any]) -> Source:
-    nodes, path, given = _split(rest, 6379)
+def _cluster_source(rest: str, options: dict[str, Any]) -> Source:
+    nodes, path, url_options = _parse_nodes(rest, 6379)
     if path not in {"", "0"}:
         raise ValueError("a cluster has the database 0 only")
-    return cluster(nodes, options | given)
+    return cluster_factory(nodes, options | url_options)
 
 
-def _sentinel(rest: str, options: dict[str, Any]) -> ConnectionPool:
-    nodes, path, given = _split(rest, 26379)
+def _sentinel_source(rest: str, options: dict[str, Any]) -> ConnectionPool:
+    nodes, path, url_options = _parse_nodes(rest, 26379)
     service, _, database = path.partition("/")
     if not service or not re.fullmatch(r"\d*", database):
         raise ValueError("the form is redis+sentinel://host:26379,host2:26379/service/0")
-    options = options | given | {"db": int(database or 0)}
-    own = {name: options.pop(name) for name in given if name.startswith("sentinel_")}
-    return primary(service, nodes, {name.removeprefix("sentinel_"): own[name] for name in own}, options)
+    options = options | url_options | {"db": int(database or 0)}
+    sentinel_options = {name: options.pop(name) for name in url_options if name.startswith("sentinel_")}
+    return primary_pool(
+        service, nodes, {name.removeprefix("sentinel_"): sentinel_options[name] for name in sentinel_options}, options
+    )
 
 
-def _split(rest: str, port: int) -> tuple[list[Address], str, dict[str, Any]]:
+def _parse_nodes(rest: str, default_port: int) -> tuple[list[Address], str, dict[str, Any]]:
     """Parse what redis-py has no URL for: ``user:password@host:port,host:port/path?options``."""
-    place, _, query = rest.partition("?")
-    place, _, path = place.partition("/")
-    login, at, hosts = place.rpartition("@")
-    url = f"redis://{login}{at}host?{query}"
-    _port(url, 0)
-    given: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
-    del given["host"]
-    for name in {"ssl", "sentinel_ssl"} & given.keys():
-        given[name] = given[name].lower() in _TRUE
-    found = [_port(f"//{host}", port) for host in hosts.split(",")]
-    nodes = [(parts.hostname or "localhost", number) for parts, number in found]
-    return nodes, path.strip("/"), given
+    address, _, query = rest.partition("?")
+    address, _, path = address.partition("/")
+    login, separator, hosts = address.rpartition("@")
+    url = f"redis://{login}{separator}host?{query}"
+    _parse_port(url, 0)
+    url_options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    del url_options["host"]
+    for name in {"ssl", "sentinel_ssl"} & url_options.keys():
+        url_options[name] = url_options[name].lower() in _TRUE_VALUES
+    parsed_hosts = [_parse_port(f"//{host}", default_port) for host in hosts.split(",")]
+    nodes = [(parts.hostname or "localhost", host_port) for parts, host_port in parsed_hosts]
+    return nodes, path.strip("/"), url_options
 
 
-def _port(url: str, default: int) -> tuple[SplitResult, int]:
+def _parse_port(url: str, default_port: int) -> tuple[SplitResult, int]:
     try:
         parts = urlsplit(url)
-        port = parts.port or default
+        port = parts.port or default_port
     except ValueError:  # its message may quote a part of the password
         raise ValueError("a port is a number, and / ? # @ in a password are written %2F %3F %23 %40") from None
     try:

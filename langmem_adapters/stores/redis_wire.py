@@ -22,18 +22,18 @@ from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_client import Link
 from langmem_adapters.stores.redis_connections import RESP2
 from langmem_adapters.stores.redis_errors import is_full, translate
-from langmem_adapters.stores.redis_outage import LOST, Retries, may_pass
+from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, Retries, is_temporary
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_servers import Cluster, OneServer
 
 __all__ = ["Wire"]
 
-_ATTEMPTS = 64  # how often a watched key may change during a write
-_SCAN = 1000  # keys that one SCAN looks at
-_DRIVER = (RedisError, RedisClusterException)
+_MAX_ATTEMPTS = 64  # how often a watched key may change during a write
+_SCAN_COUNT = 1000  # keys that one SCAN looks at
+_DRIVER_ERRORS = (RedisError, RedisClusterException)
 
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
-_DISCARDED = "Transaction discarded because of: "  # before an error that the server met after queueing the commands
+_DISCARD_PREFIX = "Transaction discarded because of: "  # before an error that came after queueing the commands
 
 
 class Wire:
@@ -45,9 +45,9 @@ class Wire:
     def __init__(self, link: Link, *, retry_for: float) -> None:
         retries = Retries(retry_for)
 
-        def breaker(probe: Callable[[], object], broken_by: Callable[[Exception], bool]) -> Breaker:
+        def breaker(probe: Callable[[], object], is_down: Callable[[Exception], bool]) -> Breaker:
             grace = min(GRACE, retry_for)
-            return Breaker(probe, lambda error: str(translate(error, link.address)), is_down=broken_by, grace=grace)
+            return Breaker(probe, lambda error: str(translate(error, link.address)), is_down=is_down, grace=grace)
 
         kind: Any = Cluster if callable(link.source) else OneServer
         self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, breaker)
@@ -58,16 +58,16 @@ class Wire:
         """MULTI … EXEC on the server of ``key``. If the answer is lost, everything is sent again."""
         try:
             return self._servers.call(key, lambda connection: _transact(connection, commands))
-        except _DRIVER as error:
+        except _DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
 
-    def asking(self, key: bytes, commands: Sequence[bytes], *, small: bool = True) -> Step:
+    def transact_step(self, key: bytes, commands: Sequence[bytes], *, can_batch: bool = True) -> Step:
         """:meth:`transact`, as a question of a flow: several small ones may share a round trip."""
-        return self._question(lambda: self.transact(key, commands), small, (commands, True))
+        return self._step(lambda: self.transact(key, commands), can_batch, (commands, True))
 
-    def reading(self, keys: Sequence[bytes], commands: Sequence[bytes], *, small: bool = True) -> Step:
+    def read_step(self, keys: Sequence[bytes], commands: Sequence[bytes], *, can_batch: bool = True) -> Step:
         """:meth:`read`, as a question of a flow."""
-        return self._question(lambda: self.read(keys, commands), small, (commands, True))
+        return self._step(lambda: self.read(keys, commands), can_batch, (commands, True))
 
     def read(self, keys: Sequence[bytes], commands: Sequence[bytes]) -> list[Any]:
         """:meth:`transact` for commands that only read these keys, even on a full server.
@@ -81,44 +81,50 @@ class Wire:
         except StoreError as error:
             if not is_full(error):
                 raise
-        seen: list[Any] = []
+        read_replies: list[Any] = []
 
-        def keep(replies: list[Any]) -> Sequence[bytes]:
-            seen[:] = replies[1:]
+        def store_replies(replies: list[Any]) -> Sequence[bytes]:
+            read_replies[:] = replies[1:]
             return ()
 
-        self.optimistic(keys[0], [pack("WATCH", *keys[1:]), *commands], keep)
-        return seen
+        self.transact_watched(keys[0], [pack("WATCH", *keys[1:]), *commands], store_replies)
+        return read_replies
 
-    def looking(self, key: bytes, command: bytes, *, small: bool) -> Step:
+    def send_step(self, key: bytes, command: bytes, *, can_batch: bool) -> Step:
         """:meth:`send` of one command, as a question of a flow."""
-        return self._question(lambda: self.send((key, command)), small, ([command], False))
+        return self._step(lambda: self.send((key, command)), can_batch, ([command], False))
 
-    def _question(self, call: Callable[[], Any], small: bool, request: tuple[Sequence[bytes], bool]) -> Step:
-        return Step(call, None, self if small and self.one_slot else None, request)
+    def _step(self, call: Callable[[], Any], can_batch: bool, request: tuple[Sequence[bytes], bool]) -> Step:
+        return Step(call, None, self if can_batch and self.one_slot else None, request)
 
     def ask(self, requests: Sequence[tuple[Sequence[bytes], bool]]) -> list[Answer | None]:
         """Answer several of these questions, each independently, in one round trip."""
         answers: dict[int, Answer] = {}
 
-        def talk(connection: Any) -> None:
-            left = [n for n in range(len(requests)) if n not in answers]
-            packed = [(_whole if whole else b"".join)(commands) for commands, whole in (requests[n] for n in left)]
+        def exchange(connection: Any) -> None:
+            unanswered = [position for position in range(len(requests)) if position not in answers]
+            packed: list[bytes] = []
+            for position in unanswered:
+                commands, is_transaction = requests[position]
+                packed.append(_wrap_transaction(commands) if is_transaction else b"".join(commands))
             connection.send_packed_command((b"".join(packed),))
-            for n in left:
-                commands, whole = requests[n]
+            for position in unanswered:
+                commands, is_transaction = requests[position]
                 try:
-                    count = len(commands)
-                    answers[n] = _outcome(connection, count) if whole else _checked(_replies(connection, count)), None
+                    if is_transaction:
+                        replies = _read_transaction(connection, len(commands))
+                    else:
+                        replies = _check_replies(_read_replies(connection, len(commands)))
+                    answers[position] = replies, None
                 except ResponseError as error:
-                    if not (may_pass(error) or isinstance(error, OutOfMemoryError)):
-                        answers[n] = None, self._told(error)
+                    if not (is_temporary(error) or isinstance(error, OutOfMemoryError)):
+                        answers[position] = None, self._to_store_error(error)
 
-        with suppress(StoreUnavailable, *_DRIVER):  # those without an answer are asked again, each alone
-            self._servers.call(b"", talk)  # whatever the key, there is one server
-        return [answers.get(n) for n in range(len(requests))]
+        with suppress(StoreUnavailable, *_DRIVER_ERRORS):  # those without an answer are asked again, each alone
+            self._servers.call(b"", exchange)  # whatever the key, there is one server
+        return [answers.get(position) for position in range(len(requests))]
 
-    def optimistic(
+    def transact_watched(
         self, key: bytes, reads: Sequence[bytes], decide: Callable[[list[Any]], Sequence[bytes] | None]
     ) -> list[Any] | None:
         """WATCH a key, read, and MULTI … EXEC what ``decide`` makes of the replies; None if it decides to do nothing.
@@ -140,7 +146,7 @@ class Wire:
             except ResponseError:
                 connection.disconnect()  # if MULTI itself was refused, it still watches
                 raise
-            except LOST as error:
+            except LOST_CONNECTION_ERRORS as error:
                 if not commands:
                     raise
                 raise StoreUnavailable(
@@ -148,10 +154,10 @@ class Wire:
                     " which may have been made: read again before you write again"
                 ) from error
 
-        for _ in range(_ATTEMPTS):
-            with suppress(WatchError), self._translated():
+        for _ in range(_MAX_ATTEMPTS):
+            with suppress(WatchError), self._translate_errors():
                 return self._servers.call(key, attempt)
-        raise Conflict(f"other writers changed the same namespace {_ATTEMPTS} times in a row; try again")
+        raise Conflict(f"other writers changed the same namespace {_MAX_ATTEMPTS} times in a row; try again")
 
     def send(self, *commands: tuple[bytes, bytes]) -> list[Any]:
         """Send commands, each with its key, as they are: in one round trip to each server.
@@ -159,90 +165,92 @@ class Wire:
         A command refused among others is sent once more alone: its slot may have moved, and theirs not.
         """
         replies: list[Any] = [None] * len(commands)
-        with self._translated():
-            for places in self._servers.together([key for key, _ in commands]):
-                chosen = [commands[place][1] for place in places]
-                talk = partial(_pipeline if len(chosen) == 1 else _unchecked, commands=chosen)
-                answers = self._servers.call(commands[places[0]][0], talk)
-                for place, answer in zip(places, answers, strict=True):
-                    replies[place] = self.send(commands[place])[0] if isinstance(answer, Exception) else answer
+        with self._translate_errors():
+            for positions in self._servers.group_by_server([key for key, _ in commands]):
+                server_commands = [commands[position][1] for position in positions]
+                exchange = partial(
+                    _pipeline if len(server_commands) == 1 else _pipeline_unchecked, commands=server_commands
+                )
+                answers = self._servers.call(commands[positions[0]][0], exchange)
+                for position, answer in zip(positions, answers, strict=True):
+                    replies[position] = self.send(commands[position])[0] if isinstance(answer, Exception) else answer
         return replies
 
-    def keys(self, pattern: bytes) -> Iterator[bytes]:
+    def scan_keys(self, pattern: bytes) -> Iterator[bytes]:
         """Yield the names of keys, on all servers, with SCAN; a name may come more than once."""
-        with self._translated():
-            for on in self._servers.each():
-                names = on(partial(_scanned, pattern=pattern))
+        with self._translate_errors():
+            for call in self._servers.callers():
+                names = call(partial(_scan_keys, pattern=pattern))
                 while names:  # popped, so that yielded names are freed
                     yield names.pop()
 
-    def everywhere(self, command: bytes) -> Iterator[Any]:
+    def send_to_all(self, command: bytes) -> Iterator[Any]:
         """Ask each server once, without retries, and even if it is known to be down."""
-        with self._translated():
-            for on in self._servers.each():
-                yield on(partial(_pipeline, commands=[command]))[0]
+        with self._translate_errors():
+            for call in self._servers.callers():
+                yield call(partial(_pipeline, commands=[command]))[0]
 
     def close(self) -> None:
         """Close the connections, unless they belong to a client that was handed in."""
         self._servers.close()
 
-    def _told(self, error: Exception) -> StoreError:
-        told = translate(error, self.address)
-        told.__cause__ = error
-        return told
+    def _to_store_error(self, error: Exception) -> StoreError:
+        store_error = translate(error, self.address)
+        store_error.__cause__ = error
+        return store_error
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except WatchError:
             raise
-        except _DRIVER as error:
+        except _DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
 
 
 def _transact(connection: Any, commands: Sequence[bytes]) -> list[Any]:
-    connection.send_packed_command((_whole(commands),))
-    return _outcome(connection, len(commands))
+    connection.send_packed_command((_wrap_transaction(commands),))
+    return _read_transaction(connection, len(commands))
 
 
-def _whole(commands: Sequence[bytes]) -> bytes:
+def _wrap_transaction(commands: Sequence[bytes]) -> bytes:
     return b"".join((_MULTI, *commands, _EXEC))
 
 
-def _outcome(connection: Any, count: int) -> list[Any]:
-    replies = _replies(connection, count + 2)
+def _read_transaction(connection: Any, count: int) -> list[Any]:
+    replies = _read_replies(connection, count + 2)
     answer = replies[-1]
     if answer is None:
         raise WatchError
     if isinstance(answer, Exception):  # one command was refused, so none was executed
         refusal = next(reply for reply in replies if isinstance(reply, Exception))
-        reason = str(refusal).partition(_DISCARDED)[2]
+        reason = str(refusal).partition(_DISCARD_PREFIX)[2]
         raise BaseParser.parse_error(reason) if reason else refusal  # type: ignore[no-untyped-call]
-    return _checked(answer)
+    return _check_replies(answer)
 
 
-def _scanned(connection: Any, pattern: bytes) -> list[bytes]:
+def _scan_keys(connection: Any, pattern: bytes) -> list[bytes]:
     """All names of a server, on one connection: a cursor is invalid after a restart or failover."""
-    found: list[bytes] = []
+    names: list[bytes] = []
     cursor: Any = b"0"
     while True:
-        cursor, names = _pipeline(connection, [pack("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)])[0]
-        found += names
+        cursor, page = _pipeline(connection, [pack("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT)])[0]
+        names += page
         if int(cursor) == 0:
-            return found
+            return names
 
 
 def _pipeline(connection: Any, commands: Sequence[bytes]) -> list[Any]:
-    return _checked(_unchecked(connection, commands))
+    return _check_replies(_pipeline_unchecked(connection, commands))
 
 
-def _unchecked(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+def _pipeline_unchecked(connection: Any, commands: Sequence[bytes]) -> list[Any]:
     connection.send_packed_command((b"".join(commands),))
-    return _replies(connection, len(commands))
+    return _read_replies(connection, len(commands))
 
 
-def _replies(connection: Any, count: int) -> list[Any]:
+def _read_replies(connection: Any, count: int) -> list[Any]:
     """Read all replies, refusals among them, so that the connection is ready for the next command."""
     replies: list[Any] = []
     while len(replies) < count:
@@ -251,19 +259,19 @@ def _replies(connection: Any, count: int) -> list[Any]:
         except ResponseError as error:  # the rest must still be read
             replies.append(error)
         if len(replies) < count:
-            replies += _arrived(connection, count - len(replies))
+            replies += _buffered_replies(connection, count - len(replies))
     return replies
 
 
-def _arrived(connection: Any, most: int) -> Iterable[Any]:
+def _buffered_replies(connection: Any, limit: int) -> Iterable[Any]:
     """Replies that came with the one that was just read; redis-py spends as long on each as the server does."""
     if connection.protocol not in RESP2:  # in RESP3, push messages may come in between
         return ()
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
-    return islice(iter(reader.gets, NOT_ENOUGH_DATA), most) if reader else ()
+    return islice(iter(reader.gets, NOT_ENOUGH_DATA), limit) if reader else ()
 
 
-def _checked(replies: list[Any]) -> list[Any]:
+def _check_replies(replies: list[Any]) -> list[Any]:
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

@@ -17,17 +17,17 @@ from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import sqlite_append, sqlite_report, sqlite_values
 from langmem_adapters.stores.sqlite_namespaces import (
-    NAMESPACES,
+    NAMESPACE_TABLES,
     SCHEMA,
-    SINCE,
+    UNCOUNTED_ENTRIES,
     UPDATED_AT,
     NamespaceState,
-    add,
-    bounds,
-    find,
-    note,
-    open_,
-    recent,
+    append_entries,
+    find_namespace,
+    key_bounds,
+    open_namespace,
+    recent_children,
+    update_row,
 )
 from langmem_adapters.stores.sqlite_values import DATA
 from langmem_adapters.validation import check_seconds
@@ -65,15 +65,15 @@ class SQLiteStore(Shared):
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         name = encode_namespace(namespace)
-        if keys is not None and len(keys) <= sqlite_values.MANY:
-            return dict(self._database.look(*sqlite_values.look_up(name, self._clock(), keys))) if keys else {}
+        if keys is not None and len(keys) <= sqlite_values.MAX_KEYS:
+            return dict(self._database.look(*sqlite_values.lookup_statement(name, self._clock(), keys))) if keys else {}
         with self._database.reading() as connection, connection:
-            found = find(connection, name, self._clock())
-            if found is None:
+            state = find_namespace(connection, name, self._clock())
+            if state is None:
                 return {}
-            number, _, beside = found
+            number, _, has_inline = state
             if keys is None:
-                return sqlite_values.read_all(connection, number, beside=beside)
+                return sqlite_values.read_all(connection, number, has_inline=has_inline)
             return sqlite_values.read(connection, number, keys)
 
     def scan(
@@ -88,11 +88,11 @@ class SQLiteStore(Shared):
     ) -> Page:
         name = encode_namespace(namespace)
         with self._database.reading() as connection, connection:
-            found = find(connection, name, self._clock())
-            if found is None:
+            state = find_namespace(connection, name, self._clock())
+            if state is None:
                 return Page([], 0, {})
-            number, total, _ = found
-            first, last = bounds(number)
+            number, total, _ = state
+            first, last = key_bounds(number)
             last = last if before is None else min(last, before - 1)
             order = "DESC" if reverse else "ASC"
             rows = connection.execute(
@@ -122,12 +122,12 @@ class SQLiteStore(Shared):
         check_seconds("ttl", ttl)
         with self._database.writing() as connection, connection:
             now = self._clock()
-            found = open_(connection, name, namespace, now)
-            values = sqlite_values.read(connection, found.number, keys) if keys else {}
-            new = _add(connection, found, entries, put or {}, now)
+            state = open_namespace(connection, name, namespace, now)
+            values = sqlite_values.read(connection, state.number, keys) if keys else {}
+            new = _append_and_put(connection, state, entries, put or {}, now)
             added = sum(new)
-            row = note(connection, found, added=added, removed=0, ttl=ttl, now=now)
-        end = sqlite_append.LogEnd(found.number, *row, found.free + added)
+            row_counts = update_row(connection, state, added=added, removed=0, ttl=ttl, now=now)
+        end = sqlite_append.LogEnd(state.number, *row_counts, state.next_key + added)
         sqlite_append.remember(connection, name, end)
         return Appended(new, end.length(), values)
 
@@ -146,31 +146,33 @@ class SQLiteStore(Shared):
         name = encode_namespace(namespace)
         with self._database.writing() as connection, connection:
             now = self._clock()
-            found = open_(connection, name, namespace, now)
-            number, values = found.number, dict(put or {})
+            state = open_namespace(connection, name, namespace, now)
+            number, values = state.number, dict(put or {})
             if guard:
-                _check(guard, sqlite_values.read(connection, number, list(guard)))
-            if delete and found.beside:
-                sqlite_values.delete_beside(connection, number, delete)
+                _check_guard(guard, sqlite_values.read(connection, number, list(guard)))
+            if delete and state.has_inline:
+                sqlite_values.delete_inline(connection, number, delete)
             removed = 0
             if remove:
-                if found.beside:
-                    values = {**sqlite_values.taken_along(connection, number, remove), **values}
+                if state.has_inline:
+                    values = {**sqlite_values.inline_values(connection, number, remove), **values}
                 removed = connection.executemany(
                     "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?", [(item.seq, number) for item in remove]
                 ).rowcount
             if delete:
-                sqlite_values.delete_alone(connection, number, delete)
-            new = _add(connection, found, append, values, now)
-            note(connection, found, added=sum(new), removed=removed, ttl=ttl, now=now)
+                sqlite_values.delete_separate(connection, number, delete)
+            new = _append_and_put(connection, state, append, values, now)
+            update_row(connection, state, added=sum(new), removed=removed, ttl=ttl, now=now)
 
     def clear(self, namespace: Namespace) -> None:
         self.discard(namespace, math.inf)
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
-        last = None if before is None else (before.updated_at, encode_namespace(before.namespace))
+        last_row = None if before is None else (before.updated_at, encode_namespace(before.namespace))
         with self._database.reading() as connection, connection:
-            rows = recent(connection, encode_namespace(parent), limit=limit, before=last, now=self._clock())
+            rows = recent_children(
+                connection, encode_namespace(parent), limit=limit, before=last_row, now=self._clock()
+            )
         return [Listed(decode_namespace(name), updated_at) for name, updated_at in rows]
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
@@ -197,7 +199,7 @@ class SQLiteStore(Shared):
 
     def examine(self) -> Iterator[Finding]:
         """Check the whole file, which means reading all of it, and the disk that it is on."""
-        return sqlite_report.examined(self._database)
+        return sqlite_report.findings(self._database)
 
     def dates(self, namespace: Namespace) -> Dates | None:
         with self._database.reading() as connection, connection:
@@ -205,15 +207,18 @@ class SQLiteStore(Shared):
                 f"SELECT {UPDATED_AT}, expires_at FROM langmem_namespaces WHERE name = ?",  # noqa: S608 - a constant
                 (encode_namespace(namespace),),
             ).fetchone()
-        left = None if row is None or row[1] is None else row[1] - self._clock()
-        return None if row is None or (left is not None and left <= 0) else Dates(row[0], left)
+        if row is None:
+            return None
+        updated_at, expires_at = row
+        remaining = None if expires_at is None else expires_at - self._clock()
+        return None if remaining is not None and remaining <= 0 else Dates(updated_at, remaining)
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         now = self._clock()
         expires_at = None if dates.left is None else now + dates.left
         with self._database.writing() as connection, connection:
             connection.execute(
-                f"UPDATE langmem_namespaces SET next = next + {SINCE}, total = total + {SINCE},"  # noqa: S608
+                f"UPDATE langmem_namespaces SET next = next + {UNCOUNTED_ENTRIES}, total = total + {UNCOUNTED_ENTRIES},"  # noqa: S608
                 f" updated_at = coalesce(?, {UPDATED_AT}), listed_at = coalesce(?, {UPDATED_AT}), expires_at = ?"
                 " WHERE name = ? AND (expires_at IS NULL OR expires_at > ?)",
                 (dates.updated_at, dates.updated_at, expires_at, encode_namespace(namespace), now),
@@ -222,7 +227,7 @@ class SQLiteStore(Shared):
     def discard(self, namespace: Namespace, before: float) -> bool:
         name = encode_namespace(namespace)
         older = f"SELECT number FROM langmem_namespaces WHERE name = ? AND {UPDATED_AT} < ?"  # noqa: S608 - a constant
-        return NAMESPACES.clear(self._database, name, older, name, before)
+        return NAMESPACE_TABLES.clear(self._database, name, older, name, before)
 
     def close(self) -> None:
         """Close the connections; the next use opens the file again."""
@@ -237,24 +242,24 @@ class SQLiteStore(Shared):
         return f"SQLiteStore({self.path!r})"
 
 
-def _add(
+def _append_and_put(
     connection: sqlite3.Connection,
-    found: NamespaceState,
+    state: NamespaceState,
     entries: Sequence[tuple[str, bytes]],
     values: Mapping[str, bytes],
     now: float,
 ) -> list[bool]:
     """Append to the log and put values; a value whose key is an appended id is stored in that entry's row."""
-    alone = dict(values)
-    beside = {id_: alone.pop(id_) for id_, _ in entries if id_ in alone}
-    if beside:
-        sqlite_values.delete_alone(connection, found.number, list(beside))
-    if alone:
-        sqlite_values.put(connection, found.number, alone, beside=found.beside)
-    return add(connection, found, entries, now, beside)
+    separate = dict(values)
+    inline = {id_: separate.pop(id_) for id_, _ in entries if id_ in separate}
+    if inline:
+        sqlite_values.delete_separate(connection, state.number, list(inline))
+    if separate:
+        sqlite_values.put(connection, state.number, separate, has_inline=state.has_inline)
+    return append_entries(connection, state, entries, now, inline)
 
 
-def _check(guard: Mapping[str, bytes | None], values: Mapping[str, bytes]) -> None:
+def _check_guard(guard: Mapping[str, bytes | None], values: Mapping[str, bytes]) -> None:
     for key, expected in guard.items():
         if values.get(key) != expected:
             raise Conflict(f"the value {key!r} was changed by another writer")

@@ -1,7 +1,7 @@
 """Append to a log by one statement, a transaction by itself, when nothing but entries is written.
 
 A connection remembers the ends of the logs that it has appended to. Others may have written since, so the statement
-checks that the namespace's row is unchanged, that the entry before is there, and that the place is free; if not, the
+checks that the namespace's row is unchanged, that the entry before is there, and that the key is free; if not, the
 log is opened as usual. The check is in place of the first entry's id: it is NULL, and so refused, if a condition fails.
 (An INSERT from a SELECT on the same table would use a temporary table, and take twice the time.)
 """
@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from langmem_adapters.files.places import Connection
 from langmem_adapters.protocols import Appended
-from langmem_adapters.stores.sqlite_namespaces import BEHIND, BITS
+from langmem_adapters.stores.sqlite_namespaces import ENTRY_BITS, LISTING_LAG_SECONDS
 
-__all__ = ["FEW", "LogEnd", "append", "remember"]
+__all__ = ["MAX_PER_STATEMENT", "LogEnd", "append", "remember"]
 
-FEW = 8
+MAX_PER_STATEMENT = 8
 """The most entries to append, and keys to ask for, by one statement."""
 
-_LOGS = 1000  # logs whose ends a connection remembers
+_MAX_REMEMBERED_LOGS = 1000  # logs whose ends a connection remembers
 
 
 class LogEnd(NamedTuple):
@@ -31,11 +31,11 @@ class LogEnd(NamedTuple):
     number: int
     next: int
     total: int
-    free: int  # the key of the next entry
+    next_key: int  # the key of the next entry
 
     def length(self) -> int:
         """How many entries the log has."""
-        return self.total + self.free - (self.number << BITS) - self.next
+        return self.total + self.next_key - (self.number << ENTRY_BITS) - self.next
 
 
 def append(
@@ -48,67 +48,83 @@ def append(
     keys: Sequence[str],
     waits: bool,
 ) -> Appended | None:
-    """Append all entries, if none of the ids is known and no key has a value; None: nothing was written.
+    """Append all entries, if none of the ids exists and no key has a value; None: nothing was written.
 
-    Values are put beside the entries of the same ids. Unless it ``waits``, nothing is written either if another process
-    is writing.
+    Values are put into the rows of the entries of the same ids. Unless it ``waits``, nothing is written either if
+    another process is writing.
     """
     end: LogEnd | None = connection.remembered.get(name)
-    if end is None or not entries or max(len(entries), len(keys)) > FEW:
+    if end is None or not entries or max(len(entries), len(keys)) > MAX_PER_STATEMENT:
         return None
-    (first, first_data), *others = entries
-    beside: list[str] = []
+    (first, first_data), *other_entries = entries
+    inline_keys: list[str] = []
     if put:
         ids = {id_ for id_, _ in entries}
         if not put.keys() <= ids:
             return None
-        beside = [key for key in keys if key not in ids]
+        inline_keys = [key for key in keys if key not in ids]
         keys = [*keys, *put]
-    row = (end.number, end.next, end.total, now - BEHIND, now, end.free - 1, now)
-    absent = (*((end.number, *keys) if keys else ()), *((end.number, *beside) if beside else ()))
-    more = [value for n, (id_, data) in enumerate(others, end.free + 1) for value in (n, id_, data, now, put.get(id_))]
-    values = (end.free, *row, *absent, first, first_data, now, put.get(first), *more)
+    row_parameters = (end.number, end.next, end.total, now - LISTING_LAG_SECONDS, now, end.next_key - 1, now)
+    absent_parameters = (*((end.number, *keys) if keys else ()), *((end.number, *inline_keys) if inline_keys else ()))
+    other_parameters = [
+        value
+        for seq, (id_, data) in enumerate(other_entries, end.next_key + 1)
+        for value in (seq, id_, data, now, put.get(id_))
+    ]
+    parameters = (
+        end.next_key,
+        *row_parameters,
+        *absent_parameters,
+        first,
+        first_data,
+        now,
+        put.get(first),
+        *other_parameters,
+    )
     try:
-        added = connection.execute(_statement(len(entries), len(keys), len(beside), bool(put)), values).rowcount
-    except sqlite3.IntegrityError:  # something has changed, the place is taken, or an id is known
+        added = connection.execute(
+            _insert_statement(len(entries), len(keys), len(inline_keys), bool(put)), parameters
+        ).rowcount
+    except sqlite3.IntegrityError:  # something has changed, the key is taken, or an id exists
         return None
     except sqlite3.OperationalError as error:
         if waits or "locked" not in str(error):
             raise
         return None
-    end = LogEnd(*end[:3], end.free + added)
+    end = LogEnd(*end[:3], end.next_key + added)
     remember(connection, name, end)
     return Appended([True] * added, end.length(), {})
 
 
 def remember(connection: Connection, name: str, end: LogEnd) -> None:
     """Remember where a log ends, once that is committed."""
-    if len(connection.remembered) >= _LOGS:
+    if len(connection.remembered) >= _MAX_REMEMBERED_LOGS:
         connection.remembered.clear()
     connection.remembered[name] = end
 
 
 @functools.cache
-def _statement(entries: int, keys: int, beside: int, puts: bool) -> str:
-    """SQL for so many entries, and keys that must have no value: in a row of its own, or ``beside`` an entry."""
-    alone = f"langmem_values WHERE namespace = ? AND key IN ({_marks(keys)})"
-    entry = f"langmem_log WHERE seq >> 32 = ? AND id IN ({_marks(beside)}) AND value IS NOT NULL"
+def _insert_statement(entry_count: int, key_count: int, inline_key_count: int, has_put: bool) -> str:
+    """SQL for so many entries, and keys that must have no value: in a row of its own, or in an entry's."""
+    separate_rows = f"langmem_values WHERE namespace = ? AND key IN ({_placeholders(key_count)})"
+    inline_rows = f"langmem_log WHERE seq >> 32 = ? AND id IN ({_placeholders(inline_key_count)}) AND value IS NOT NULL"
     absent = "".join(
         f" AND NOT EXISTS (SELECT 1 FROM {rows})"  # noqa: S608 - constants and question marks
-        for rows, count in ((alone, keys), (entry, beside))
+        for rows, count in ((separate_rows, key_count), (inline_rows, inline_key_count))
         if count
     )
-    as_remembered = (
+    inline_flag = f" AND beside = {has_put:d}" if key_count else ""
+    is_unchanged = (
         "EXISTS (SELECT 1 FROM langmem_namespaces WHERE number = ? AND next = ? AND total = ?"  # noqa: S608 - same
-        f" AND listed_at > ? AND listed_at <= ? AND expires_at IS NULL{f' AND beside = {puts:d}' if keys else ''})"
+        f" AND listed_at > ? AND listed_at <= ? AND expires_at IS NULL{inline_flag})"
         " AND EXISTS (SELECT 1 FROM langmem_log WHERE seq = ?)"
         " AND NOT EXISTS (SELECT 1 FROM langmem_namespaces WHERE expires_at <= ?)" + absent
     )
     return (
-        f"INSERT INTO langmem_log VALUES (?, CASE WHEN {as_remembered} THEN ? END, ?, ?, ?)"  # noqa: S608 - same
-        + ", (?, ?, ?, ?, ?)" * (entries - 1)
+        f"INSERT INTO langmem_log VALUES (?, CASE WHEN {is_unchanged} THEN ? END, ?, ?, ?)"  # noqa: S608 - same
+        + ", (?, ?, ?, ?, ?)" * (entry_count - 1)
     )
 
 
-def _marks(count: int) -> str:
+def _placeholders(count: int) -> str:
     return ", ".join("?" * count)

@@ -18,24 +18,24 @@ from langmem_adapters.files.unlinking import Unlinking, removal
 from langmem_adapters.keys import Namespace, encode_namespace
 
 __all__ = [
-    "BEHIND",
-    "BITS",
-    "NAMESPACES",
+    "ENTRY_BITS",
+    "LISTING_LAG_SECONDS",
+    "NAMESPACE_TABLES",
     "SCHEMA",
-    "SINCE",
+    "UNCOUNTED_ENTRIES",
     "UPDATED_AT",
-    "add",
-    "bounds",
-    "find",
-    "note",
-    "open_",
-    "recent",
+    "append_entries",
+    "find_namespace",
+    "key_bounds",
+    "open_namespace",
+    "recent_children",
+    "update_row",
 ]
 
-BEHIND = 60
+LISTING_LAG_SECONDS = 60
 """Seconds by which ``listed_at``, which is indexed, may lag behind the last write, so that few writes touch it."""
 
-BITS = 32
+ENTRY_BITS = 32
 """The low bits of an entry's key, for its own number; those above are its namespace's number."""
 
 # A log entry's key is its namespace's number and its own, so reading a log is one range scan of the table. Numbers
@@ -64,35 +64,35 @@ SCHEMA = (
     "ALTER TABLE langmem_namespaces ADD COLUMN beside INTEGER NOT NULL DEFAULT 0",  # whether there may be such values
 )
 
-_LATER = "FROM langmem_log WHERE seq >= (number << 32) + next AND seq < (number + 1) << 32"
+_UNCOUNTED_ROWS = "FROM langmem_log WHERE seq >= (number << 32) + next AND seq < (number + 1) << 32"
 
-SINCE = f"ifnull((SELECT max(seq) {_LATER}) - (number << 32) - next + 1, 0)"
-"""How many entries came since the row was written."""
+UNCOUNTED_ENTRIES = f"ifnull((SELECT max(seq) {_UNCOUNTED_ROWS}) - (number << 32) - next + 1, 0)"
+"""How many entries came since the row was written, and are not in its total."""
 
-UPDATED_AT = f"ifnull((SELECT at {_LATER} ORDER BY seq DESC LIMIT 1), updated_at)"
+UPDATED_AT = f"ifnull((SELECT at {_UNCOUNTED_ROWS} ORDER BY seq DESC LIMIT 1), updated_at)"
 """When the namespace was last written."""
 
-_FIND = f"SELECT number, total + {SINCE}, beside, expires_at FROM langmem_namespaces WHERE name = ?"  # noqa: S608
+_FIND = f"SELECT number, total + {UNCOUNTED_ENTRIES}, beside, expires_at FROM langmem_namespaces WHERE name = ?"  # noqa: S608
 _EXPIRED = "SELECT number FROM langmem_namespaces WHERE expires_at <= ? LIMIT 1"
 _OPEN = (
-    f"SELECT number, next, total, {SINCE}, listed_at, expires_at, ({_EXPIRED}), beside"  # noqa: S608
+    f"SELECT number, next, total, {UNCOUNTED_ENTRIES}, listed_at, expires_at, ({_EXPIRED}), beside"  # noqa: S608
     " FROM langmem_namespaces WHERE name = ?"
 )
-_ADD = "INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?, ?)"
-_PUT_BESIDE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ?"
-_CULL = 1000  # entries and values of expired namespaces removed with each write, so that no sweep is needed
-_WANTED = (
+_INSERT_ENTRY = "INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?, ?)"
+_SET_INLINE_VALUE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ?"
+_CULL_ROWS = 1000  # entries and values of expired namespaces removed with each write, so that no sweep is needed
+_CHILDREN = (
     f"FROM (SELECT name, listed_at, {UPDATED_AT} AS written_at FROM langmem_namespaces"  # noqa: S608 - a constant
     " WHERE parent = :parent AND name <> :parent AND listed_at <= :at AND (expires_at IS NULL OR expires_at > :now))"
     " WHERE (written_at, name) < (:at, :name)"
 )
-_NTH = f"SELECT listed_at {_WANTED} ORDER BY listed_at DESC LIMIT 1 OFFSET :n"
-_RECENT = f"SELECT name, written_at {_WANTED} AND listed_at >= :since ORDER BY written_at DESC, name DESC LIMIT :n"
-_OWN = "FROM langmem_log WHERE seq >= :number << 32 AND seq < (:number + 1) << 32"
-NAMESPACES = Unlinking(
+_NTH_LISTED = f"SELECT listed_at {_CHILDREN} ORDER BY listed_at DESC LIMIT 1 OFFSET :n"
+_RECENT = f"SELECT name, written_at {_CHILDREN} AND listed_at >= :since ORDER BY written_at DESC, name DESC LIMIT :n"
+_LOG_ROWS = "FROM langmem_log WHERE seq >= :number << 32 AND seq < (:number + 1) << 32"
+NAMESPACE_TABLES = Unlinking(
     "langmem_namespaces",
     (
-        f"DELETE FROM langmem_log WHERE seq IN (SELECT seq {_OWN} LIMIT :most)",  # noqa: S608 - a constant
+        f"DELETE FROM langmem_log WHERE seq IN (SELECT seq {_LOG_ROWS} LIMIT :most)",  # noqa: S608 - a constant
         removal("langmem_values", "key"),
     ),
     also=", expires_at = 0",  # so that other writers remove it too
@@ -106,108 +106,113 @@ class NamespaceState(NamedTuple):
     number: int
     next: int
     total: int
-    since: int
+    uncounted: int
     listed_at: float
     expires_at: float | None
-    expired: int | None  # the number of an expired namespace, if there is any
-    beside: bool  # whether values may stand beside log entries
+    expired_number: int | None  # the number of an expired namespace, if there is any
+    has_inline: bool  # whether there may be inline values
 
     @property
-    def free(self) -> int:
+    def next_key(self) -> int:
         """The key of the next entry."""
-        return (self.number << BITS) + self.next + self.since
+        return (self.number << ENTRY_BITS) + self.next + self.uncounted
 
 
-def find(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int, bool] | None:
-    """The number of a namespace, the length of its log, and whether values may stand beside its entries.
+def find_namespace(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int, bool] | None:
+    """The number of a namespace, the length of its log, and whether there may be inline values.
 
     None if there is no such namespace, or it has expired.
     """
     row = connection.execute(_FIND, (name,)).fetchone()
-    return None if row is None or (row[3] is not None and row[3] <= now) else row[:3]
+    if row is None:
+        return None
+    number, total, has_inline, expires_at = row
+    if expires_at is not None and expires_at <= now:
+        return None
+    return number, total, has_inline
 
 
-def open_(connection: sqlite3.Connection, name: str, namespace: Namespace, now: float) -> NamespaceState:
+def open_namespace(connection: sqlite3.Connection, name: str, namespace: Namespace, now: float) -> NamespaceState:
     """Find a namespace by its encoded name, or create it."""
     row = connection.execute(_OPEN, (now, name)).fetchone()
-    if row is not None and row[5] is not None and row[5] <= now:
-        NAMESPACES.unlink(connection, row[0], name)
-        row = None
     if row is not None:
-        return NamespaceState(*row)
+        state = NamespaceState(*row)
+        if state.expires_at is None or state.expires_at > now:
+            return state
+        NAMESPACE_TABLES.unlink(connection, state.number, name)
     number = connection.execute(
         "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at) VALUES (?, ?, 1, 0, 0)",
         (name, encode_namespace(namespace[:-1])),
     ).lastrowid
-    expired = connection.execute(f"SELECT ({_EXPIRED})", (now,)).fetchone()
-    return NamespaceState(int(number or 0), 1, 0, 0, -math.inf, None, expired[0], beside=False)
+    (expired_number,) = connection.execute(f"SELECT ({_EXPIRED})", (now,)).fetchone()
+    return NamespaceState(int(number or 0), 1, 0, 0, -math.inf, None, expired_number, has_inline=False)
 
 
-def add(
+def append_entries(
     connection: sqlite3.Connection,
-    found: NamespaceState,
+    state: NamespaceState,
     entries: Sequence[tuple[str, bytes]],
     now: float,
     values: Mapping[str, bytes] = MappingProxyType({}),
 ) -> list[bool]:
-    """Append the entries that are new, with values beside them; returns for each entry whether it is new."""
+    """Append the entries that are new, with their inline values; returns for each entry whether it is new."""
     new = []
-    seq = found.free
+    seq = state.next_key
     for id_, data in entries:
         value = values.get(id_)
-        added = connection.execute(_ADD, (seq, id_, data, now, value)).rowcount
+        added = connection.execute(_INSERT_ENTRY, (seq, id_, data, now, value)).rowcount
         if value is not None and not added:
-            connection.execute(_PUT_BESIDE, (value, found.number, id_))
+            connection.execute(_SET_INLINE_VALUE, (value, state.number, id_))
         new.append(added == 1)
         seq += added
-    if values and not found.beside:
-        connection.execute("UPDATE langmem_namespaces SET beside = 1 WHERE number = ?", (found.number,))
+    if values and not state.has_inline:
+        connection.execute("UPDATE langmem_namespaces SET beside = 1 WHERE number = ?", (state.number,))
     return new
 
 
-def note(
-    connection: sqlite3.Connection, found: NamespaceState, *, added: int, removed: int, ttl: float | None, now: float
+def update_row(
+    connection: sqlite3.Connection, state: NamespaceState, *, added: int, removed: int, ttl: float | None, now: float
 ) -> tuple[int, int]:
     """Write the row if the added entries do not tell enough, and remove something of an expired namespace.
 
     Returns the row's next number, and how many entries it counts.
     """
-    next_, total = found.next, found.total
-    listed = 0 <= now - found.listed_at < BEHIND
-    if not added or removed or not listed or ttl is not None or found.expires_at is not None:
-        later = found.since + added
-        next_, total = next_ + later, total + later - removed
-        change: dict[str, float | None] = {"next": next_, "total": total, "updated_at": now}
-        if not listed:
-            change["listed_at"] = now
-        if ttl is not None or found.expires_at is not None:
-            change["expires_at"] = None if ttl is None else now + ttl
-        connection.execute(_update(*change), (*change.values(), found.number))
-    if found.expired is not None:
-        NAMESPACES.remove(connection, found.expired, _CULL)
+    next_, total = state.next, state.total
+    is_listed_lately = 0 <= now - state.listed_at < LISTING_LAG_SECONDS
+    if not added or removed or not is_listed_lately or ttl is not None or state.expires_at is not None:
+        uncounted = state.uncounted + added
+        next_, total = next_ + uncounted, total + uncounted - removed
+        columns: dict[str, float | None] = {"next": next_, "total": total, "updated_at": now}
+        if not is_listed_lately:
+            columns["listed_at"] = now
+        if ttl is not None or state.expires_at is not None:
+            columns["expires_at"] = None if ttl is None else now + ttl
+        connection.execute(_update_statement(*columns), (*columns.values(), state.number))
+    if state.expired_number is not None:
+        NAMESPACE_TABLES.remove(connection, state.expired_number, _CULL_ROWS)
     return next_, total
 
 
 @functools.cache
-def _update(*columns: str) -> str:
+def _update_statement(*columns: str) -> str:
     return f"UPDATE langmem_namespaces SET {', '.join(f'{name} = ?' for name in columns)} WHERE number = ?"  # noqa: S608
 
 
-def recent(
+def recent_children(
     connection: sqlite3.Connection, parent: str, *, limit: int | None, before: tuple[float, str] | None, now: float
 ) -> list[tuple[str, float]]:
     """Encoded names and times of the namespaces below a parent, the latest first; ``before`` is such a row."""
     at, name = before or (math.inf, "")
-    wanted: dict[str, Any] = {"parent": parent, "at": at, "name": name, "now": now}
+    parameters: dict[str, Any] = {"parent": parent, "at": at, "name": name, "now": now}
     since = -math.inf
     if limit:
         # None of the latest n is older than the n-th listed one; but its ``listed_at`` may lag behind.
-        nth = connection.execute(_NTH, {**wanted, "n": limit - 1}).fetchone()
-        since = -math.inf if nth is None else nth[0] - BEHIND
-    rows = connection.execute(_RECENT, {**wanted, "since": since, "n": -1 if limit is None else limit})
+        nth_listed = connection.execute(_NTH_LISTED, {**parameters, "n": limit - 1}).fetchone()
+        since = -math.inf if nth_listed is None else nth_listed[0] - LISTING_LAG_SECONDS
+    rows = connection.execute(_RECENT, {**parameters, "since": since, "n": -1 if limit is None else limit})
     return rows.fetchall()
 
 
-def bounds(number: int) -> tuple[int, int]:
+def key_bounds(number: int) -> tuple[int, int]:
     """The lowest and the highest key that an entry of a namespace's log can have."""
-    return number << BITS, ((number + 1) << BITS) - 1
+    return number << ENTRY_BITS, ((number + 1) << ENTRY_BITS) - 1

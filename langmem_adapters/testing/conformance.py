@@ -11,12 +11,13 @@ from langmem_adapters.errors import ConfigurationError, Conflict, SerializationE
 from langmem_adapters.keys import to_bytes
 from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.testing.fakes import FakeClock
-from langmem_adapters.testing.threads import ConcurrentStoreConformance, rises
+from langmem_adapters.testing.threads import ConcurrentStoreConformance, is_rising
 
-__all__ = ["StoreConformance", "pairs"]
+__all__ = ["StoreConformance", "ids_and_data"]
 
-_ODD = ["", "a/b", "a:b", "*", "{x}", "[a]?\\", "\0", "\ud800", "é" * 3000, "🙂", "%2F", " "]
-_ALIKE = ["key", "KEY", "key ", "k\u00e9y", "ke\u0301y", "k\uff45y", "1", "01", "1.0"]  # the same for some databases
+_ODD_TEXTS = ["", "a/b", "a:b", "*", "{x}", "[a]?\\", "\0", "\ud800", "é" * 3000, "🙂", "%2F", " "]
+# The same for some databases.
+_SIMILAR_TEXTS = ["key", "KEY", "key ", "k\u00e9y", "ke\u0301y", "k\uff45y", "1", "01", "1.0"]
 _NS = ("brain", "tenant", "user", "session")
 
 
@@ -46,16 +47,16 @@ class StoreConformance(ConcurrentStoreConformance):
             assert store.append(_NS, [entry]) == Appended([True], total, {})
         items = store.scan(_NS).items
         assert [(item.id, item.data) for item in items] == batch + single
-        assert rises(items)
+        assert is_rising(items)
 
     def test_an_id_is_kept_once_whatever_comes_with_it(self, store: Store) -> None:
         store.append(_NS, [("a", b"1"), ("b", b"2")])
         assert store.append(_NS, [("b", b"other"), ("c", b"3"), ("c", b"again")]) == Appended(
             [False, True, False], 3, {}
         )
-        assert pairs(store.scan(_NS)) == [("a", b"1"), ("b", b"2"), ("c", b"3")]
+        assert ids_and_data(store.scan(_NS)) == [("a", b"1"), ("b", b"2"), ("c", b"3")]
         store.write(_NS, append=[("a", b"other"), ("d", b"4")])
-        assert [id_ for id_, _ in pairs(store.scan(_NS))] == ["a", "b", "c", "d"]
+        assert [id_ for id_, _ in ids_and_data(store.scan(_NS))] == ["a", "b", "c", "d"]
 
     def test_scan_reads_the_newest_and_what_came_after(self, store: Store) -> None:
         store.append(_NS, [(str(n), b"") for n in range(10)])
@@ -129,7 +130,7 @@ class StoreConformance(ConcurrentStoreConformance):
         store.write(_NS, remove=old)
         store.append(_NS, [("a", b"again")])
         store.write(_NS, remove=old)
-        assert pairs(store.scan(_NS)) == [("a", b"again")]
+        assert ids_and_data(store.scan(_NS)) == [("a", b"again")]
 
     @pytest.mark.parametrize(
         "guard", [{"a": None}, {"a": b"2"}, {"b": b"1"}, {"a": b"1", "b": b"1"}, {"b": b""}, {"empty": None}]
@@ -147,14 +148,14 @@ class StoreConformance(ConcurrentStoreConformance):
         store.write(_NS, put={"a": b"2"}, guard={"a": b"1", "none": None})
         assert store.get(_NS) == {"a": b"2"}
 
-    @pytest.mark.parametrize("odd", _ODD, ids=range(len(_ODD)))
+    @pytest.mark.parametrize("odd", _ODD_TEXTS, ids=range(len(_ODD_TEXTS)))
     def test_names_of_any_characters_are_kept_apart(self, store: Store, odd: str) -> None:
         names = [("k", odd), ("k", odd, ""), ("k", "x", odd), (odd, "k"), ("k" + odd, "x")]
         for n, name in enumerate(names):
             store.append(name, [("id", str(n).encode())])
             store.write(name, put={"key": str(n).encode()})
         for n, name in enumerate(names):
-            assert pairs(store.scan(name)) == [("id", str(n).encode())]
+            assert ids_and_data(store.scan(name)) == [("id", str(n).encode())]
             assert store.get(name) == {"key": str(n).encode()}
         assert set(store.namespaces()) == set(names)
         assert [row.namespace for row in store.recent(("k", odd))] == [("k", odd, "")]
@@ -162,14 +163,16 @@ class StoreConformance(ConcurrentStoreConformance):
         assert set(store.namespaces()) == set(names[1:])
 
     def test_names_ids_and_keys_that_look_alike_are_others(self, store: Store) -> None:
-        for one in _ALIKE:
-            store.append(("k", one), [("id", to_bytes(one))])
-        assert [pairs(store.scan(("k", one))) for one in _ALIKE] == [[("id", to_bytes(one))] for one in _ALIKE]
-        assert {row.namespace for row in store.recent(("k",))} == {("k", one) for one in _ALIKE}
-        texts = [*_ALIKE, *(odd for odd in _ODD if odd != "\ud800")]
+        for text in _SIMILAR_TEXTS:
+            store.append(("k", text), [("id", to_bytes(text))])
+        assert [ids_and_data(store.scan(("k", text))) for text in _SIMILAR_TEXTS] == [
+            [("id", to_bytes(text))] for text in _SIMILAR_TEXTS
+        ]
+        assert {row.namespace for row in store.recent(("k",))} == {("k", text) for text in _SIMILAR_TEXTS}
+        texts = [*_SIMILAR_TEXTS, *(odd for odd in _ODD_TEXTS if odd != "\ud800")]
         store.append(_NS, [(text, to_bytes(text)) for text in texts])
         store.write(_NS, put={text: to_bytes(text) for text in texts})
-        assert pairs(store.scan(_NS)) == [(text, to_bytes(text)) for text in texts]
+        assert ids_and_data(store.scan(_NS)) == [(text, to_bytes(text)) for text in texts]
         assert store.get(_NS) == store.get(_NS, texts) == {text: to_bytes(text) for text in texts}
 
     def test_what_is_half_a_character_is_kept_or_refused(self, store: Store) -> None:
@@ -229,7 +232,7 @@ class StoreConformance(ConcurrentStoreConformance):
         assert [row.namespace[-1] for row in store.recent(_NS[:-1])] == ["other"]
         assert _NS not in set(store.namespaces())
         assert store.append(_NS, [("a", b"2")]) == Appended([True], 1, {})
-        assert pairs(store.scan(_NS)) == [("a", b"2")]
+        assert ids_and_data(store.scan(_NS)) == [("a", b"2")]
         assert store.get(_NS) == {}
 
     def test_each_write_states_the_expiry_anew(self, store: Store, clock: FakeClock) -> None:
@@ -292,13 +295,13 @@ class StoreConformance(ConcurrentStoreConformance):
         entries, put = [("a", b"1")], {"k": b"v"}
         store.append(_NS, entries)
         store.write(_NS, put=put)
-        given: list[Any] = [entries, put, store.scan(_NS, keys=["k"]).items, store.get(_NS)]
-        given += [store.scan(_NS, keys=["k"]).values, store.append(_NS, [], keys=["k"]).values]
-        for each in given:
-            each.clear()
-        assert (pairs(store.scan(_NS)), store.get(_NS)) == ([("a", b"1")], {"k": b"v"})
+        results: list[Any] = [entries, put, store.scan(_NS, keys=["k"]).items, store.get(_NS)]
+        results += [store.scan(_NS, keys=["k"]).values, store.append(_NS, [], keys=["k"]).values]
+        for result in results:
+            result.clear()
+        assert (ids_and_data(store.scan(_NS)), store.get(_NS)) == ([("a", b"1")], {"k": b"v"})
 
 
-def pairs(page: Page) -> list[tuple[str, bytes]]:
+def ids_and_data(page: Page) -> list[tuple[str, bytes]]:
     """Ids and data of a page, without its sequence numbers, which differ between stores."""
     return [(item.id, item.data) for item in page.items]

@@ -11,7 +11,7 @@ from itertools import pairwise
 from langmem_adapters.errors import Conflict
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["ConcurrentStoreConformance", "rises"]
+__all__ = ["ConcurrentStoreConformance", "is_rising"]
 
 _NS = ("brain", "tenant", "user", "session")
 
@@ -30,7 +30,7 @@ class ConcurrentStoreConformance:
                         continue
                     break
 
-        _on_threads(*[count_up] * 8)
+        _run_on_threads(*[count_up] * 8)
         assert store.get(_NS, ["n"]) == {"n": b"80"}
 
     def test_appends_on_threads_lose_nothing_and_keep_each_writers_order(self, store: Store) -> None:
@@ -41,37 +41,37 @@ class ConcurrentStoreConformance:
             for n in range(25):
                 store.append(_NS, [(f"{name}{2 * n:03}", b""), (f"{name}{2 * n + 1:03}", b"")])
 
-        _on_threads(*[writer] * 8)
+        _run_on_threads(*[writer] * 8)
         items = store.scan(_NS).items
         assert len(items) == 400
-        assert rises(items)
+        assert is_rising(items)
         for name in string.ascii_lowercase[:8]:
             assert [i.id for i in items if i.id[0] == name] == [f"{name}{n:03}" for n in range(50)]
 
     def test_an_id_that_threads_append_at_once_is_new_to_one_of_them(self, store: Store) -> None:
-        told: list[bool] = []
+        new: list[bool] = []
 
         def writer() -> None:
             for n in range(25):
-                told.extend(store.append(_NS, [(str(n), b"")]).new)
+                new.extend(store.append(_NS, [(str(n), b"")]).new)
 
-        _on_threads(*[writer] * 8)
-        assert (sum(told), store.scan(_NS).total) == (25, 25)
+        _run_on_threads(*[writer] * 8)
+        assert (sum(new), store.scan(_NS).total) == (25, 25)
         assert [item.id for item in store.scan(_NS).items] == [str(n) for n in range(25)]
 
     def test_a_value_that_threads_replace_with_an_append_is_told_to_one_of_them(self, store: Store) -> None:
         names = iter(string.ascii_lowercase)
-        told: list[bytes] = []
+        replaced: list[bytes] = []
 
         def writer() -> None:
             name = next(names)
             for n in range(10):
                 values = store.append(_NS, [("a", b"")], put={"a": f"{name}{n}".encode()}, keys=["a"]).values
-                told.extend(values.values())
+                replaced.extend(values.values())
 
-        _on_threads(*[writer] * 8)
-        told.extend(store.get(_NS).values())
-        assert sorted(told) == [f"{name}{n}".encode() for name in string.ascii_lowercase[:8] for n in range(10)]
+        _run_on_threads(*[writer] * 8)
+        replaced.extend(store.get(_NS).values())
+        assert sorted(replaced) == [f"{name}{n}".encode() for name in string.ascii_lowercase[:8] for n in range(10)]
 
     def test_a_reader_sees_no_half_of_a_change(self, store: Store) -> None:
         done = threading.Event()
@@ -92,22 +92,22 @@ class ConcurrentStoreConformance:
                 assert not ids or ids[-1][-1] in "bd"
                 assert [page.values[key].decode() for key in page.values] == [id_ for id_ in ids if id_[-1] == "d"][-1:]
 
-        _on_threads(writer, reader)
+        _run_on_threads(writer, reader)
 
 
-def rises(items: list[Item]) -> bool:
+def is_rising(items: list[Item]) -> bool:
     """Whether sequence numbers go up."""
     return all(a.seq < b.seq for a, b in pairwise(items))
 
 
-def _on_threads(*works: Callable[[], None]) -> None:
+def _run_on_threads(*calls: Callable[[], None]) -> None:
     """Do each on a thread of its own; all begin together."""
-    begin = threading.Barrier(len(works))
+    barrier = threading.Barrier(len(calls))
 
-    def together(work: Callable[[], None]) -> None:
-        begin.wait()
-        work()
+    def call_together(call: Callable[[], None]) -> None:
+        barrier.wait()
+        call()
 
-    with ThreadPoolExecutor(len(works)) as threads:
-        for done in [threads.submit(together, work) for work in works]:
-            done.result()
+    with ThreadPoolExecutor(len(calls)) as threads:
+        for future in [threads.submit(call_together, call) for call in calls]:
+            future.result()

@@ -12,9 +12,9 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.testing.conformance import pairs
+from langmem_adapters.testing.conformance import ids_and_data
 from langmem_adapters.testing.fakes import FakeClock
-from langmem_adapters.testing.threads import rises
+from langmem_adapters.testing.threads import is_rising
 
 __all__ = ["store_walk"]
 
@@ -92,15 +92,15 @@ def store_walk(make: Callable[[FakeClock], Store]) -> type:  # noqa: C901 - a cl
         def scan(self, name: Namespace, limit: int | None, reverse: bool) -> None:
             ours = self.store.scan(name, limit=limit, reverse=reverse, keys=["title"])
             theirs = self.oracle.scan(name, limit=limit, reverse=reverse, keys=["title"])
-            assert pairs(ours) == pairs(theirs)
+            assert ids_and_data(ours) == ids_and_data(theirs)
             assert ours[1:] == theirs[1:]
-            assert rises(ours.items[::-1] if reverse else ours.items)
+            assert is_rising(ours.items[::-1] if reverse else ours.items)
 
         @rule(name=_names, n=st.integers(0, 5))
         def scan_after(self, name: Namespace, n: int) -> None:
             ours, theirs = self.store.scan(name).items, self.oracle.scan(name).items
             if n < len(ours):
-                assert pairs(self.store.scan(name, after=ours[n].seq)) == pairs(
+                assert ids_and_data(self.store.scan(name, after=ours[n].seq)) == ids_and_data(
                     self.oracle.scan(name, after=theirs[n].seq)
                 )
 

@@ -65,7 +65,7 @@ def test_slots_move_while_writing(cluster: list[RedisServer], key_prefix: str, p
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in primaries)
     store = RedisStore(f"redis+cluster://{hosts}?protocol={protocol}", prefix=key_prefix, retry_for=PATIENCE)
     writers = Writers(store, NAMESPACES)
-    places = [store._keys.place(namespace) for namespace in NAMESPACES]
+    places = [store._keys.for_namespace(namespace) for namespace in NAMESPACES]
     keys = {place.log: None for place in places} | {places[0].directory: None}
     with writers.at_work():
         writers.progress()
@@ -119,7 +119,7 @@ def test_the_keys_of_a_namespace_share_a_slot(cluster: list[RedisServer], key_pr
     slots = set()
     for namespace in [*NAMESPACES, (), ("{a}",), ("}{", "b")]:
         store.write(namespace, put={"k": b"v"}, append=[("a", b"")])
-        own = {told(cluster[1], "CLUSTER", "KEYSLOT", key) for key in store._keys.place(namespace)[:3]}
+        own = {told(cluster[1], "CLUSTER", "KEYSLOT", key) for key in store._keys.for_namespace(namespace)[:3]}
         assert len(own) == 1
         slots |= own
     assert len(slots) > 6
