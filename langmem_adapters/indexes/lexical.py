@@ -34,13 +34,13 @@ from langmem_adapters.indexes.lexical_rows import (
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, top_documents, weigh_terms
 from langmem_adapters.indexes.lexical_turns import gather_evidence, rank_thread
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
-from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, only_parts
+from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, part_terms
 from langmem_adapters.language.dates import date_words
-from langmem_adapters.language.features import ANSWER, marks, named
-from langmem_adapters.language.little_words import little_words
-from langmem_adapters.language.query_dates import apart, days_in
-from langmem_adapters.language.respelling import respelt
-from langmem_adapters.language.spoken_dates import spoken_date_words
+from langmem_adapters.language.features import ANSWER, named_speakers, text_marks
+from langmem_adapters.language.foreign_stop_words import foreign_stop_words
+from langmem_adapters.language.query_dates import possible_day_words, split_dates
+from langmem_adapters.language.relative_dates import mentioned_date_words
+from langmem_adapters.language.spelling_corrections import spelling_corrections
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared
@@ -107,9 +107,9 @@ class LexicalIndex(Shared):
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
         is_default = analyzer is analyze  # another analyzer's terms have no known parts or respellings
-        self._part_terms: Callable[[str], Collection[str]] = only_parts if is_default else lambda _: ()
+        self._part_terms: Callable[[str], Collection[str]] = part_terms if is_default else lambda _: ()
         self._spelling_corrections: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
-            respelt if is_default else lambda *_: {}
+            spelling_corrections if is_default else lambda *_: {}
         )
         self._stop_words = frozenset(stop_words)
 
@@ -193,7 +193,7 @@ class LexicalIndex(Shared):
         self, connection: sqlite3.Connection, namespace: int, query: str
     ) -> tuple[frozenset[str], str, dict[str, float]]:
         """The speakers that a query names, the query without them, unless nothing is left then, and its terms."""
-        speakers, nameless_query = named(_truncate_query(query), speaker_names(connection, namespace))
+        speakers, nameless_query = named_speakers(_truncate_query(query), speaker_names(connection, namespace))
         terms = self._query_terms(nameless_query)
         return (speakers, nameless_query, terms) if terms else (speakers, query, self._query_terms(query))
 
@@ -242,23 +242,23 @@ class LexicalIndex(Shared):
         """Make a document's row; its words include its speaker's name, its date, and the dates that it speaks of."""
         text, timestamp = document.text, document.at
         term_counts = Counter(self._analyzer(text))
-        extra_texts = (document.speaker, date_words(timestamp), spoken_date_words(text, timestamp))
+        extra_texts = (document.speaker, date_words(timestamp), mentioned_date_words(text, timestamp))
         if any(extra_texts):  # analyzed apart: an English date or a foreign name does not tell the text's language
             term_counts.update(self._analyzer("\n".join(extra for extra in extra_texts if extra)))
-        return Row(document, term_counts, marks(text) | (ANSWER if document.role == "assistant" else 0))
+        return Row(document, term_counts, text_marks(text) | (ANSWER if document.role == "assistant" else 0))
 
     def _query_terms(self, query: str) -> dict[str, float]:
         """The terms of a query with their counts; stop words of its language count for little.
 
         A date that it names becomes the words that a document of that date has; a number alone may be a day.
         """
-        query, named_date_words = apart(_truncate_query(query))
+        query, named_date_words = split_dates(_truncate_query(query))
         terms = self._analyzer(query)
         counts: dict[str, float] = {**Counter([term for term in terms if term not in self._stop_words] or terms)}
-        if stop_words := little_words(query):
+        if stop_words := foreign_stop_words(query):
             stop_terms = self._analyzer(" ".join(stop_words))
             counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in stop_terms if term in counts}
-        day_words = days_in(query)
+        day_words = possible_day_words(query)
         if named_date_words:
             return dict.fromkeys(self._analyzer(f"{named_date_words} {day_words}"), 1.0) | counts
         return dict.fromkeys(self._analyzer(day_words), _STOP_WORD_WEIGHT) | counts if day_words else counts
