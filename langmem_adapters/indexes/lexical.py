@@ -127,7 +127,7 @@ class LexicalIndex(Shared):
         With ``since``, only if the namespace is at that position; otherwise raises Conflict.
         """
         added_rows = [self._to_row(document) for document in upsert]
-        change = int.from_bytes(os.urandom(8), "big", signed=True)
+        version = int.from_bytes(os.urandom(8), "big", signed=True)
         with search_errors("lexical"), self._database.writing() as connection, connection:
             position_rows = connection.execute(_SELECT_POSITION, (self._row_name(namespace),)).fetchall()
             if since is not None and (_to_position(position_rows) or START) != since:
@@ -137,11 +137,11 @@ class LexicalIndex(Shared):
             if since is not None:
                 ids = [*delete, *(document.id for document in upsert)]
                 remove_from_stale_builds(
-                    connection, namespace, ids, analyzer=self._analyzer_id, seq=since[0], change=change
+                    connection, namespace, ids, analyzer=self._analyzer_id, seq=since[0], version=version
                 )
             for id_ in delete:
-                remove_document(connection, number, to_bytes(id_), change)
-            add_rows(connection, number, added_rows, change)
+                remove_document(connection, number, to_bytes(id_), version)
+            add_rows(connection, number, added_rows, version)
             if position is not None:
                 connection.execute(
                     "UPDATE langmem_lexical_namespaces SET seq = ?, entry = ? WHERE number = ?",
@@ -208,7 +208,7 @@ class LexicalIndex(Shared):
             if corpus is None:
                 return None
             speakers, nameless_query, terms = self._split_speakers(connection, corpus.namespace, query)
-            if also:  # with candidates by meaning, little words need not be searched for
+            if also:  # with candidates by meaning, stop words need not be searched for
                 terms = {term: weight for term, weight in terms.items() if weight >= 1} or terms
             weighted_terms = self._weigh_query(connection, corpus, nameless_query, terms)
             return gather_evidence(

@@ -32,7 +32,7 @@ class RowCache:
         self._lru: LRU[Hashable, tuple[int, Any]] = LRU(room=self._max_bytes)
 
     def get(self, key: Hashable, version: int) -> Any:
-        """The value of a key, if this was its last change; otherwise None."""
+        """The value of a key, if it is of this version; otherwise None."""
         with self._lock:
             entry = self._lru.get(key)
         return entry[1] if entry is not None and entry[0] == version else None

@@ -52,7 +52,7 @@ def ensure_namespace(connection: sqlite3.Connection, namespace: Namespace, analy
 
 
 def remove_from_stale_builds(
-    connection: sqlite3.Connection, namespace: Namespace, ids: Iterable[str], *, analyzer: str, seq: int, change: int
+    connection: sqlite3.Connection, namespace: Namespace, ids: Iterable[str], *, analyzer: str, seq: int, version: int
 ) -> None:
     """Remove documents that change after the entry ``seq`` from other analyzers' builds that reach no further.
 
@@ -62,7 +62,7 @@ def remove_from_stale_builds(
     stale_numbers = [build.number for build in other_builds if build.seq is not None and build.seq <= seq]
     for id_ in map(to_bytes, ids):
         for number in stale_numbers:
-            remove_document(connection, number, id_, change)
+            remove_document(connection, number, id_, version)
 
 
 def clear_namespace(database: Database, namespace: Namespace) -> None:

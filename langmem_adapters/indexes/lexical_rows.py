@@ -87,27 +87,27 @@ class Row(NamedTuple):
     marks: int
 
 
-def add_rows(connection: sqlite3.Connection, namespace: int, rows: Iterable[Row], change: int) -> None:
+def add_rows(connection: sqlite3.Connection, namespace: int, rows: Iterable[Row], version: int) -> None:
     """Add documents, each at the end of its thread, or in its old place if that is in the same named thread.
 
-    ``change`` is unique to this change.
+    ``version`` is unique to this change.
     """
     batch: dict[bytes, tuple[int, Row]] = {}
     posting_count = 0
     for row in rows:
         id_, thread = to_bytes(row.document.id), to_bytes(row.document.thread)
         if id_ in batch or posting_count > _MAX_BATCH_POSTINGS:
-            _write_rows(connection, namespace, batch, change)
+            _write_rows(connection, namespace, batch, version)
             batch, posting_count = {}, 0
-        number = remove_document(connection, namespace, id_, change, kept_thread=thread)
+        number = remove_document(connection, namespace, id_, version, kept_thread=thread)
         batch[id_] = (_reserve_number(connection, namespace, thread) if number is None else number, row)
         posting_count += len(row.counts)
     if batch:
-        _write_rows(connection, namespace, batch, change)
+        _write_rows(connection, namespace, batch, version)
 
 
 def _write_rows(
-    connection: sqlite3.Connection, namespace: int, batch: Mapping[bytes, tuple[int, Row]], change: int
+    connection: sqlite3.Connection, namespace: int, batch: Mapping[bytes, tuple[int, Row]], version: int
 ) -> None:
     """Write new documents together: each term once, and postings in the order of their table."""
     term_keys = {term: to_bytes(term) for term in set().union(*(row.counts for _, row in batch.values()))}
@@ -129,9 +129,9 @@ def _write_rows(
         terms[term] = (frequency + 1, max(max_tf, tf), min(min_length, length))
     connection.executemany("INSERT INTO langmem_lexical_documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)", documents)
     connection.executemany("INSERT INTO langmem_lexical_postings VALUES (?, ?, ?, ?, ?)", postings)
-    connection.executemany(_UPSERT_TERM, [(namespace, term, *bounds, change) for term, bounds in terms.items()])
+    connection.executemany(_UPSERT_TERM, [(namespace, term, *bounds, version) for term, bounds in terms.items()])
     connection.executemany("INSERT OR IGNORE INTO langmem_lexical_again VALUES (?, ?, ?)", repeats)
-    _update_counts(connection, namespace, change, stretches, speakers)
+    _update_counts(connection, namespace, version, stretches, speakers)
 
 
 _MAX_BATCH_POSTINGS = 100_000  # postings, each of which takes about 100 bytes meanwhile
@@ -144,7 +144,7 @@ _UPSERT_TERM = """
 
 
 def remove_document(
-    connection: sqlite3.Connection, namespace: int, id_: bytes, change: int, *, kept_thread: bytes | None = None
+    connection: sqlite3.Connection, namespace: int, id_: bytes, version: int, *, kept_thread: bytes | None = None
 ) -> int | None:
     """Remove a document. If it stood in the thread ``keep``, its number is returned, and stays reserved for it."""
     row = connection.execute(
@@ -159,14 +159,14 @@ def remove_document(
         "DELETE FROM langmem_lexical_postings WHERE namespace = ? AND term = ? AND document = ?",
         [(*key, number) for key in keys],
     )
-    connection.executemany(_DECREMENT_TERM, [(change, *key) for key in keys])
+    connection.executemany(_DECREMENT_TERM, [(version, *key) for key in keys])
     connection.executemany(_DELETE_UNUSED_TERM, keys)
     connection.execute("DELETE FROM langmem_lexical_documents WHERE number = ?", (number,))
     connection.execute("DELETE FROM langmem_lexical_again WHERE document = ?", (number,))
     (thread,) = connection.execute(
         "SELECT thread FROM langmem_lexical_stretches WHERE number = ?", (number // STRETCH_SIZE,)
     ).fetchone()
-    _update_counts(connection, namespace, change, {number // STRETCH_SIZE: (-1, -length)}, {speaker: -1})
+    _update_counts(connection, namespace, version, {number // STRETCH_SIZE: (-1, -length)}, {speaker: -1})
     return cast(int, number) if thread and thread == kept_thread else None
 
 
@@ -193,7 +193,7 @@ def _reserve_number(connection: sqlite3.Connection, namespace: int, thread: byte
 def _update_counts(
     connection: sqlite3.Connection,
     namespace: int,
-    change: int,
+    version: int,
     stretches: Mapping[int, tuple[int, int]],
     speakers: Mapping[bytes, int],
 ) -> None:
@@ -207,7 +207,7 @@ def _update_counts(
         connection.execute(
             "UPDATE langmem_lexical_stretches SET documents = documents + ?, length = length + ?, changed = ?"
             " WHERE number = ?",
-            (documents, length, change, stretch),
+            (documents, length, version, stretch),
         )
     documents, length = (sum(counts) for counts in zip(*stretches.values(), strict=True))
     connection.execute(

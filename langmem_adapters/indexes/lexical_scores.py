@@ -17,9 +17,9 @@ from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_postings import read_postings
 from langmem_adapters.keys import to_bytes
 
-__all__ = ["MAX_QUERY_TERMS", "Corpus", "Term", "idf", "top_documents", "weigh_terms"]
+__all__ = ["Corpus", "Term", "idf", "rarest_terms", "top_documents", "weigh_terms"]
 
-MAX_QUERY_TERMS = 64
+_MAX_QUERY_TERMS = 64
 _K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much length is penalised
 _LOOKUP_COST = 2  # the cost of reading one posting by its document, in postings read one after the other
 _ROUNDING_FACTOR = 1 + 1e-9  # the order of a sum changes its last digits, and must not cost a document its place
@@ -85,6 +85,11 @@ _SELECT_TERMS = {
 }
 
 
+def rarest_terms(terms: Sequence[Term]) -> list[Term]:
+    """The terms of a query that are in any document, the rarest first, without the most frequent of very many."""
+    return sorted(term for term in terms if term.frequency)[:_MAX_QUERY_TERMS]
+
+
 def top_documents(
     connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, terms: Sequence[Term], k: int
 ) -> list[tuple[float, int]]:
@@ -95,7 +100,7 @@ def top_documents(
     Source: H. Turtle and J. Flood, "Query evaluation: strategies and optimizations" (1995).
     """
     scores: dict[int, float] = {}
-    present_terms = sorted(term for term in terms if term.frequency)[:MAX_QUERY_TERMS]
+    present_terms = rarest_terms(terms)
     bounds = [term.bound * _ROUNDING_FACTOR for term in present_terms]
     for position, term in enumerate(present_terms):
         remaining_bound = sum(bounds[position:])

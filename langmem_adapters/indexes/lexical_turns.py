@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_postings import Postings, parse_postings
 from langmem_adapters.indexes.lexical_rows import STRETCH_SIZE
-from langmem_adapters.indexes.lexical_scores import MAX_QUERY_TERMS, Corpus, Term, idf, top_documents
+from langmem_adapters.indexes.lexical_scores import Corpus, Term, idf, rarest_terms, top_documents
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Evidence, Stretch, Turn
 
@@ -31,13 +31,13 @@ def gather_evidence(  # noqa: PLR0917 - what is asked, and where
     query: str,
     named: frozenset[str],
 ) -> Evidence | None:
-    """Gather the evidence of the ``k`` best documents, of those ``also`` named, and of their neighbours."""
+    """Gather the evidence of the ``k`` best documents, of those with ``extra_ids``, and of their neighbours."""
     numbers = [number for _, number in top_documents(connection, cache, corpus, terms, k)] if k > 0 else []
     numbers = list(dict.fromkeys([*numbers, *_document_numbers(connection, corpus.namespace, extra_ids)]))
     if not numbers:
         return None
     versions, stretches = _read_stretches(connection, {number // STRETCH_SIZE for number in numbers})
-    present_terms = sorted(term for term in terms if term.frequency)[:MAX_QUERY_TERMS]
+    present_terms = rarest_terms(terms)
     postings = _postings_by_stretch(connection, cache, corpus.namespace, present_terms, stretches)
     candidates = _with_neighbours(numbers, stretches, _NEIGHBOUR_DISTANCE)
     neighbours = _with_neighbours(numbers, stretches, 2 * _NEIGHBOUR_DISTANCE)
@@ -65,7 +65,7 @@ def rank_thread(
     name = to_bytes(thread)
     rows = connection.execute(_SELECT_THREAD_NUMBERS, (corpus.namespace, name, corpus.namespace, name))
     numbers = {row[0] for row in rows}
-    present_terms = sorted(term for term in terms if term.frequency)[:MAX_QUERY_TERMS]
+    present_terms = rarest_terms(terms)
     stretches = {number // STRETCH_SIZE for number in numbers}
     scores = dict.fromkeys(numbers, 0.0)
     c, d = corpus.length_norm
@@ -90,11 +90,11 @@ def _document_numbers(connection: sqlite3.Connection, namespace: int, ids: Seque
     """The numbers of documents by id, a fixed number of ids per statement."""
     keys = [to_bytes(id_) for id_ in ids]
     batches = (keys[start : start + _BATCH_SIZE] for start in range(0, len(keys), _BATCH_SIZE))
-    rows = (
-        connection.execute(_SELECT_NUMBERS, (namespace, *batch, *batch[-1:] * (_BATCH_SIZE - len(batch))))
-        for batch in batches
-    )
-    return [number for batch_rows in rows for (number,) in batch_rows]
+    numbers: list[int] = []
+    for batch in batches:
+        values = (namespace, *batch, *batch[-1:] * (_BATCH_SIZE - len(batch)))
+        numbers += [number for (number,) in connection.execute(_SELECT_NUMBERS, values)]
+    return numbers
 
 
 _BATCH_SIZE = 16
@@ -118,7 +118,7 @@ def _neighbours(number: int, stretch: Stretch, distance: int) -> range:
 def _read_stretches(
     connection: sqlite3.Connection, numbers: Collection[int]
 ) -> tuple[dict[int, int], dict[int, Stretch]]:
-    """The last changes of stretches, and their descriptions."""
+    """The versions of stretches, and their descriptions."""
     rows = connection.execute(
         "SELECT number, changed, documents, length, thread != x'' FROM langmem_lexical_stretches"
         " WHERE number IN (SELECT value FROM json_each(?))",

@@ -37,13 +37,13 @@ class RefusedDocuments:
 
     def record(self, name: str, *, settled: Sequence[str], refused: Sequence[str]) -> list[str]:
         """Record refused documents, and those settled otherwise; returns those that were not refused before."""
-        known, reported = self._counts.get(name, {}), {*settled, *refused}
-        refusals = {id_: count for id_, count in known.items() if id_ not in reported}
-        refusals |= {id_: count for id_ in refused if (count := known.get(id_, 0) + 1) < _MAX_REFUSALS}
+        old_counts, reported = self._counts.get(name, {}), {*settled, *refused}
+        new_counts = {id_: count for id_, count in old_counts.items() if id_ not in reported}
+        new_counts |= {id_: count for id_ in refused if (count := old_counts.get(id_, 0) + 1) < _MAX_REFUSALS}
         self.forget(name)
-        if refusals:
-            self._counts[name] = refusals
-        return [id_ for id_ in refused if id_ not in known]
+        if new_counts:
+            self._counts[name] = new_counts
+        return [id_ for id_ in refused if id_ not in old_counts]
 
     def ids(self, name: str) -> list[str]:
         """The ids of a namespace's refused documents."""

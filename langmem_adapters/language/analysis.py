@@ -180,10 +180,12 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     terms = set(analyze(query))
     terms = terms - STOP_WORDS or terms
     inflected = is_inflected(_fold(text))
-    words = "".join([" " if _CHARACTER_MAP[ord(c)] == " " and c not in "'\u2019" else c for c in text])
-    found = [(word.span(), _text_terms(_fold(word[0]), inflected=inflected)) for word in _WORD_PATTERN.finditer(words)]
-    found += [(span, [term_of(word)]) for span, word in _alternative_spellings(text)]
-    matches = [span for span, span_terms in found if not terms.isdisjoint(span_terms)]
+    spaced_text = "".join([" " if _CHARACTER_MAP[ord(c)] == " " and c not in "'\u2019" else c for c in text])
+    candidates = [
+        (word.span(), _text_terms(_fold(word[0]), inflected=inflected)) for word in _WORD_PATTERN.finditer(spaced_text)
+    ]
+    candidates += [(span, [term_of(word)]) for span, word in _alternative_spellings(text)]
+    matches = [span for span, span_terms in candidates if not terms.isdisjoint(span_terms)]
     spans: list[tuple[int, int]] = []
     for start, end in sorted(matches, key=lambda span: (span[0], -span[1])):
         if not spans or start >= spans[-1][1]:  # otherwise it is a part of the one before

@@ -193,9 +193,14 @@ def _readers() -> tuple[_Reader, ...]:
 
 def _east_asian_offsets(text: str) -> Iterator[tuple[str, int]]:
     for pattern in _ADJACENT_UNIT_PATTERNS:
-        for which, weekend, weekday, month in pattern.findall(text):
-            unit = f"week {DAYS[_WEEKDAYS[weekday]]}" if weekday else "weekend" if weekend else month and "month"
-            yield unit or "week", -1 if which in _LAST_WORDS else 1
+        for relation, weekend, weekday, month in pattern.findall(text):
+            if weekday:
+                unit = f"week {DAYS[_WEEKDAYS[weekday]]}"
+            elif weekend:
+                unit = "weekend"
+            else:
+                unit = "month" if month else "week"
+            yield unit, -1 if relation in _LAST_WORDS else 1
     for number, *units, direction in _COUNTED_UNIT_PATTERN.findall(text):
         unit = next(name for name, matched in zip(("day", "week", "month", "year"), units, strict=True) if matched)
         count = _NUMBERS[number] if number in _NUMBERS else int(number)

@@ -30,7 +30,7 @@ _WORD_PATTERN = re.compile(r"[^\W\d_]+")
 def is_inflected(text: str) -> bool:
     """Whether a case-folded text in Latin letters is clearly of a language whose words have many forms.
 
-    English has few and Vietnamese none. A text is another's if it has letters beyond ASCII, or the little words of a
+    English has few and Vietnamese none. A text is another's if it has letters beyond ASCII, or the stop words of a
     language that is known by them, and none that only English has.
 
     >>> [is_inflected(text) for text in ("aino osti vihreän polkupyörän.", "we met at the café.", "see you soon!")]

@@ -13,14 +13,15 @@ from langmem_adapters.language.foreign_dates import foreign_offsets
 __all__ = ["QUOTED_PATTERN", "mentioned_date_words", "relative_spans"]
 
 _ISO_DATE_PATTERN = re.compile(ISO_DATE)
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_NUMBER_WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+_NUMBERS = {"a": 1, **{word: n for n, word in enumerate(_NUMBER_WORDS, 1)}}
 QUOTED_PATTERN = re.compile(
     '"[^"\\n]*"|\u201c[^\u201c\u201d\\n]*\u201d|\u00ab[^\u00ab\u00bb\\n]*\u00bb|^[ \\t]*>.*$', re.MULTILINE
 )
 """What others said, on a day of their own: between quotation marks, or in the quoted lines of a mail."""
 
 _COUNTED_UNIT_PATTERN = re.compile(
-    rf"\b(a|{'|'.join(_NUMBERS[1:])}|\d\d?) (day|night|week|weekend|month|year)s? (ago|from now)\b"
+    rf"\b({'|'.join(_NUMBERS)}|\d\d?) (day|night|week|weekend|month|year)s? (ago|from now)\b"
 )
 # What stands before the end of a longer number: "twenty two", "half a year", "a year and two weeks".
 _LONGER_NUMBER_PATTERN = re.compile(
@@ -74,7 +75,7 @@ def _english_offsets(text: str) -> Iterator[tuple[str, int]]:
         number, unit, direction = match.groups()
         if _LONGER_NUMBER_PATTERN.search(text, max(0, match.start() - _MAX_PREFIX_CHARS), match.start()):
             continue
-        count = int(number) if number.isdecimal() else 1 if number == "a" else _NUMBERS.index(number)
+        count = _NUMBERS[number] if number in _NUMBERS else int(number)
         yield unit, -count if direction == "ago" else count
-    for which, unit, day in _ADJACENT_UNIT_PATTERN.findall(text):
-        yield ("day", _DAY_OFFSETS[day]) if day else (unit, ("last", "this", "next").index(which) - 1)
+    for relation, unit, day in _ADJACENT_UNIT_PATTERN.findall(text):
+        yield ("day", _DAY_OFFSETS[day]) if day else (unit, ("last", "this", "next").index(relation) - 1)
