@@ -122,24 +122,26 @@ def _evaluate(
     if not questions:
         raise ConfigurationError("there are no questions to search for")
     check_function("memory_of", memory_of)
-    shares: dict[int, list[float]] = {cut: [] for cut in CUTS}
-    reciprocal, seconds, unknown = [], [], 0
+    shares: dict[int, list[float]] = {cutoff: [] for cutoff in CUTS}
+    reciprocal_ranks, seconds, unknown_count = [], [], 0
     with advancing(progress, "searching", len(questions), "questions") as advance:
-        for user, asked in _by_user(questions).items():
-            memory, known = yield from _known(memory_of, user, asked)
-            held = set().union(*known.values())
-            for question in asked:
-                unknown += len(question.evidence - held)
+        for user, user_questions in _questions_by_user(questions).items():
+            memory, answers_by_memory = yield from _read_answers(memory_of, user, user_questions)
+            known_answers = set().union(*answers_by_memory.values())
+            for question in user_questions:
+                unknown_count += len(question.evidence - known_answers)
                 start = timer()
-                found = yield from memory.search_flow(question.text, max(CUTS))
+                recalled_memories = yield from memory.search_flow(question.text, max(CUTS))
                 seconds.append(timer() - start)
-                hits = [known.get(recalled.memory.id, frozenset()) & question.evidence for recalled in found]
-                for cut, values in shares.items():
-                    values.append(share_found(hits[:cut], len(question.evidence)))
-                reciprocal.append(next((1 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0))
+                ids = [recalled.memory.id for recalled in recalled_memories]
+                hits = [answers_by_memory.get(id_, frozenset()) & question.evidence for id_ in ids]
+                for cutoff, values in shares.items():
+                    values.append(share_found(hits[:cutoff], len(question.evidence)))
+                reciprocal_ranks.append(next((1 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0))
                 advance(1)
-    recall = {cut: statistics.fmean(values) for cut, values in shares.items()}
-    return Evaluation(len(questions), recall, statistics.fmean(reciprocal), unknown, 1000 * statistics.median(seconds))
+    recall = {cutoff: statistics.fmean(values) for cutoff, values in shares.items()}
+    mrr, p50 = statistics.fmean(reciprocal_ranks), 1000 * statistics.median(seconds)
+    return Evaluation(len(questions), recall, mrr, unknown_count, p50)
 
 
 def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], progress: Progress) -> Flow[Fit]:
@@ -147,8 +149,8 @@ def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Questio
     check_function("memory_of", memory_of)
     with advancing(progress, "searching", len(questions), "questions") as advance:
         cases = yield from _cases(memory_of, questions, advance)
-    both = any("meaning" in signals for case in cases for signals in case.signals)
-    weights = {name: signal.both if both else signal.words for name, signal in SIGNALS.items()}
+    has_meaning = any("meaning" in signals for case in cases for signals in case.signals)
+    weights = {name: signal.both if has_meaning else signal.words for name, signal in SIGNALS.items()}
     return (yield from step(judged, cases, weights))
 
 
@@ -156,60 +158,61 @@ def _cases(
     memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], advance: Callable[[int], None]
 ) -> Flow[list[Case]]:
     cases = []
-    for user, asked in _by_user(questions).items():
-        memory, known = yield from _known(memory_of, user, asked)
-        for question in asked:
+    for user, user_questions in _questions_by_user(questions).items():
+        memory, answers_by_memory = yield from _read_answers(memory_of, user, user_questions)
+        for question in user_questions:
             candidates = yield from memory.candidates_flow(question.text, max(CUTS))
-            places = {place: known.get(id_, frozenset()) & question.evidence for place, id_ in enumerate(candidates)}
-            answers = {place: found for place, found in places.items() if found}
+            hits = [answers_by_memory.get(id_, frozenset()) & question.evidence for id_ in candidates]
+            answers = {position: hit for position, hit in enumerate(hits) if hit}
             if answers:
                 cases.append(Case(user, list(candidates.values()), answers, len(question.evidence)))
             advance(1)
     return cases
 
 
-def _known(
-    memory_of: Callable[[str], LongTermMemory], user: str, asked: Sequence[Question]
+def _read_answers(
+    memory_of: Callable[[str], LongTermMemory], user: str, user_questions: Sequence[Question]
 ) -> Flow[tuple[LongTermMemory, dict[str, frozenset[str]]]]:
     """The memory of a user, and what each of its memories answers."""
     memory = memory_of(user)
     if not hasattr(memory, "search_flow"):
         raise ConfigurationError(f"memory_of gives a LongTermMemory for each user, not {type(memory).__name__}")
-    return memory, _answers((yield from step(memory.all)), asked)
+    return memory, _answers_by_memory((yield from step(memory.all)), user_questions)
 
 
 def checked_questions(questions: Iterable[Question]) -> list[Question]:
     """The questions. Raises ConfigurationError for anything else, and for evidence that is empty or no set of texts."""
-    asked = checked_list(questions, 'questions are a list of Question("…", frozenset({"m1"}))', Question)
-    for question in asked:
+    checked = checked_list(questions, 'questions are a list of Question("…", frozenset({"m1"}))', Question)
+    for question in checked:
         check_text("the text of a question", question.text)
         check_text("the user of a question", question.user)
         if not isinstance(question.evidence, frozenset | set):
             kind = type(question.evidence).__name__
             raise ConfigurationError(f'the evidence of a question is a set, such as frozenset({{"m1"}}), not {kind}')
-        if not (question.evidence and all(isinstance(one, str) and one for one in question.evidence)):
+        if not (question.evidence and all(isinstance(answer, str) and answer for answer in question.evidence)):
             raise ConfigurationError("the evidence of a question holds at least one id or text, and nothing else")
-    return asked
+    return checked
 
 
-def _by_user(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    found: dict[str, list[Question]] = {}
+def _questions_by_user(questions: Sequence[Question]) -> dict[str, list[Question]]:
+    questions_by_user: dict[str, list[Question]] = {}
     for question in questions:
-        found.setdefault(question.user, []).append(question)
-    return found
+        questions_by_user.setdefault(question.user, []).append(question)
+    return questions_by_user
 
 
-def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[str, frozenset[str]]:
-    """Which of the wanted answers each memory holds, by the memory's id."""
-    wanted = frozenset().union(*(question.evidence for question in questions))
-    texts: dict[str, set[str]] = {}
-    for one in wanted:
-        texts.setdefault(folded(one), set()).add(one)
-    found = {}
+def _answers_by_memory(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[str, frozenset[str]]:
+    """Which of the requested answers each memory holds, by the memory's id."""
+    requested = frozenset().union(*(question.evidence for question in questions))
+    answers_by_text: dict[str, set[str]] = {}
+    for answer in requested:
+        answers_by_text.setdefault(folded(answer), set()).add(answer)
+    answers_by_memory = {}
     for memory in memories:
-        names = {memory.id, *(occurrence.message_id for occurrence in memory.occurrences)}
-        found[memory.id] = (names & wanted) | texts.get(folded(memory.message.text), set())
-    return {id_: frozenset(answers) for id_, answers in found.items() if answers}
+        memory_ids = {memory.id, *(occurrence.message_id for occurrence in memory.occurrences)}
+        quoted = answers_by_text.get(folded(memory.message.text), set())
+        answers_by_memory[memory.id] = (memory_ids & requested) | quoted
+    return {id_: frozenset(answers) for id_, answers in answers_by_memory.items() if answers}
 
 
 # ---- files
@@ -226,34 +229,34 @@ def read_questions(path: str | os.PathLike[str]) -> list[Question]:
     """
     try:
         values = values_of(text_of(Path(path).read_bytes()))
-        return [question for place, value in values for question in _questions(place, value)]
+        return [question for location, value in values for question in _parse_questions(location, value)]
     except SerializationError as error:
         raise SerializationError(f"{path}: {error}") from error
 
 
-def _questions(place: str, value: Any) -> Iterator[Question]:
+def _parse_questions(location: str, value: Any) -> Iterator[Question]:
     if isinstance(value, dict) and isinstance(value.get("conversations"), list):
-        for number, each in enumerate(value["conversations"], start=1):
-            yield from _questions(f"item {number}", each)
+        for number, item in enumerate(value["conversations"], start=1):
+            yield from _parse_questions(f"item {number}", item)
     elif isinstance(value, dict) and isinstance(value.get("qa"), list):
-        for number, each in enumerate(value["qa"], start=1):
-            inner = f"{place}, question {number}"
-            if not isinstance(each, dict) or "ev" not in each:
+        for number, item in enumerate(value["qa"], start=1):
+            inner = f"{location}, question {number}"
+            if not isinstance(item, dict) or "ev" not in item:
                 raise SerializationError(f'{inner} has no "ev"')
-            if each["ev"]:
-                yield _question(inner, each.get("q"), each["ev"], value.get("id"))
+            if item["ev"]:
+                yield _parse_question(inner, item.get("q"), item["ev"], value.get("id"))
     elif isinstance(value, dict):
-        yield _question(place, value.get("question"), value.get("evidence"), value.get("user", ""))
+        yield _parse_question(location, value.get("question"), value.get("evidence"), value.get("user", ""))
     else:
-        raise SerializationError(f"{place} is not a question")
+        raise SerializationError(f"{location} is not a question")
 
 
-def _question(place: str, text: Any, evidence: Any, user: Any) -> Question:
+def _parse_question(location: str, text: Any, evidence: Any, user: Any) -> Question:
     if not (isinstance(text, str) and text.strip()):
-        raise SerializationError(f'{place} has no text as its "question"')
+        raise SerializationError(f'{location} has no text as its "question"')
     evidence = [evidence] if isinstance(evidence, str) else evidence
-    if not (isinstance(evidence, list) and evidence and all(isinstance(one, str) and one for one in evidence)):
-        raise SerializationError(f'{place} has no list of texts as its "evidence"')
+    if not (isinstance(evidence, list) and evidence and all(isinstance(answer, str) and answer for answer in evidence)):
+        raise SerializationError(f'{location} has no list of texts as its "evidence"')
     if not isinstance(user, str):
-        raise SerializationError(f'{place} has no text as its "user"')
+        raise SerializationError(f'{location} has no text as its "user"')
     return Question(text, frozenset(evidence), user)

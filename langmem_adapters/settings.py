@@ -36,18 +36,18 @@ from langmem_adapters.protection import every_index, protected_index, protected_
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sealing import BindingCodec, Codec, Redactor
 from langmem_adapters.sessions import Sessions
-from langmem_adapters.settings_file import Config2, own_section, read_document, without_counterpart
+from langmem_adapters.settings_file import Config2, langmem_section, read_document, unused_settings
 from langmem_adapters.stores import masked_url
 from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
 __all__ = ["Settings"]
 
 _log = logging.getLogger("langmem_adapters")
-_VALUES = (
+_PLAIN_SETTINGS = (
     *("tenant", "memory_k", "similarity_top_k", "ttl", "refresh", "enable_longterm_memory"),
     *("enable_experience_read", "enable_experience_write", "vectors_url"),
 )
-_VARIABLES = {"url": URL_VARIABLES, **{name: (f"LANGMEM_{name.upper()}",) for name in _VALUES}}
+_ENVIRONMENT_VARIABLES = {"url": URL_VARIABLES, **{name: (f"LANGMEM_{name.upper()}",) for name in _PLAIN_SETTINGS}}
 
 
 class Settings(BaseModel):
@@ -98,7 +98,7 @@ class Settings(BaseModel):
             try:
                 super().__init__(**given)
             except ValidationError as error:
-                sentence = _sentence(error, given)
+                sentence = _describe_error(error, given)
             else:
                 return
             raise ConfigurationError(sentence)  # outside the except, as pydantic's error holds the values
@@ -115,46 +115,46 @@ class Settings(BaseModel):
         document = read_document(at_home(path))
         cls(**given)  # errors here are in the arguments; those below, in the file
         try:
-            theirs = Config2.model_validate(document).settings()
-            ours = own_section(document, _VARIABLES)
-            settings = cls(**(theirs | ours | _environment() | given))
+            metagpt_settings = Config2.model_validate(document).settings()
+            langmem_settings = langmem_section(document, _ENVIRONMENT_VARIABLES)
+            settings = cls(**(metagpt_settings | langmem_settings | _environment_settings() | given))
         except ValidationError as error:
-            sentence = _sentence(error, document)
+            sentence = _describe_error(error, document)
         except ConfigurationError as error:
             sentence = str(error)
         else:
-            unused = without_counterpart(document)
-            if unused:
-                _log.info("%s: %s have no effect here", path, ", ".join(unused))
+            unused_names = unused_settings(document)
+            if unused_names:
+                _log.info("%s: %s have no effect here", path, ", ".join(unused_names))
             return settings
         raise ConfigurationError(f"{path}: {sentence}")
 
     @model_validator(mode="before")
     @classmethod
-    def _with_environment(cls, given: Any) -> Any:
-        return {**_environment(), **given} if isinstance(given, Mapping) else given
+    def _add_environment(cls, given: Any) -> Any:
+        return {**_environment_settings(), **given} if isinstance(given, Mapping) else given
 
     @field_serializer("url", "vectors_url", when_used="json")
-    def _without_password(self, url: str | None) -> str | None:
+    def _mask_password(self, url: str | None) -> str | None:
         return masked_url(url)
 
     @field_validator("codec")
     @classmethod
-    def _is_codec(cls, codec: Any) -> Any:
+    def _check_codec(cls, codec: Any) -> Any:
         if codec is not None and not isinstance(codec, Codec | BindingCodec):
             raise ValueError("it has no methods encode and decode")
         return codec
 
     @field_validator("embedder")
     @classmethod
-    def _embeds(cls, embedder: Any) -> Any:
+    def _check_embedder(cls, embedder: Any) -> Any:
         if embedder is not None:
             Embedder.of(embedder)
         return embedder
 
     @field_validator("ranker")
     @classmethod
-    def _ranks(cls, ranker: Any) -> Any:
+    def _check_ranker(cls, ranker: Any) -> Any:
         if ranker is not None:
             Completer(ranker)
         return ranker
@@ -175,25 +175,25 @@ class Settings(BaseModel):
         With ``long_term`` (default: ``enable_longterm_memory``), messages that leave its window move to the user's
         long-term memory (to the session's own, if there is no user) instead of staying in the history.
         """
-        remembers = self.enable_longterm_memory if long_term is None else long_term
+        has_long_term = self.enable_longterm_memory if long_term is None else long_term
         return BrainMemory(
             self.store,
             session,
             user=user,
             tenant=self.tenant,
             memory_k=self.memory_k,
-            long_term=self.long_term(user=user, session=session) if remembers else None,
+            long_term=self.long_term(user=user, session=session) if has_long_term else None,
             ttl=self.ttl,
             refresh=self.refresh,
         )
 
     def long_term(self, *, user: str = "", session: str = "") -> LongTermMemory:
         """The long-term memory of a user; without a user, that of a session, which expires with the session."""
-        place = self.vectors_url or vectors_url(self.url, self.codec)
+        url = self.vectors_url or vectors_url(self.url, self.codec)
         return LongTermMemory(
             self.store,
             self.index,
-            vectors=None if self.embedder is None else shared_vectors(place, self.embedder),
+            vectors=None if self.embedder is None else shared_vectors(url, self.embedder),
             ranker=self.ranker,
             user=user,
             tenant=self.tenant,
@@ -244,23 +244,26 @@ class Settings(BaseModel):
     ) -> Flow[dict[str, int]]:
         """:meth:`delete_user`, as a part of a larger flow."""
         url, codec, vectors = self.url, self.codec, self.vectors_url
-        found = yield from step(every_index, url, codec=codec, vectors=vectors, embedder=self.embedder)
-        erasing = delete_user_flow(self.store, found, user=user, tenant=self.tenant, items=items, report=report)
-        return (yield from erasing)
+        indexes = yield from step(every_index, url, codec=codec, vectors=vectors, embedder=self.embedder)
+        erasure = delete_user_flow(self.store, indexes, user=user, tenant=self.tenant, items=items, report=report)
+        return (yield from erasure)
 
 
-def _environment() -> dict[str, str]:
+def _environment_settings() -> dict[str, str]:
     """The settings in the environment: for each, the first of its variables that is not empty."""
-    found = ((name, os.environ.get(known)) for name, variables in _VARIABLES.items() for known in reversed(variables))
-    return {name: value for name, value in found if value}
+    settings = {}
+    for name, variables in _ENVIRONMENT_VARIABLES.items():
+        if value := next(filter(None, map(os.environ.get, variables)), None):
+            settings[name] = value
+    return settings
 
 
-def _sentence(error: ValidationError, given: Mapping[str, Any]) -> str:
-    flaw = error.errors(include_input=False, include_context=False, include_url=False)[0]
-    first = str(flaw["loc"][0])
-    name = ".".join(map(str, flaw["loc"])) if first in given else _VARIABLES[first][0]
-    if flaw["type"] == "extra_forbidden":
+def _describe_error(error: ValidationError, given: Mapping[str, Any]) -> str:
+    first_error = error.errors(include_input=False, include_context=False, include_url=False)[0]
+    setting = str(first_error["loc"][0])
+    name = ".".join(map(str, first_error["loc"])) if setting in given else _ENVIRONMENT_VARIABLES[setting][0]
+    if first_error["type"] == "extra_forbidden":
         return f"there is no setting {name}; there are {', '.join(Settings.model_fields)}"
-    if flaw["type"] == "model_type":
+    if first_error["type"] == "model_type":
         return f"the section {name} is not made of names and values"
-    return f"the setting {name} is wrong: {flaw['msg'].removeprefix('Value error, ')}"
+    return f"the setting {name} is wrong: {first_error['msg'].removeprefix('Value error, ')}"

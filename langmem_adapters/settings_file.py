@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 
-__all__ = ["Config2", "own_section", "read_document", "without_counterpart"]
+__all__ = ["Config2", "langmem_section", "read_document", "unused_settings"]
 
-_NO_COUNTERPART = {
+_UNUSED_SETTINGS = {
     "role_zero": ("longterm_memory_persist_path", "use_llm_ranker"),
     "exp_pool": ("persist_path", "retrieval_type", "use_llm_ranker", "collection_name"),
 }
@@ -34,18 +34,19 @@ def read_document(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}" if mark else ""
+        details = f", line {mark.line + 1}" if mark else ""
     else:
         if isinstance(document, dict | None):
             return document or {}
-        place = ": settings are names and values"
-    raise ConfigurationError(f"{path} is not a YAML file of settings{place}")  # the parser's own error quotes the file
+        details = ": settings are names and values"
+    # Not from the parser's own error, which quotes the file.
+    raise ConfigurationError(f"{path} is not a YAML file of settings{details}")
 
 
-def own_section(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+def langmem_section(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """The section ``langmem``, without settings set to null. Raises ConfigurationError for unknown names."""
-    if outside := [name for name in document if name in names]:
-        raise ConfigurationError(f"the setting {outside[0]} belongs in the section langmem")
+    if misplaced := [name for name in document if name in names]:
+        raise ConfigurationError(f"the setting {misplaced[0]} belongs in the section langmem")
     section = document.get("langmem")
     if not isinstance(section, dict | None):
         raise ConfigurationError("the section langmem is not made of names and values")
@@ -62,7 +63,7 @@ class _Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
+    def _drop_nulls(cls, data: Any) -> Any:
         return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
@@ -75,7 +76,7 @@ class _Redis(_Section):
 
     @field_validator("host")
     @classmethod
-    def _is_host(cls, host: str) -> str:
+    def _check_host(cls, host: str) -> str:
         if re.fullmatch(r"[\w.-]+", host):
             return host
         try:
@@ -84,8 +85,11 @@ class _Redis(_Section):
             raise ValueError("it is the name or the address of a server, without scheme and port") from None
 
     def url(self) -> str:
-        name, password = quote(self.username, safe=""), quote(self.password, safe="")
-        login = f"{name}:{password}@" if password else f"{name}@" if name else ""
+        login = quote(self.username, safe="")
+        if self.password:
+            login += f":{quote(self.password, safe='')}"
+        if login:
+            login += "@"
         return f"redis://{login}{self.host}:{self.port}/{self.db}"
 
 
@@ -110,20 +114,20 @@ class Config2(_Section):
 
     def settings(self) -> dict[str, Any]:
         """The values of these sections, under the names of :class:`~langmem_adapters.settings.Settings`."""
-        found: dict[str, Any] = self.role_zero.model_dump(exclude_none=True) if self.role_zero else {}
+        values: dict[str, Any] = self.role_zero.model_dump(exclude_none=True) if self.role_zero else {}
         if self.redis and not self.redis.host.startswith("YOUR_"):  # MetaGPT's placeholder
-            found["url"] = self.redis.url()
+            values["url"] = self.redis.url()
         if self.exp_pool:
-            found["enable_experience_read"] = self.exp_pool.enabled and self.exp_pool.enable_read
-            found["enable_experience_write"] = self.exp_pool.enabled and self.exp_pool.enable_write
-        return found
+            values["enable_experience_read"] = self.exp_pool.enabled and self.exp_pool.enable_read
+            values["enable_experience_write"] = self.exp_pool.enabled and self.exp_pool.enable_write
+        return values
 
 
-def without_counterpart(document: Mapping[str, Any]) -> list[str]:
+def unused_settings(document: Mapping[str, Any]) -> list[str]:
     """The names of settings that are set in MetaGPT's sections and have no effect here."""
     return [
         f"{section}.{name}"
-        for section, names in _NO_COUNTERPART.items()
+        for section, names in _UNUSED_SETTINGS.items()
         for name in names
         if isinstance(document.get(section), dict) and document[section].get(name)
     ]

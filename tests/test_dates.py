@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.language.analysis import analyze
 from langmem_adapters.language.dates import DAYS, MONTHS, date_words, day_of
-from langmem_adapters.language.spoken_dates import spoken_date_words
+from langmem_adapters.language.relative_dates import mentioned_date_words
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Document
@@ -28,7 +28,7 @@ MONDAY, FRIDAY, SUNDAY = at(2023, 5, 8), at(2023, 5, 12), at(2023, 5, 14)
 
 
 def spoken(text: str, said: float | None = FRIDAY) -> set[str]:
-    return {word.removeprefix("day") for word in spoken_date_words(text, said).split()}
+    return {word.removeprefix("day") for word in mentioned_date_words(text, said).split()}
 
 
 # --- what is spoken of
@@ -187,7 +187,7 @@ TIMES = st.floats(-62135596800, 253402300799) | st.floats()
 @given(TEXTS, TIMES)
 @example("yesterday", -62135596800.0)
 def test_only_words_of_dates_come_out_each_once_and_none_of_its_own(text: str, said: float) -> None:
-    words = spoken_date_words(text, said).split()
+    words = mentioned_date_words(text, said).split()
     assert len(words) == len(set(words))
     assert not set(words) & set(date_words(said).split())
     assert all(word in MONTHS + DAYS or 0 < int(word.removeprefix("day")) <= 9999 for word in words)
@@ -200,7 +200,7 @@ def test_last_and_next_of_a_weekday_are_the_nearest_that_are_not_today(day: date
     before, after = (one for one in near if DAYS[one.weekday()] == weekday)
     for which, meant in (("last", before), ("next", after)):
         words = set(date_words(at(meant.year, meant.month, meant.day)).split())
-        said = spoken_date_words(f"{which} {weekday.title()}", noon)
+        said = mentioned_date_words(f"{which} {weekday.title()}", noon)
         assert set(said.split()) == words - set(date_words(noon).split())
 
 

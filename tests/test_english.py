@@ -16,7 +16,13 @@ from langmem_adapters.language.analysis import STOP_WORDS, analyze, stem
 from langmem_adapters.language.english import BASES, SPELLINGS
 from langmem_adapters.stores.memory import MemoryStore
 
-TABLES = (english._PASTS, english._IRREGULAR, english._SHORT, english._SPELT, english._RELATED)
+TABLES = (
+    english._PAST_FORMS,
+    english._IRREGULAR_FORMS,
+    english._SHORT_FORMS,
+    english._BRITISH_SPELLINGS,
+    english._RELATED_WORDS,
+)
 FAMILIES = [family.split() for table in TABLES for family in table.split(",")]
 
 

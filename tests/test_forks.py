@@ -234,7 +234,7 @@ def test_one_thread_forks_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize(
-    ("module", "slow", "opens"), [(stores, "open_store", shared_store), (indexes, "_file", shared_index)]
+    ("module", "slow", "opens"), [(stores, "open_store", shared_store), (indexes, "_index_file", shared_index)]
 )
 def test_a_child_forked_beside_one_who_opens_opens_too(
     monkeypatch: pytest.MonkeyPatch, module: Any, slow: str, opens: Callable[[str], object], *, waits: bool

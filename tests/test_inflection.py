@@ -13,7 +13,7 @@ from langmem_adapters.flow import run
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.language.analysis import analyze, matching
-from langmem_adapters.language.inflection import inflects, parts
+from langmem_adapters.language.inflection import is_inflected, word_parts
 from langmem_adapters.protocols import Document
 from langmem_adapters.recall.novelty import find_news
 from langmem_adapters.stores.memory import MemoryStore
@@ -69,12 +69,12 @@ def test_a_word_that_is_there_to_the_letter_counts_for_more() -> None:
     ],
 )
 def test_english_and_what_is_told_by_its_letters_is_no_other_language(text: str) -> None:
-    assert not inflects(text)
+    assert not is_inflected(text)
 
 
 @pytest.mark.parametrize("text", ["mein fahrrad steht nicht mehr im keller.", "¿dónde está la bici?", "pyörä", "łódź"])
 def test_other_languages_are_told_by_their_letters_or_their_little_words(text: str) -> None:
-    assert inflects(text)
+    assert is_inflected(text)
 
 
 def test_english_words_have_no_parts() -> None:
@@ -156,4 +156,4 @@ def test_what_is_shown_lies_in_the_text(query: str, text: str) -> None:
 
 @given(st.text(min_size=1), st.booleans())
 def test_parts_are_shorter_pieces_of_a_word(word: str, inflected: bool) -> None:
-    assert all(part in word and len(part) < max(4, len(word)) for part in parts(word, inflected=inflected))
+    assert all(part in word and len(part) < max(4, len(word)) for part in word_parts(word, inflected=inflected))

@@ -620,7 +620,7 @@ def test_the_counts_of_terms_follow_every_change(tmp_path: Path) -> None:
 @settings(deadline=None, max_examples=40)
 def test_what_is_added_together_is_what_is_added_one_by_one(added: list[Document], before: int, at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lexical_rows, "_AT_ONCE", at_once)
+        patch.setattr(lexical_rows, "_MAX_BATCH_POSTINGS", at_once)
         with (
             contextlib.closing(LexicalIndex(":memory:")) as together,
             contextlib.closing(LexicalIndex(":memory:")) as alone,

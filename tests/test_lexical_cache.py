@@ -158,7 +158,7 @@ def test_a_forked_child_searches(index: LexicalIndex) -> None:
         index.apply(NOTES, upsert=[Document("b", "bike")])
         os._exit(0 if found(index, "bike") == {"a", "b"} else 1)
 
-    with index._kept._lock:  # as a thread of the parent may hold it
+    with index._cache._lock:  # as a thread of the parent may hold it
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()
     process.join(120)
@@ -197,7 +197,7 @@ def test_of_a_long_stretch_only_what_is_asked_for_is_read_and_what_was_read_stay
     for query in ("word3", "word100", "word3 word100"):
         evidence = index.gather(NOTES, query, 1)
         assert evidence is not None
-        (kept,) = (kept for key, ((_, kept), _) in index._kept._lru._entries.items() if not isinstance(key, tuple))
+        (kept,) = (kept for key, ((_, kept), _) in index._cache._lru._entries.items() if not isinstance(key, tuple))
         sizes.append(len(kept))
     assert sizes == [8, 17, 17]  # the first has three before it, and none of the two has more than four beside it
 
@@ -235,10 +235,10 @@ def test_what_is_kept_stays_within_its_bound(tmp_path: Path, megabytes: float) -
                 query = " ".join(chance.choices(words, k=5))
                 assert index.search(NOTES, query, 5) == roomy.search(NOTES, query, 5)
                 assert index.gather(NOTES, query, 5) == roomy.gather(NOTES, query, 5)
-                kept = index._kept._lru
+                kept = index._cache._lru
                 assert kept.size == sum(size for _, size in kept._entries.values()) <= megabytes * 2**20
             assert bool(kept.values()) is bool(megabytes)
-            assert len(roomy._kept._lru.values()) > len(kept.values())
+            assert len(roomy._cache._lru.values()) > len(kept.values())
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=40))
@@ -257,17 +257,17 @@ def test_it_holds_no_more_than_its_bounds_and_the_latest(operations: list[tuple[
 def test_what_was_used_longest_ago_goes_first() -> None:
     kept = RowCache(100 / 2**20)
     for key in "abc":
-        kept.keep(key, 1, key.upper(), 30)
+        kept.put(key, 1, key.upper(), 30)
     assert kept.get("a", 1) == "A"
     assert kept.get("a", 2) is None
-    kept.keep("d", 1, "D", 30)
+    kept.put("d", 1, "D", 30)
     assert [kept.get(key, 1) for key in "abcd"] == ["A", None, "C", "D"]
-    kept.keep("a", 2, "again", 40)
+    kept.put("a", 2, "again", 40)
     assert [kept.get("a", 1), kept.get("a", 2)] == [None, "again"]
     assert kept._lru.size == 100
-    kept.keep("e", 1, "too large", 101)
+    kept.put("e", 1, "too large", 101)
     assert [kept.get(key, 1) for key in "acde"] == [None, "C", "D", None]
-    kept.keep("c", 2, "too large", 101)
+    kept.put("c", 2, "too large", 101)
     assert [kept.get("c", 1), kept.get("c", 2), kept._lru.size] == [None, None, 70]
 
 

@@ -720,7 +720,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 chance = random.Random(int(sys.argv[2]))
 memory = LongTermMemory(SQLiteStore(sys.argv[1]), LexicalIndex(sys.argv[1]), user="ada")
 steps = chance.randint(1, 120)
-real, counted = LexicalIndex._row, [0]
+real, counted = LexicalIndex._to_row, [0]
 
 def row(self, document):  # an index dies in the middle of a change, too
     counted[0] += 1
@@ -728,7 +728,7 @@ def row(self, document):  # an index dies in the middle of a change, too
         os.kill(os.getpid(), signal.SIGKILL)
     return real(self, document)
 
-LexicalIndex._row = row
+LexicalIndex._to_row = row
 n = 0
 while True:
     n += 1

@@ -10,8 +10,8 @@ import pytest
 from langmem_adapters import LongTermMemory, Message, open_index
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_vectors
-from langmem_adapters.language.features import asked, named
-from langmem_adapters.language.little_words import little_words
+from langmem_adapters.language.features import asked, named_speakers
+from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.stores.memory import MemoryStore
 from tests.benchmarks import languages
 
@@ -36,7 +36,7 @@ from tests.benchmarks import languages
     ],
 )
 def test_words_that_say_little_are_told_by_the_language_of_a_query(query: str, little: str) -> None:
-    assert little_words(query) == frozenset(little.split())
+    assert foreign_stop_words(query) == frozenset(little.split())
 
 
 CHAT = (
@@ -61,9 +61,9 @@ def test_a_little_word_finds_less_than_any_other(by_meaning: bool) -> None:
 
 
 def test_who_is_named_in_a_genitive_without_an_apostrophe() -> None:
-    assert named("Wann war Lenas Auftritt?", {"Lena", "Paul"}) == (frozenset({"Lena"}), "Wann war   Auftritt?")
-    assert named("Was sagt Thomas?", {"Thomas", "Lena"})[0] == {"Thomas"}
-    assert named("What does Los Angeles offer?", {"Lena"})[0] == frozenset()
+    assert named_speakers("Wann war Lenas Auftritt?", {"Lena", "Paul"}) == (frozenset({"Lena"}), "Wann war   Auftritt?")
+    assert named_speakers("Was sagt Thomas?", {"Thomas", "Lena"})[0] == {"Thomas"}
+    assert named_speakers("What does Los Angeles offer?", {"Lena"})[0] == frozenset()
 
 
 @pytest.mark.parametrize("query", ["Wann kam Oma?", "Quand part le train ?", "¿Cuándo empieza?", "Quando parte?"])

@@ -18,7 +18,7 @@ from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.language.dates import date_words
 from langmem_adapters.language.query_dates import NamedDate, named_date, with_dates
-from langmem_adapters.language.spoken_dates import spoken_date_words
+from langmem_adapters.language.relative_dates import mentioned_date_words
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Document
@@ -284,5 +284,5 @@ def test_days_are_those_of_who_speaks_of_them() -> None:
     assert datetime.fromtimestamp(sunday, tz=timezone.utc).day == 8
     assert with_dates("What did I plant yesterday?", monday) == "What did I plant yesterday? 2023-05-07"
     assert date_words(sunday) == "sunday day7 may 2023"
-    assert spoken_date_words("I did it yesterday.", monday) == "sunday day7"
+    assert mentioned_date_words("I did it yesterday.", monday) == "sunday day7"
     assert named_date("2023-05-06").meets(sunday) == 1.0  # the day after, when most is told of it

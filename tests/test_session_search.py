@@ -14,7 +14,7 @@ from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.indexes.lexical_namespaces import begin
+from langmem_adapters.indexes.lexical_namespaces import ensure_namespace
 from langmem_adapters.language.analysis import analyze
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -133,7 +133,7 @@ class HeldIndex(LexicalIndex):
 
     def begin(self, *place: Any) -> int:
         self.stop("transaction")
-        return begin(*place)
+        return ensure_namespace(*place)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
@@ -143,7 +143,7 @@ def test_g1_a_forked_child_searches_though_its_parent_was_indexing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, where: str
 ) -> None:
     index = HeldIndex(tmp_path / file if file else ":memory:", where)
-    monkeypatch.setattr("langmem_adapters.indexes.lexical.begin", index.begin)
+    monkeypatch.setattr("langmem_adapters.indexes.lexical.ensure_namespace", index.begin)
     brain = BrainMemory(MemoryStore(), "monday")
     brain.add_talk("I like my bike.")
     search = SessionSearch(brain, index)

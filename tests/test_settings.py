@@ -115,7 +115,7 @@ def test_a_wrong_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, va
 
 
 def test_every_setting_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [*module._VARIABLES, "embedder", "ranker", "codec", "redactor"] == list(Settings.model_fields)
+    assert [*module._ENVIRONMENT_VARIABLES, "embedder", "ranker", "codec", "redactor"] == list(Settings.model_fields)
     values = {"ENABLE_LONGTERM_MEMORY": "yes", "ENABLE_EXPERIENCE_READ": "0", "ENABLE_EXPERIENCE_WRITE": "false"}
     for name, value in values.items():
         monkeypatch.setenv(f"LANGMEM_{name}", value)

@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.language.dates import date_words
-from langmem_adapters.language.features import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked, marks, named
+from langmem_adapters.language.features import (
+    ASKS,
+    FIRST_PERSON,
+    NAMES,
+    NUMBER,
+    QUESTION,
+    TIME,
+    asked,
+    named_speakers,
+    text_marks,
+)
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.signals import SIGNALS
@@ -68,14 +78,14 @@ def memory(index: LexicalIndex) -> LongTermMemory:
     ],
 )
 def test_marks_of_a_text(text: str, expected: int) -> None:
-    assert marks(text) == expected
+    assert text_marks(text) == expected
 
 
 @pytest.mark.parametrize("many", ["?", "? ", "?[]"])
 def test_marks_are_read_in_no_time_however_many_a_text_has(many: str) -> None:
     start = time.process_time()
-    assert marks(many * 10_000 + " see?") == QUESTION | ASKS
-    assert marks(many * 10_000 + " so") == ASKS
+    assert text_marks(many * 10_000 + " see?") == QUESTION | ASKS
+    assert text_marks(many * 10_000 + " so") == ASKS
     assert time.process_time() - start < 1
 
 
@@ -147,7 +157,7 @@ def test_what_a_query_asks_for() -> None:
     ],
 )
 def test_a_name_is_not_taken_out_of_a_longer_word(query: str, speakers: list[str], who: set[str], rest: str) -> None:
-    found, without = named(query, speakers)
+    found, without = named_speakers(query, speakers)
     assert found == who
     assert without.split() == rest.split()
 
@@ -168,7 +178,7 @@ def test_a_name_is_not_taken_out_of_a_longer_word(query: str, speakers: list[str
 )
 def test_names_of_speakers_are_found_and_taken_out(query: str, who: set[str], rest: str) -> None:
     speakers = ["Melanie Smith", "Willow", "小明", "Jürgen"] + (["Will"] if "Did Will" in query else [])
-    found, without = named(query, speakers)
+    found, without = named_speakers(query, speakers)
     assert found - {"Willow"} == who
     assert without.split() == rest.split()
 

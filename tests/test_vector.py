@@ -86,8 +86,8 @@ class TestOnAServerOfChroma(VectorsConformance):
     def vectors(self, chroma_server: ChromaServer) -> Iterator[Vectors]:
         with contextlib.closing(ChromaVectors(chroma_server.url)) as opened:
             yield opened
-            for collection in opened._connected().list_collections():
-                opened._connected().delete_collection(collection.name)
+            for collection in opened._get_client().list_collections():
+                opened._get_client().delete_collection(collection.name)
 
 
 class TestInASimpleVectorStore(VectorsConformance):
@@ -119,7 +119,7 @@ class TestInAChromaVectorStore(OfOneDimension):
     @pytest.fixture
     def vectors(self, tmp_path: Path) -> Iterator[Vectors]:
         with contextlib.closing(ChromaVectors(f"chroma:///{tmp_path}/chroma")) as chroma:
-            collection = chroma._connected().create_collection("theirs", embedding_function=None)
+            collection = chroma._get_client().create_collection("theirs", embedding_function=None)
             store = ChromaVectorStore(chroma_collection=collection)
             with contextlib.closing(NodeVectors(store, tmp_path / "ledger.db")) as opened:
                 yield opened

@@ -199,7 +199,7 @@ def test_somebody_else_s_client_of_the_folder_is_a_search_error(folder: str, tmp
 def test_i3_h4_chroma_has_no_embedder_no_telemetry_and_no_texts(folder: str, tmp_path: Path) -> None:
     with contextlib.closing(index_at(folder)) as index:
         index.apply(("longterm", "planted-user"), upsert=[Document("id", "planted text")], position=(1, "e"))
-        client = chroma_of(index)._connected()
+        client = chroma_of(index)._get_client()
         assert client.get_settings().anonymized_telemetry is False
         (collection,) = client.list_collections()
         got = collection.get()
@@ -220,7 +220,7 @@ def test_changes_are_given_in_parts_that_chroma_takes(folder: str, monkeypatch: 
 
     monkeypatch.setattr(Collection, "upsert", watched)
     with contextlib.closing(index_at(folder)) as index:
-        client = chroma_of(index)._connected()
+        client = chroma_of(index)._get_client()
         monkeypatch.setattr(client, "get_max_batch_size", lambda: 10)
         index.apply(NOTES, upsert=[Document(str(n), f"bike {n}") for n in range(25)])
         assert sizes == [10, 10, 5]
@@ -546,7 +546,7 @@ def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
     with contextlib.closing(index_at(server.url)) as index:
         index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
         chroma = chroma_of(index)
-        assert chroma._connected()._server._session.timeout == httpx.Timeout(60)
+        assert chroma._get_client()._server._session.timeout == httpx.Timeout(60)
         server.freeze()
         monkeypatch.setattr(vector_chroma_timeouts, "_READ_TIMEOUT", 0.2)
         for call in (

@@ -43,7 +43,7 @@ INSTALLED = ["installed"] if importlib.util.find_spec("simsimd") else []
 @pytest.fixture(params=["written out", *INSTALLED])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With something that multiplies 8 bits: that of the package, where it is installed, and one written out."""
-    monkeypatch.setattr(vector_matrix, "_NEAR", 0)  # however small a namespace is
+    monkeypatch.setattr(vector_matrix, "_CACHED_SIZE", 0)  # however small a namespace is
     if request.param == "written out":
         for module in (vector_matrix, vector_quantized):
             monkeypatch.setattr(module, "kernels", lambda: Slow)
@@ -122,7 +122,7 @@ def test_a_small_namespace_is_looked_at_once(vectors: SQLiteVectors, monkeypatch
 
     monkeypatch.setattr(vector_quantized.QuantizedRows, "cosines", refuse)
     assert [id_ for id_, _ in vectors.nearest("n/", MAKER, known["b"], 1)] == ["b"]
-    monkeypatch.setattr(vector_matrix, "_NEAR", 3 * SIZE - 1)
+    monkeypatch.setattr(vector_matrix, "_CACHED_SIZE", 3 * SIZE - 1)
     monkeypatch.setattr(vector_matrix, "kernels", lambda: Slow)
     vectors.close()
     with pytest.raises(AssertionError, match="a first look"):
@@ -138,7 +138,7 @@ def test_whatever_is_added_and_removed_the_results_are_those_without_it(
         contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as quantized,
         contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as plain,
     ):
-        monkeypatch.setattr(plain, "_matrix", _without_a_first_look(plain, monkeypatch))
+        monkeypatch.setattr(plain, "_get_matrix", _without_a_first_look(plain, monkeypatch))
         ids = [f"d{n}" for n in range(600)]
         for _ in range(40):
             fresh = dict(zip(chance.sample(ids, 60), directions(chance, 60, 100.0), strict=True))
@@ -146,16 +146,16 @@ def test_whatever_is_added_and_removed_the_results_are_those_without_it(
             query = directions(chance, 1, 100.0)[0]
             for k in (1, 7):
                 assert quantized.nearest("n/", MAKER, query, k) == plain.nearest("n/", MAKER, query, k)
-        assert quantized._matrices["n/"].seen().quantized is not None
-        assert plain._matrices["n/"].seen().quantized is None
+        assert quantized._matrices["n/"].snapshot().quantized is not None
+        assert plain._matrices["n/"].snapshot().quantized is None
 
 
 def _without_a_first_look(vectors: SQLiteVectors, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = vectors._matrix
+    made = vectors._get_matrix
 
     def matrix(name: str) -> Any:
         found = made(name)
-        monkeypatch.setattr(found, "_round", lambda *_: None)
+        monkeypatch.setattr(found, "_quantize_rows", lambda *_: None)
         return found
 
     return matrix

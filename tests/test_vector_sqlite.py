@@ -100,7 +100,7 @@ def test_what_is_in_memory_follows_by_the_new_rows_only(
     vectors.nearest("n/", MAKER, query, 1)
     seen: list[int] = []
     compared: list[int] = []
-    extend, keep = Matrix.extend, Matrix.keep
+    extend, keep = Matrix.extend, Matrix.retain
 
     def watched_extend(matrix: Matrix, rows: list[tuple[int, bytes, bytes]], expected: int) -> None:
         seen.append(len(rows))
@@ -111,7 +111,7 @@ def test_what_is_in_memory_follows_by_the_new_rows_only(
         keep(matrix, numbers)
 
     monkeypatch.setattr(Matrix, "extend", watched_extend)
-    monkeypatch.setattr(Matrix, "keep", watched_keep)
+    monkeypatch.setattr(Matrix, "retain", watched_keep)
     put(vectors, {"d500": unit(chance)})
     put(vectors, {"d7": unit(chance)}, ["d8", "d9"])
     assert len(vectors.nearest("n/", MAKER, query, 1000)) == 499
@@ -147,9 +147,9 @@ def test_a_state_that_was_handed_out_stays_as_it_is(vectors: SQLiteVectors) -> N
     chance = random.Random(3)
     put(vectors, {f"d{n}": unit(chance) for n in range(50)})
     query = unit(chance)
-    with vectors._fresh("n/", MAKER) as matrix:
+    with vectors._current_matrix("n/", MAKER) as matrix:
         assert matrix is not None
-        seen = matrix.seen()
+        seen = matrix.snapshot()
     before = seen.nearest(query, 100)
     put(vectors, {}, ["d31", "d32"])
     assert len(vectors.nearest("n/", MAKER, query, 500)) == 48
@@ -199,13 +199,13 @@ def test_one_that_grows_makes_others_go_and_one_that_stays_looks_at_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, trimmed = random.Random(5), list[str]()
-    trim = SQLiteVectors._trim
+    trim = SQLiteVectors._evict_matrices
 
     def counted(place: SQLiteVectors, name: str) -> None:
         trimmed.append(name)
         trim(place, name)
 
-    monkeypatch.setattr(SQLiteVectors, "_trim", counted)
+    monkeypatch.setattr(SQLiteVectors, "_evict_matrices", counted)
     with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db", megabytes=0.1)) as vectors:
         for name in ("a/", "b/"):
             put(vectors, {str(n): unit(chance) for n in range(20)}, name=name)
@@ -447,7 +447,7 @@ def test_what_was_removed_since_a_backup_is_found_again_once_that_was_restored(
 def test_who_missed_more_removals_than_are_remembered_reads_no_vector_again(
     vectors: SQLiteVectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langmem_adapters.indexes.vector_sqlite._GONE", 3)
+    monkeypatch.setattr("langmem_adapters.indexes.vector_sqlite._MAX_REMOVALS", 3)
     chance = random.Random(7)
     query = unit(chance)
     put(vectors, {f"{n:02}": unit(chance) for n in range(40)})

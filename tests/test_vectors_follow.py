@@ -21,7 +21,7 @@ from langmem_adapters.errors import Conflict, ModelError
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
 from langmem_adapters.indexes.vector import VectorIndex
-from langmem_adapters.indexes.vector_refused import RefusedDocuments
+from langmem_adapters.indexes.vector_refusals import RefusedDocuments
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled
@@ -493,8 +493,8 @@ def test_twenty_thousand_refused_documents_are_noted_in_no_time() -> None:
     refused, start = RefusedDocuments(), time.process_time()
     for page in range(20):
         ids = [f"{page}-{n}" for n in range(1_000)]
-        refused.note("ada", gone=ids, refused=ids)
-    assert len(refused.of("ada")) == 20_000
+        refused.record("ada", settled=ids, refused=ids)
+    assert len(refused.ids("ada")) == 20_000
     assert time.process_time() - start < 1  # each page took as long as all before it together
 
 

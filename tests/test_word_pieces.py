@@ -200,7 +200,7 @@ def test_it_is_the_mean_of_the_nearest_pieces(
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
 def test_before_numpy_2_bits_are_counted_all_the_same(numbers: list[int]) -> None:
     words = np.array([numbers, numbers], "u8")
-    assert vector_pieces._counted(words).tolist() == [[number.bit_count() for number in numbers]] * 2
+    assert vector_pieces._count_bits(words).tolist() == [[number.bit_count() for number in numbers]] * 2
 
 
 def test_a_rare_piece_counts_more(model: SentenceModel) -> None:

@@ -9,7 +9,7 @@ when it is read again, so that importing it twice adds nothing. No class is ever
 
 from __future__ import annotations
 
-from langmem_adapters.importing.reading import FileFormat, read_transcripts
+from langmem_adapters.importing.formats import FileFormat, read_transcripts
 from langmem_adapters.importing.transcript import Transcript
 
 __all__ = ["FileFormat", "Transcript", "read_transcripts"]

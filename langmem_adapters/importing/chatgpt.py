@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from langmem_adapters.conversation.session import TITLE
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.importing.transcript import Transcript, conversation, flaw
+from langmem_adapters.importing.transcript import Transcript, first_error, to_transcript
 from langmem_adapters.json_files import Numbered
 from langmem_adapters.model import Message
 
@@ -26,12 +26,12 @@ class _Content(BaseModel):
     parts: list[Any] | None = None
     text: str | None = None
 
-    def said(self) -> str:
+    def message_text(self) -> str:
         # Speech is a part with its text, beside a part that names the recording.
         parts = [part.get("text") if isinstance(part, dict) else part for part in self.parts or []]
         return "\n".join([*(part for part in parts if isinstance(part, str)), *([self.text] if self.text else [])])
 
-    def other(self) -> list[Any]:
+    def attachments(self) -> list[Any]:
         """Pictures and other files: the export names them, and does not hold them."""
         return [part for part in self.parts or [] if not isinstance(part, str)]
 
@@ -55,12 +55,16 @@ class _Conversation(BaseModel):
     current_node: str | None = None
     mapping: dict[str, _Node]
 
-    def branch(self) -> list[_Message]:
+    def visible_messages(self) -> list[_Message]:
         """The messages from the root to the node that was shown last, without those that say nothing."""
-        messages = [node.message for node in self._path()][::-1]
-        return [each for each in messages if each and each.content and (each.content.said() or each.content.other())]
+        messages = [node.message for node in self._path_to_root()][::-1]
+        return [
+            message
+            for message in messages
+            if message and message.content and (message.content.message_text() or message.content.attachments())
+        ]
 
-    def _path(self) -> Iterator[_Node]:
+    def _path_to_root(self) -> Iterator[_Node]:
         parents = {node.parent for node in self.mapping.values()}
         leaves = [name for name in self.mapping if name not in parents]
         name = self.current_node or (leaves[-1] if leaves else None)
@@ -75,37 +79,37 @@ class _Conversation(BaseModel):
 
 def read_chatgpt(values: Sequence[Numbered]) -> list[Transcript]:
     """Each conversation is a session, by its id, with its title. Raises SerializationError, naming the place."""
-    found: dict[str, Transcript] = {}
-    for place, value in values:
+    transcripts: dict[str, Transcript] = {}
+    for location, value in values:
         try:
-            whole = _Conversation.model_validate(value)
-            messages = whole.branch()
+            conversation = _Conversation.model_validate(value)
+            messages = conversation.visible_messages()
         except (ValidationError, SerializationError) as error:
-            raise SerializationError(f"{place} is not a conversation of ChatGPT: {flaw(error)}") from None
-        name = whole.conversation_id or whole.id
-        if not name or name in found:
-            raise SerializationError(f"{place} has no id of its own")
-        found[name] = _transcript(name, whole, messages)
-    return list(found.values())
+            raise SerializationError(f"{location} is not a conversation of ChatGPT: {first_error(error)}") from None
+        name = conversation.conversation_id or conversation.id
+        if not name or name in transcripts:
+            raise SerializationError(f"{location} has no id of its own")
+        transcripts[name] = _to_transcript(name, conversation, messages)
+    return list(transcripts.values())
 
 
-def _transcript(name: str, whole: _Conversation, messages: Sequence[_Message]) -> Transcript:
+def _to_transcript(name: str, conversation: _Conversation, messages: Sequence[_Message]) -> Transcript:
     numbered = [Numbered("", message) for message in messages]
-    transcript = conversation(numbered, name, lambda _, message: _converted(message))
-    if whole.title:
-        values = {"v": 1, "type": "session", "session": name, "values": {TITLE: whole.title}}
+    transcript = to_transcript(numbered, name, lambda _, message: _to_message(message))
+    if conversation.title:
+        values = {"v": 1, "type": "session", "session": name, "values": {TITLE: conversation.title}}
         transcript.lines.insert(0, values)
     return transcript
 
 
-def _converted(message: _Message) -> Message:
+def _to_message(message: _Message) -> Message:
     content = message.content or _Content()
-    kind = {} if content.content_type == "text" else {"content_type": content.content_type}
+    metadata = {} if content.content_type == "text" else {"content_type": content.content_type}
     return Message(
         id=message.id,
         role=message.author.role,
         name=message.author.name,
-        content=content.said(),
+        content=content.message_text(),
         created_at=message.create_time,
-        metadata={**kind, **({"parts": content.other()} if content.other() else {})},
+        metadata={**metadata, **({"parts": content.attachments()} if content.attachments() else {})},
     )

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langmem_adapters.errors import LangmemError, MissingDependency, SerializationError
-from langmem_adapters.importing.transcript import Transcript, conversation
+from langmem_adapters.importing.transcript import Transcript, to_transcript
 from langmem_adapters.json_files import Numbered
 from langmem_adapters.model import Message
 
-__all__ = ["langchain_message", "llamaindex_message", "llamaindex_sessions"]
+__all__ = ["read_langchain_message", "read_llamaindex_message", "read_llamaindex_sessions"]
 
-_KINDS = {
+_TYPES_BY_CLASS = {
     "HumanMessage": "human",
     "AIMessage": "ai",
     "SystemMessage": "system",
@@ -20,11 +20,11 @@ _KINDS = {
     "FunctionMessage": "function",
     "ChatMessage": "chat",
 }
-_KINDS |= {f"{name}Chunk": f"{name}Chunk" for name in _KINDS}
-_REFUSED = (ValueError, TypeError, KeyError, AttributeError, LangmemError)  # what hosts make of damaged fields
+_TYPES_BY_CLASS |= {f"{name}Chunk": f"{name}Chunk" for name in _TYPES_BY_CLASS}
+_HOST_ERRORS = (ValueError, TypeError, KeyError, AttributeError, LangmemError)  # what hosts make of damaged fields
 
 
-def langchain_message(place: str, value: Any) -> Message:
+def read_langchain_message(location: str, value: Any) -> Message:
     """Read a message that ``messages_to_dict`` or ``dumps`` wrote, with ``langchain-core``.
 
     Raises SerializationError, naming the place, for anything else; nothing but messages is ever built.
@@ -35,11 +35,11 @@ def langchain_message(place: str, value: Any) -> Message:
         from langmem_adapters.langchain.convert import to_message  # noqa: PLC0415 - needs it too
     except ImportError as error:
         raise MissingDependency("langchain-core", "langchain") from error
-    kind, data = _langchain_fields(value)
+    type_name, data = _langchain_fields(value)
     try:
-        return to_message(messages_from_dict([{"type": kind, "data": data}])[0])
-    except _REFUSED:  # whose errors quote what was said
-        raise SerializationError(f"{place} is not a message of LangChain: its fields are wrong") from None
+        return to_message(messages_from_dict([{"type": type_name, "data": data}])[0])
+    except _HOST_ERRORS:  # whose errors quote what was said
+        raise SerializationError(f"{location} is not a message of LangChain: its fields are wrong") from None
 
 
 def _langchain_fields(value: Any) -> tuple[Any, Any]:
@@ -50,10 +50,10 @@ def _langchain_fields(value: Any) -> tuple[Any, Any]:
     path = value.get("id")
     if value.get("type") != "constructor" or not isinstance(path, list) or not path:
         return None, None
-    return _KINDS.get(str(path[-1])), value.get("kwargs")
+    return _TYPES_BY_CLASS.get(str(path[-1])), value.get("kwargs")
 
 
-def llamaindex_message(place: str, value: Any) -> Message:
+def read_llamaindex_message(location: str, value: Any) -> Message:
     """Read a dumped ``ChatMessage``, with ``llama-index-core``; no file is opened, and nothing is fetched.
 
     Raises SerializationError, naming the place, for anything else.
@@ -72,20 +72,21 @@ def llamaindex_message(place: str, value: Any) -> Message:
         chat.blocks = blocks if "blocks" in value else [TextBlock(text=value.get("content") or "")]
         chat.additional_kwargs = dict(value.get("additional_kwargs") or {})
         return to_message(chat)
-    except _REFUSED:  # whose errors quote what was said
-        raise SerializationError(f"{place} is not a chat message of LlamaIndex: its fields are wrong") from None
+    except _HOST_ERRORS:  # whose errors quote what was said
+        raise SerializationError(f"{location} is not a chat message of LlamaIndex: its fields are wrong") from None
 
 
-def llamaindex_sessions(values: Sequence[Numbered]) -> list[Transcript] | None:
+def read_llamaindex_sessions(values: Sequence[Numbered]) -> list[Transcript] | None:
     """The sessions of a persisted ``SimpleChatStore``; None if this is not one."""
-    whole = values[0].value if len(values) == 1 else None
-    store = whole.get("store") if isinstance(whole, Mapping) else None
+    document = values[0].value if len(values) == 1 else None
+    store = document.get("store") if isinstance(document, Mapping) else None
     if not isinstance(store, dict):
         return None
-    found = []
+    transcripts = []
     for session, messages in store.items():
         if not session or not isinstance(messages, list):
             raise SerializationError(f"the session {session!r:.60} is not a list of messages")
-        numbered = [Numbered(f"session {session!r:.60}, message {n}", each) for n, each in enumerate(messages, start=1)]
-        found.append(conversation(numbered, session, llamaindex_message))
-    return found
+        prefix = f"session {session!r:.60}, message"
+        numbered = [Numbered(f"{prefix} {n}", message) for n, message in enumerate(messages, start=1)]
+        transcripts.append(to_transcript(numbered, session, read_llamaindex_message))
+    return transcripts

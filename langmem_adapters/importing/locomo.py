@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import BaseModel, ValidationError
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.importing.transcript import Transcript, flaw, line
+from langmem_adapters.importing.transcript import Transcript, first_error, message_line
 from langmem_adapters.json_files import Numbered
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
@@ -43,27 +43,29 @@ class _Dialogue(BaseModel):
 def read_locomo(values: Sequence[Numbered]) -> list[Transcript]:
     """Each conversation is a user, with its sessions by their numbers."""
     if len(values) == 1 and isinstance(values[0].value, dict) and "conversations" in values[0].value:
-        inner = values[0].value["conversations"]
-        if not isinstance(inner, list):
+        conversations = values[0].value["conversations"]
+        if not isinstance(conversations, list):
             raise SerializationError('its "conversations" are not a list')
-        values = [Numbered(f"conversation {number}", value) for number, value in enumerate(inner, start=1)]
-    found: dict[tuple[str, str], list[Line]] = {}
-    for place, value in values:
+        values = [Numbered(f"conversation {number}", value) for number, value in enumerate(conversations, start=1)]
+    lines_by_session: dict[tuple[str, str], list[Line]] = {}
+    for location, value in values:
         try:
             dialogue = _Dialogue.model_validate(value)
         except ValidationError as error:
-            raise SerializationError(f"{place} is not a LoCoMo conversation: {flaw(error)}") from None
-        _collect(found, dialogue, place)
-    return [Transcript(user, session, lines) for (user, session), lines in found.items()]
+            raise SerializationError(f"{location} is not a LoCoMo conversation: {first_error(error)}") from None
+        _add_lines(lines_by_session, dialogue, location)
+    return [Transcript(user, session, lines) for (user, session), lines in lines_by_session.items()]
 
 
-def _collect(found: dict[tuple[str, str], list[Line]], dialogue: _Dialogue, place: str) -> None:
-    seen: set[str] = set()
+def _add_lines(lines_by_session: dict[tuple[str, str], list[Line]], dialogue: _Dialogue, location: str) -> None:
+    turn_ids: set[str] = set()
     for turn in dialogue.turns:
         if turn.sp not in dialogue.speakers:
-            raise SerializationError(f"{place}: turn {turn.id} is said by {turn.sp!r}, who is not one of its speakers")
-        if turn.id in seen:
-            raise SerializationError(f"{place}: there are two turns {turn.id}")
-        seen.add(turn.id)
+            raise SerializationError(
+                f"{location}: turn {turn.id} is said by {turn.sp!r}, who is not one of its speakers"
+            )
+        if turn.id in turn_ids:
+            raise SerializationError(f"{location}: there are two turns {turn.id}")
+        turn_ids.add(turn.id)
         message = turn.message(dialogue.speakers)
-        found.setdefault((dialogue.id, str(turn.s)), []).append(line(str(turn.s), message))
+        lines_by_session.setdefault((dialogue.id, str(turn.s)), []).append(message_line(str(turn.s), message))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.metagpt_pools import ChromaEntry, chroma_entries
-from langmem_adapters.importing.transcript import Transcript, conversation
+from langmem_adapters.importing.transcript import Transcript, to_transcript
 from langmem_adapters.json_files import Numbered
 from langmem_adapters.metagpt import read_message
 from langmem_adapters.model import Message
@@ -29,23 +29,23 @@ def read_collections(path: Path) -> list[Transcript]:
         raise SerializationError(
             "MetaGPT's Chroma is a folder, not a file; read the dump of a BrainMemory with BrainMemory.from_metagpt"
         )
-    if "chroma.sqlite3" not in (each.name for each in path.iterdir()):
+    if "chroma.sqlite3" not in (file.name for file in path.iterdir()):
         raise SerializationError("there is no Chroma database in this folder")
     entries = sorted(chroma_entries(path / "chroma.sqlite3"), key=attrgetter("collection"))
-    return [_session(name, each) for name, each in groupby(entries, key=attrgetter("collection"))]
+    return [_to_transcript(name, group) for name, group in groupby(entries, key=attrgetter("collection"))]
 
 
-def _session(name: str, entries: Iterable[ChromaEntry]) -> Transcript:
-    found = [_message(f"entry {each.id!r:.60} of the collection {name!r:.60}", each) for each in entries]
-    found.sort(key=lambda each: (each.value.created_at or 0.0, each.place))
-    return conversation(found, name, lambda _, message: message)
+def _to_transcript(name: str, entries: Iterable[ChromaEntry]) -> Transcript:
+    messages = [_to_message(f"entry {entry.id!r:.60} of the collection {name!r:.60}", entry) for entry in entries]
+    messages.sort(key=lambda numbered: (numbered.value.created_at or 0.0, numbered.place))
+    return to_transcript(messages, name, lambda _, message: message)
 
 
-def _message(place: str, entry: ChromaEntry) -> Numbered:
+def _to_message(location: str, entry: ChromaEntry) -> Numbered:
     """What MetaGPT calls a ``LongTermMemoryItem``: a message, and when it was made."""
     try:
-        said = {**entry.held["message"], "created_at": entry.held.get("created_at")}
+        fields = {**entry.held["message"], "created_at": entry.held.get("created_at")}
     except (TypeError, KeyError, AttributeError) as error:
-        raise SerializationError(f"{place} is not a message of MetaGPT") from error
-    message: Message = read_message({**said, "id": said.get("id") or entry.id}, place)
-    return Numbered(place, message)
+        raise SerializationError(f"{location} is not a message of MetaGPT") from error
+    message: Message = read_message({**fields, "id": fields.get("id") or entry.id}, location)
+    return Numbered(location, message)

@@ -14,7 +14,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
 
-__all__ = ["Transcript", "conversation", "conversations", "flaw", "line"]
+__all__ = ["Transcript", "first_error", "message_line", "to_transcript", "to_transcripts"]
 
 
 class Transcript(NamedTuple):
@@ -26,42 +26,43 @@ class Transcript(NamedTuple):
 
     def messages(self) -> list[Message]:
         """The messages of the lines."""
-        return [Message.from_bytes(json.dumps(x["message"]).encode()) for x in self.lines if x["type"] == "message"]
+        messages = [line["message"] for line in self.lines if line["type"] == "message"]
+        return [Message.from_bytes(json.dumps(message).encode()) for message in messages]
 
 
-def line(session: str, message: Message) -> Line:
+def message_line(session: str, message: Message) -> Line:
     """A message as a line of an export."""
     return {"v": 1, "type": "message", "session": session, "message": json.loads(message.to_bytes())}
 
 
-def conversation(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> Transcript:
+def to_transcript(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> Transcript:
     """One session, its messages read one by one; those without an id of their own get one of place and content."""
     lines: dict[str, Line] = {}
-    for number, (place, value) in enumerate(values):
-        message = read(place, value)
+    for number, (location, value) in enumerate(values):
+        message = read(location, value)
         if not message.id or message.id in lines:
             message.id = fingerprint(session, number, value)
-        lines[message.id] = line(session, message)
+        lines[message.id] = message_line(session, message)
     return Transcript(None, session, list(lines.values()))
 
 
-def conversations(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> list[Transcript]:
+def to_transcripts(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> list[Transcript]:
     """One session of messages, or one for each object with a list under "messages", as in files for fine-tuning."""
     if not any(isinstance(value, dict) and "messages" in value for _, value in values):
-        return [conversation(values, session, read)]
-    found = []
-    for number, (place, value) in enumerate(values, start=1):
+        return [to_transcript(values, session, read)]
+    transcripts = []
+    for number, (location, value) in enumerate(values, start=1):
         messages = value.get("messages") if isinstance(value, dict) else None
         if not isinstance(messages, list):
-            raise SerializationError(f'{place} has no list of "messages"')
-        inner = f"{place}, message" if len(values) > 1 else "message"
+            raise SerializationError(f'{location} has no list of "messages"')
+        prefix = f"{location}, message" if len(values) > 1 else "message"
         name = f"{session}-{number}" if len(values) > 1 else session
-        numbered = [Numbered(f"{inner} {n}", message) for n, message in enumerate(messages, start=1)]
-        found.append(conversation(numbered, name, read))
-    return found
+        numbered = [Numbered(f"{prefix} {n}", message) for n, message in enumerate(messages, start=1)]
+        transcripts.append(to_transcript(numbered, name, read))
+    return transcripts
 
 
-def flaw(error: ValidationError | SerializationError) -> str:
+def first_error(error: ValidationError | SerializationError) -> str:
     """The first place that is wrong, and why; without the value, which may be long or secret.
 
     pydantic's own error quotes the value: raise yours ``from None``.

@@ -43,7 +43,7 @@ def open_index(url: str | None = None) -> Index:
     """
     if url is not None:
         check_text("a store's URL", url)
-    return _index(url or default_url())
+    return _make_index(url or default_url())
 
 
 def open_vectors(url: Any, embedder: Any) -> VectorIndex:
@@ -63,11 +63,11 @@ def open_vectors(url: Any, embedder: Any) -> VectorIndex:
     """
     from langmem_adapters.indexes.vector import VectorIndex, Vectors  # noqa: PLC0415 - few need it
 
-    place = default_url() if url is None else url
-    return VectorIndex(place if isinstance(place, Vectors) else _vectors(place), embedder)
+    backend = default_url() if url is None else url
+    return VectorIndex(backend if isinstance(backend, Vectors) else _make_vectors(backend), embedder)
 
 
-def _vectors(url: Any, timeout: float | None = None) -> Vectors:
+def _make_vectors(url: Any, timeout: float | None = None) -> Vectors:
     if not isinstance(url, str) or url.startswith("chroma"):
         from langmem_adapters.indexes.vector_chroma import ChromaVectors  # noqa: PLC0415 - few need it
 
@@ -75,19 +75,19 @@ def _vectors(url: Any, timeout: float | None = None) -> Vectors:
 
     from langmem_adapters.indexes.vector_sqlite import SQLiteVectors  # noqa: PLC0415 - imports NumPy
 
-    return SQLiteVectors(_file(url), timeout=timeout, disposable=_is_a_server_s(url))
+    return SQLiteVectors(_index_file(url), timeout=timeout, disposable=_is_server_url(url))
 
 
-def _index(url: str, timeout: float | None = None) -> LexicalIndex:
-    return LexicalIndex(_file(url), timeout=timeout, disposable=_is_a_server_s(url))
+def _make_index(url: str, timeout: float | None = None) -> LexicalIndex:
+    return LexicalIndex(_index_file(url), timeout=timeout, disposable=_is_server_url(url))
 
 
-def _is_a_server_s(url: str) -> bool:
+def _is_server_url(url: str) -> bool:
     """Whether the store is on a server, and not in the file of the index."""
     return not url.startswith(("memory:", "sqlite:"))
 
 
-def _file(url: str) -> str | Path:
+def _index_file(url: str) -> str | Path:
     if url.startswith("memory:"):
         return ":memory:"
     if url.startswith("sqlite:"):
@@ -102,11 +102,11 @@ def _file(url: str) -> str | Path:
 
 def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
     """Return the one index that this process shares for a URL; ``timeout`` as for a LexicalIndex."""
-    place = _place(url, timeout)
+    key = _shared_key(url, timeout)
     with no_fork, _lock.held():
-        if place not in _shared:
-            _shared[place] = _index(*place)
-        return _shared[place]
+        if key not in _shared:
+            _shared[key] = _make_index(*key)
+        return _shared[key]
 
 
 def cache_index(url: str | None = None, store: Store | None = None) -> Index:
@@ -114,7 +114,7 @@ def cache_index(url: str | None = None, store: Store | None = None) -> Index:
     return index_of(url, store, PATIENCE)
 
 
-def _place(url: str | None, timeout: float | None) -> tuple[str, float | None]:
+def _shared_key(url: str | None, timeout: float | None) -> tuple[str, float | None]:
     """The key of a shared index: one in memory needs no timeout, so there is only one."""
     url = url or default_url()
     return url, None if url.startswith("memory:") else timeout
@@ -133,17 +133,17 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
     """
     from langmem_adapters.indexes.vector import VectorIndex  # noqa: PLC0415 - few need it
 
-    place = _place(url, timeout)
-    key = (*place, id(embedder))
+    backend_key = _shared_key(url, timeout)
+    key = (*backend_key, id(embedder))
     with no_fork, _lock.held():
         # The embedder is kept too, so that no other object gets its id.
-        kept = _shared_vectors.get(key)
-        if kept is None:
-            made = Embedder.of(embedder)
-            vectors = _places[place] = _places.get(place) or _vectors(*place)
-            kept = embedder, VectorIndex(vectors, made)
-            _shared_vectors.keep(key, kept)
-        return kept[1]
+        entry = _shared_vector_indexes.get(key)
+        if entry is None:
+            own_embedder = Embedder.of(embedder)
+            backend = _shared_backends[backend_key] = _shared_backends.get(backend_key) or _make_vectors(*backend_key)
+            entry = embedder, VectorIndex(backend, own_embedder)
+            _shared_vector_indexes.keep(key, entry)
+        return entry[1]
 
 
 def index_of(url: str | None, store: Store | None, timeout: float | None = None) -> Index:
@@ -158,8 +158,8 @@ def vectors_of(url: str | None, store: Store | None, embedder: Any) -> VectorInd
     return shared_vectors(url, embedder) if store is None else open_vectors("memory:", embedder)
 
 
-_EMBEDDERS = 64  # those that were asked for last
+_MAX_VECTOR_INDEXES = 64  # those that were asked for last
 _lock = ForkSafeLock()  # held while a driver is imported
 _shared: dict[tuple[str, float | None], Index] = {}
-_places: dict[tuple[str, float | None], Vectors] = {}
-_shared_vectors: LRU[tuple[str, float | None, int], tuple[Any, VectorIndex]] = LRU(_EMBEDDERS)
+_shared_backends: dict[tuple[str, float | None], Vectors] = {}
+_shared_vector_indexes: LRU[tuple[str, float | None, int], tuple[Any, VectorIndex]] = LRU(_MAX_VECTOR_INDEXES)

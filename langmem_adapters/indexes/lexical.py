@@ -16,25 +16,38 @@ from pathlib import Path
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_namespaces import begin, clear, forget_beside, row_name
-from langmem_adapters.indexes.lexical_rows import NAMESPACES, SCHEMA, Row, add, ids_of, remove, speakers_of
-from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
-from langmem_adapters.indexes.lexical_turns import evidence, within
+from langmem_adapters.indexes.lexical_namespaces import (
+    clear_namespace,
+    ensure_namespace,
+    remove_from_stale_builds,
+    row_name,
+)
+from langmem_adapters.indexes.lexical_rows import (
+    NAMESPACES,
+    SCHEMA,
+    Row,
+    add_rows,
+    document_ids,
+    remove_document,
+    speaker_names,
+)
+from langmem_adapters.indexes.lexical_scores import Corpus, Term, top_documents, weigh_terms
+from langmem_adapters.indexes.lexical_turns import gather_evidence, rank_thread
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
-from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, only_parts
+from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, part_terms
 from langmem_adapters.language.dates import date_words
-from langmem_adapters.language.features import ANSWER, marks, named
-from langmem_adapters.language.little_words import little_words
-from langmem_adapters.language.query_dates import apart, days_in
-from langmem_adapters.language.respelling import respelt
-from langmem_adapters.language.spoken_dates import spoken_date_words
+from langmem_adapters.language.features import ANSWER, named_speakers, text_marks
+from langmem_adapters.language.foreign_stop_words import foreign_stop_words
+from langmem_adapters.language.query_dates import possible_day_words, split_dates
+from langmem_adapters.language.relative_dates import mentioned_date_words
+from langmem_adapters.language.spelling_corrections import spelling_corrections
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared
 
 __all__ = ["LexicalIndex"]
 
-_QUERY_CHARACTERS = 100_000  # read at the beginning and at the end of a longer query
+_QUERY_END_CHARS = 100_000  # read at the beginning and at the end of a longer query
 
 
 class LexicalIndex(Shared):
@@ -90,13 +103,13 @@ class LexicalIndex(Shared):
             fails_fast=timeout is not None,
             disposable=disposable,
         )
-        self._kept = RowCache(megabytes)
+        self._cache = RowCache(megabytes)
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
-        is_ours = analyzer is analyze  # another analyzer's terms have no known parts or respellings
-        self._parts_of: Callable[[str], Collection[str]] = only_parts if is_ours else lambda _: ()
-        self._respelt: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
-            respelt if is_ours else lambda *_: {}
+        is_default = analyzer is analyze  # another analyzer's terms have no known parts or respellings
+        self._part_terms: Callable[[str], Collection[str]] = part_terms if is_default else lambda _: ()
+        self._spelling_corrections: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
+            spelling_corrections if is_default else lambda *_: {}
         )
         self._stop_words = frozenset(stop_words)
 
@@ -113,20 +126,22 @@ class LexicalIndex(Shared):
 
         With ``since``, only if the namespace is at that position; otherwise raises Conflict.
         """
-        added = [self._row(document) for document in upsert]
-        change = int.from_bytes(os.urandom(8), "big", signed=True)
+        added_rows = [self._to_row(document) for document in upsert]
+        version = int.from_bytes(os.urandom(8), "big", signed=True)
         with search_errors("lexical"), self._database.writing() as connection, connection:
-            rows = connection.execute(_POSITION, (self._name(namespace),)).fetchall()
-            if since is not None and (_position(rows) or START) != since:
+            position_rows = connection.execute(_SELECT_POSITION, (self._row_name(namespace),)).fetchall()
+            if since is not None and (_to_position(position_rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
-            number = begin(connection, namespace, self._analyzer_id)
+            number = ensure_namespace(connection, namespace, self._analyzer_id)
             NAMESPACES.remove_some(connection, encode_namespace(namespace))
             if since is not None:
                 ids = [*delete, *(document.id for document in upsert)]
-                forget_beside(connection, namespace, ids, by=self._analyzer_id, since=since[0], change=change)
+                remove_from_stale_builds(
+                    connection, namespace, ids, analyzer=self._analyzer_id, seq=since[0], version=version
+                )
             for id_ in delete:
-                remove(connection, number, to_bytes(id_), change)
-            add(connection, number, added, change)
+                remove_document(connection, number, to_bytes(id_), version)
+            add_rows(connection, number, added_rows, version)
             if position is not None:
                 connection.execute(
                     "UPDATE langmem_lexical_namespaces SET seq = ?, entry = ? WHERE number = ?",
@@ -136,138 +151,154 @@ class LexicalIndex(Shared):
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
         with search_errors("lexical"):
-            return _position(self._database.look(_POSITION, (self._name(namespace),)))
+            return _to_position(self._database.look(_SELECT_POSITION, (self._row_name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """Find the ``k`` best documents, best first; those that share no word with the query are left out."""
-        name, terms = self._name(namespace), self._query_terms(query)
+        name, terms = self._row_name(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []
         with search_errors("lexical"), self._database.reading() as connection, connection:
-            corpus = self._corpus(connection, name)
+            corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
-            weighed = self._weighed(connection, corpus, query, terms)
-            return _hits(connection, weighed, best(connection, self._kept, corpus, weighed, k))
+            weighted_terms = self._weigh_query(connection, corpus, query, terms)
+            return _to_hits(
+                connection, weighted_terms, top_documents(connection, self._cache, corpus, weighted_terms, k)
+            )
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
 
         Those that share no word with the query come last, with a score of 0.
         """
-        name, terms = self._name(namespace), self._query_terms(query)
+        name, terms = self._row_name(namespace), self._query_terms(query)
         with search_errors("lexical"), self._database.reading() as connection, connection:
-            corpus = self._corpus(connection, name)
+            corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
-            weighed = self._meant(connection, corpus, query, terms)
-            return _hits(connection, weighed, within(connection, self._kept, corpus, weighed, thread))
+            weighted_terms = self._weigh_with_corrections(connection, corpus, query, terms)
+            return _to_hits(
+                connection, weighted_terms, rank_thread(connection, self._cache, corpus, weighted_terms, thread)
+            )
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of the namespace's speakers, unless nothing is left then."""
-        name = self._name(namespace)
+        name = self._row_name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
-            corpus = self._corpus(connection, name)
-            return query if corpus is None else self._nameless(connection, corpus.namespace, query)[1]
+            corpus = self._read_corpus(connection, name)
+            return query if corpus is None else self._split_speakers(connection, corpus.namespace, query)[1]
 
-    def _nameless(
+    def _split_speakers(
         self, connection: sqlite3.Connection, namespace: int, query: str
     ) -> tuple[frozenset[str], str, dict[str, float]]:
         """The speakers that a query names, the query without them, unless nothing is left then, and its terms."""
-        who, rest = named(_cut(query), speakers_of(connection, namespace))
-        terms = self._query_terms(rest)
-        return (who, rest, terms) if terms else (who, query, self._query_terms(query))
+        speakers, nameless_query = named_speakers(_truncate_query(query), speaker_names(connection, namespace))
+        terms = self._query_terms(nameless_query)
+        return (speakers, nameless_query, terms) if terms else (speakers, query, self._query_terms(query))
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
         """The evidence of the ``k`` best documents, of those ``also`` named by their ids, and of their neighbours.
 
         None if there is none.
         """
-        name = self._name(namespace)
+        name = self._row_name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
-            corpus = self._corpus(connection, name)
+            corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return None
-            who, rest, terms = self._nameless(connection, corpus.namespace, query)
-            if also:  # with candidates by meaning, little words need not be searched for
-                terms = {term: times for term, times in terms.items() if times >= 1} or terms
-            weighed = self._weighed(connection, corpus, rest, terms)
-            return evidence(connection, self._kept, corpus, weighed, k, also, query=rest, named=who)
+            speakers, nameless_query, terms = self._split_speakers(connection, corpus.namespace, query)
+            if also:  # with candidates by meaning, stop words need not be searched for
+                terms = {term: weight for term, weight in terms.items() if weight >= 1} or terms
+            weighted_terms = self._weigh_query(connection, corpus, nameless_query, terms)
+            return gather_evidence(
+                connection, self._cache, corpus, weighted_terms, k, also, query=nameless_query, named=speakers
+            )
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
         start = encode_namespace(prefix)
         with search_errors("lexical"):
-            rows = self._database.look(_NAMES, (start, f"{start}\x7f"))
+            rows = self._database.look(_SELECT_NAMES, (start, f"{start}\x7f"))
         return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
         with search_errors("lexical"), self._database.clearing():
-            clear(self._database, namespace)
+            clear_namespace(self._database, namespace)
 
     def close(self) -> None:
         """Close the file. If the index is used again, it reopens the file."""
-        self._kept.begin_anew()
+        self._cache.begin_anew()
         self._database.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._database.path!r})"
 
-    def _name(self, namespace: Namespace) -> str:
+    def _row_name(self, namespace: Namespace) -> str:
         return row_name(namespace, self._analyzer_id)
 
-    def _row(self, document: Document) -> Row:
+    def _to_row(self, document: Document) -> Row:
         """Make a document's row; its words include its speaker's name, its date, and the dates that it speaks of."""
-        said, at = document.text, document.at
-        counts = Counter(self._analyzer(said))
-        beside = (document.speaker, date_words(at), spoken_date_words(said, at))
-        if any(beside):  # analyzed apart: an English date or a foreign name does not tell the text's language
-            counts.update(self._analyzer("\n".join(part for part in beside if part)))
-        return Row(document, counts, marks(said) | (ANSWER if document.role == "assistant" else 0))
+        text, timestamp = document.text, document.at
+        term_counts = Counter(self._analyzer(text))
+        extra_texts = (document.speaker, date_words(timestamp), mentioned_date_words(text, timestamp))
+        if any(extra_texts):  # analyzed apart: an English date or a foreign name does not tell the text's language
+            term_counts.update(self._analyzer("\n".join(extra for extra in extra_texts if extra)))
+        return Row(document, term_counts, text_marks(text) | (ANSWER if document.role == "assistant" else 0))
 
     def _query_terms(self, query: str) -> dict[str, float]:
         """The terms of a query with their counts; stop words of its language count for little.
 
         A date that it names becomes the words that a document of that date has; a number alone may be a day.
         """
-        query, dated = apart(_cut(query))
+        query, named_date_words = split_dates(_truncate_query(query))
         terms = self._analyzer(query)
         counts: dict[str, float] = {**Counter([term for term in terms if term not in self._stop_words] or terms)}
-        if words := little_words(query):
-            counts |= {term: _LITTLE * counts[term] for term in self._analyzer(" ".join(words)) if term in counts}
-        days = days_in(query)
-        said, times = (f"{dated} {days}", 1.0) if dated else (days, _LITTLE)
-        return dict.fromkeys(self._analyzer(said), times) | counts if said else counts
+        if stop_words := foreign_stop_words(query):
+            stop_terms = self._analyzer(" ".join(stop_words))
+            counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in stop_terms if term in counts}
+        day_words = possible_day_words(query)
+        if named_date_words:
+            return dict.fromkeys(self._analyzer(f"{named_date_words} {day_words}"), 1.0) | counts
+        return dict.fromkeys(self._analyzer(day_words), _STOP_WORD_WEIGHT) | counts if day_words else counts
 
-    def _weighed(
+    def _weigh_query(
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
     ) -> list[Term]:
         """The terms of a query with their weights, without very frequent parts of words, unless nothing is left."""
-        weighed = self._meant(connection, corpus, query, terms)
-        if all(term.frequency <= _FREQUENT for term in weighed):
-            return weighed
-        parts = set(map(to_bytes, self._parts_of(_cut(query))))
-        rare = [term for term in weighed if term.frequency <= _FREQUENT or term.term not in parts]
-        return rare if any(term.frequency for term in rare) else weighed
+        weighted_terms = self._weigh_with_corrections(connection, corpus, query, terms)
+        if all(term.frequency <= _MAX_PART_FREQUENCY for term in weighted_terms):
+            return weighted_terms
+        part_keys = set(map(to_bytes, self._part_terms(_truncate_query(query))))
+        remaining = [
+            term for term in weighted_terms if term.frequency <= _MAX_PART_FREQUENCY or term.term not in part_keys
+        ]
+        return remaining if any(term.frequency for term in remaining) else weighted_terms
 
-    def _meant(self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]) -> list[Term]:
+    def _weigh_with_corrections(
+        self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
+    ) -> list[Term]:
         """The terms of a query with their weights; an unknown one is joined by those that may have been meant.
 
         An unknown term that counts for little, such as a day on which nothing was said, is left out.
         """
-        weighed = [
-            term for term in weigh(connection, corpus, terms) if term.frequency or terms[to_text(term.term)] >= 1
+        weighted_terms = [
+            term for term in weigh_terms(connection, corpus, terms) if term.frequency or terms[to_text(term.term)] >= 1
         ]
-        unknown = {to_text(term.term) for term in weighed if not term.frequency}
-        slips = self._respelt(_cut(query), unknown) if unknown else {}
-        for term, others in slips.items():
-            meant = weigh(connection, corpus, dict.fromkeys(others - terms.keys(), _SLIP * terms[term]))
-            there = sorted(one for one in meant if one.frequency)  # sorted: the order of a sum changes its last digit
-            weighed += there if len(there) <= _FEW else ()
-        return weighed
+        unknown = {to_text(term.term) for term in weighted_terms if not term.frequency}
+        corrections = self._spelling_corrections(_truncate_query(query), unknown) if unknown else {}
+        for term, corrected_terms in corrections.items():
+            weighted_corrections = weigh_terms(
+                connection, corpus, dict.fromkeys(corrected_terms - terms.keys(), _CORRECTION_WEIGHT * terms[term])
+            )
+            # Sorted, because the order of a sum changes its last digit.
+            existing = sorted(correction for correction in weighted_corrections if correction.frequency)
+            if len(existing) <= _MAX_CORRECTIONS:
+                weighted_terms += existing
+        return weighted_terms
 
-    def _corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
+    def _read_corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
         """A namespace's statistics; None if it has no words."""
         row = connection.execute(
             "SELECT number, documents, length, stretches FROM langmem_lexical_namespaces WHERE name = ?", (name,)
@@ -275,25 +306,29 @@ class LexicalIndex(Shared):
         return Corpus(*row) if row is not None and row[2] else None
 
 
-_LITTLE = 0.1  # the weight of a stop word
-_SLIP = 0.8  # the weight of a respelling
-_FEW = 3  # respellings of a word; if there are more, each is a mere guess
-_FREQUENT = 1000  # documents; more take long to read, and parts of words in so many tell little beside whole words
+_STOP_WORD_WEIGHT = 0.1  # the weight of a stop word
+_CORRECTION_WEIGHT = 0.8  # the weight of a corrected spelling
+_MAX_CORRECTIONS = 3  # of a word; if there are more, each is a mere guess
+_MAX_PART_FREQUENCY = 1000  # documents; more take long to read, and parts in so many tell little beside whole words
 
 
-_NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
-_POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND seq IS NOT NULL"
+_SELECT_NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
+_SELECT_POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND seq IS NOT NULL"
 
 
-def _hits(connection: sqlite3.Connection, terms: Sequence[Term], found: Sequence[tuple[float, int]]) -> list[Hit]:
-    ids = ids_of(connection, [number for _, number in found])
+def _to_hits(
+    connection: sqlite3.Connection, terms: Sequence[Term], scored_numbers: Sequence[tuple[float, int]]
+) -> list[Hit]:
+    ids = document_ids(connection, [number for _, number in scored_numbers])
     ideal = sum(term.weight for term in terms) or 1.0
-    return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
+    return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in scored_numbers]
 
 
-def _position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
+def _to_position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
     return (rows[0][0], to_text(rows[0][1])) if rows else None
 
 
-def _cut(query: str) -> str:
-    return query if len(query) <= 2 * _QUERY_CHARACTERS else f"{query[:_QUERY_CHARACTERS]} {query[-_QUERY_CHARACTERS:]}"
+def _truncate_query(query: str) -> str:
+    if len(query) <= 2 * _QUERY_END_CHARS:
+        return query
+    return f"{query[:_QUERY_END_CHARS]} {query[-_QUERY_END_CHARS:]}"

@@ -23,21 +23,21 @@ class RowCache:
     """An LRU cache of ``megabytes``. May be shared by threads, and across ``fork``."""
 
     def __init__(self, megabytes: float) -> None:
-        self._room = megabytes * _MEGABYTE
+        self._max_bytes = megabytes * _MEGABYTE
         anew_in_child(self)
 
     def begin_anew(self) -> None:
         """Be empty."""
         self._lock = threading.Lock()
-        self._lru: LRU[Hashable, tuple[int, Any]] = LRU(room=self._room)
+        self._lru: LRU[Hashable, tuple[int, Any]] = LRU(room=self._max_bytes)
 
-    def get(self, key: Hashable, changed: int) -> Any:
-        """The value of a key, if this was its last change; otherwise None."""
+    def get(self, key: Hashable, version: int) -> Any:
+        """The value of a key, if it is of this version; otherwise None."""
         with self._lock:
-            kept = self._lru.get(key)
-        return kept[1] if kept is not None and kept[0] == changed else None
+            entry = self._lru.get(key)
+        return entry[1] if entry is not None and entry[0] == version else None
 
-    def keep(self, key: Hashable, changed: int, value: Any, size: int) -> None:
-        """Keep a value of so many bytes, which nobody modifies, in place of the key's old one."""
+    def put(self, key: Hashable, version: int, value: Any, size: int) -> None:
+        """Store a value of so many bytes, which nobody modifies, in place of the key's old one."""
         with self._lock:
-            self._lru.keep(key, (changed, value), size)
+            self._lru.keep(key, (version, value), size)

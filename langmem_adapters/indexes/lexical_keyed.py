@@ -18,9 +18,9 @@ from langmem_adapters.protocols import Document
 
 __all__ = ["KeyedLexicalIndex"]
 
-_LEAST = 16  # bytes of a key
-_BYTES = 12  # of a word's digest: two of ten million words share one in one of 10**15 indexes
-_REMEMBERED = 1 << 16
+_MIN_KEY_BYTES = 16
+_DIGEST_BYTES = 12  # two of ten million words share one in one of 10**15 indexes
+_MAX_CACHED_DIGESTS = 1 << 16
 
 
 class KeyedLexicalIndex(LexicalIndex):
@@ -43,25 +43,25 @@ class KeyedLexicalIndex(LexicalIndex):
     """
 
     def __init__(self, path: str | Path, *, key: bytes, **settings: Any) -> None:
-        if not isinstance(key, bytes | bytearray) or len(key) < _LEAST:
-            raise ConfigurationError(f"the key of an index is {_LEAST} bytes or more")
+        if not isinstance(key, bytes | bytearray) or len(key) < _MIN_KEY_BYTES:
+            raise ConfigurationError(f"the key of an index is {_MIN_KEY_BYTES} bytes or more")
         secret = bytes(key)
 
-        @lru_cache(maxsize=_REMEMBERED)
+        @lru_cache(maxsize=_MAX_CACHED_DIGESTS)
         def digest(word: str) -> str:
-            return hmac.digest(secret, to_bytes(word), "sha256")[:_BYTES].hex()
+            return hmac.digest(secret, to_bytes(word), "sha256")[:_DIGEST_BYTES].hex()
 
         super().__init__(path, **settings)
-        words_of, parts_of, respelt = self._analyzer, self._parts_of, self._respelt
+        analyzer, part_terms, spelling_corrections = self._analyzer, self._part_terms, self._spelling_corrections
 
-        def slips(query: str, unknown: Collection[str]) -> dict[str, frozenset[str]]:
-            found = respelt(query, {word for word in words_of(query) if digest(word) in unknown})
-            return {digest(word): frozenset(map(digest, others)) for word, others in found.items()}
+        def keyed_corrections(query: str, unknown: Collection[str]) -> dict[str, frozenset[str]]:
+            corrections = spelling_corrections(query, {word for word in analyzer(query) if digest(word) in unknown})
+            return {digest(word): frozenset(map(digest, others)) for word, others in corrections.items()}
 
         self._digest = digest
-        self._respelt = slips
-        self._analyzer = lambda text: [digest(word) for word in words_of(text)]
-        self._parts_of = lambda text: [digest(part) for part in parts_of(text)]
+        self._spelling_corrections = keyed_corrections
+        self._analyzer = lambda text: [digest(word) for word in analyzer(text)]
+        self._part_terms = lambda text: [digest(part) for part in part_terms(text)]
         self._analyzer_id += f" keyed {digest(chr(0))}"
         self._stop_words = frozenset(map(digest, self._stop_words))
 
@@ -73,13 +73,13 @@ class KeyedLexicalIndex(LexicalIndex):
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """:meth:`LexicalIndex.within`."""
-        return super().within(namespace, query, self._thread(thread))
+        return super().within(namespace, query, self._keyed_thread(thread))
 
-    def _row(self, document: Document) -> Row:
-        """:meth:`LexicalIndex._row`, with the speaker only among the words, which are in no particular order."""
-        row, again = super()._row(document), tuple(map(self._thread, document.again))
-        bare = document._replace(speaker="", thread=self._thread(document.thread), again=again)
-        return row._replace(document=bare, counts=Counter(dict(sorted(row.counts.items()))))
+    def _to_row(self, document: Document) -> Row:
+        """:meth:`LexicalIndex._to_row`, with the speaker only among the words, which are in no particular order."""
+        row, repeat_threads = super()._to_row(document), tuple(map(self._keyed_thread, document.again))
+        keyed_document = document._replace(speaker="", thread=self._keyed_thread(document.thread), again=repeat_threads)
+        return row._replace(document=keyed_document, counts=Counter(dict(sorted(row.counts.items()))))
 
-    def _thread(self, name: str) -> str:
+    def _keyed_thread(self, name: str) -> str:
         return name and self._digest(f"thread {name}")

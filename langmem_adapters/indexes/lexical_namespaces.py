@@ -14,15 +14,16 @@ from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from langmem_adapters.files.database import Database
-from langmem_adapters.indexes.lexical_rows import NAMESPACES, remove
+from langmem_adapters.indexes.lexical_rows import NAMESPACES, remove_document
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 
-__all__ = ["begin", "clear", "forget_beside", "row_name"]
+__all__ = ["clear_namespace", "ensure_namespace", "remove_from_stale_builds", "row_name"]
 
-_OURS = re.compile(r"langmem-(\d+)(.*)", re.DOTALL)  # a version of the library's analyzer, and its key, if any
+# A version of the library's analyzer, and its key, if any.
+_OWN_ANALYZER_PATTERN = re.compile(r"langmem-(\d+)(.*)", re.DOTALL)
 
 
-class _Built(NamedTuple):
+class _Build(NamedTuple):
     """What one analyzer has built of a namespace, and up to which entry."""
 
     number: int
@@ -35,57 +36,58 @@ def row_name(namespace: Namespace, analyzer: str) -> str:
     return f"{encode_namespace(namespace)}!{quote(analyzer, safe='')}"
 
 
-def begin(connection: sqlite3.Connection, namespace: Namespace, analyzer: str) -> int:
+def ensure_namespace(connection: sqlite3.Connection, namespace: Namespace, analyzer: str) -> int:
     """Find a namespace's number, or assign one: that removes what other analyzers built, unless it is newer."""
     name = row_name(namespace, analyzer)
     row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
     if row is not None:
         return int(row[0])
-    for built in _all(connection, namespace):
-        if not _is_newer(built.analyzer, analyzer):
-            NAMESPACES.unlink(connection, built.number, encode_namespace(namespace))
+    for build in _read_builds(connection, namespace):
+        if not _is_newer(build.analyzer, analyzer):
+            NAMESPACES.unlink(connection, build.number, encode_namespace(namespace))
     cursor = connection.execute(
         "INSERT INTO langmem_lexical_namespaces (name, analyzer) VALUES (?, ?)", (name, analyzer)
     )
     return cast(int, cursor.lastrowid)
 
 
-def forget_beside(
-    connection: sqlite3.Connection, namespace: Namespace, ids: Iterable[str], *, by: str, since: int, change: int
+def remove_from_stale_builds(
+    connection: sqlite3.Connection, namespace: Namespace, ids: Iterable[str], *, analyzer: str, seq: int, version: int
 ) -> None:
-    """Remove documents that change after the entry ``since`` from other analyzers' builds that reach no further.
+    """Remove documents that change after the entry ``seq`` from other analyzers' builds that reach no further.
 
     A follower that still uses such an analyzer will meet the change; without one, nothing deleted remains.
     """
-    built = [one for one in _all(connection, namespace) if one.analyzer != by]
-    behind = [one.number for one in built if one.seq is not None and one.seq <= since]
+    other_builds = [build for build in _read_builds(connection, namespace) if build.analyzer != analyzer]
+    stale_numbers = [build.number for build in other_builds if build.seq is not None and build.seq <= seq]
     for id_ in map(to_bytes, ids):
-        for number in behind:
-            remove(connection, number, id_, change)
+        for number in stale_numbers:
+            remove_document(connection, number, id_, version)
 
 
-def clear(database: Database, namespace: Namespace) -> None:
+def clear_namespace(database: Database, namespace: Namespace) -> None:
     """Forget a namespace, whichever analyzers built it."""
-    start, end = _bounds(namespace)
+    start, end = _row_name_bounds(namespace)
     NAMESPACES.clear(
         database, start, "SELECT number FROM langmem_lexical_namespaces WHERE name >= ? AND name < ?", start, end
     )
 
 
-def _all(connection: sqlite3.Connection, namespace: Namespace) -> list[_Built]:
+def _read_builds(connection: sqlite3.Connection, namespace: Namespace) -> list[_Build]:
     rows = connection.execute(
-        "SELECT number, analyzer, seq FROM langmem_lexical_namespaces WHERE name >= ? AND name < ?", _bounds(namespace)
+        "SELECT number, analyzer, seq FROM langmem_lexical_namespaces WHERE name >= ? AND name < ?",
+        _row_name_bounds(namespace),
     )
-    return [_Built(*row) for row in rows]
+    return [_Build(*row) for row in rows]
 
 
-def _bounds(namespace: Namespace) -> tuple[str, str]:
+def _row_name_bounds(namespace: Namespace) -> tuple[str, str]:
     """The bounds of the names of a namespace's rows, including an early version's, which had no analyzer in it."""
     name = encode_namespace(namespace)
     return name, f'{name}"'  # the character after "!"
 
 
-def _is_newer(analyzer: str, than: str) -> bool:
+def _is_newer(analyzer: str, other_analyzer: str) -> bool:
     """Whether both are the library's own, with the same key, and this one is of a later version."""
-    one, other = _OURS.fullmatch(analyzer), _OURS.fullmatch(than)
-    return bool(one and other and one[2] == other[2] and int(one[1]) > int(other[1]))
+    match, other_match = _OWN_ANALYZER_PATTERN.fullmatch(analyzer), _OWN_ANALYZER_PATTERN.fullmatch(other_analyzer)
+    return bool(match and other_match and match[2] == other_match[2] and int(match[1]) > int(other_match[1]))

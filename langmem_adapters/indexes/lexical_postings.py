@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from langmem_adapters.indexes.lexical_cache import RowCache
 
-__all__ = ["Postings", "parsed", "postings_of"]
+__all__ = ["Postings", "parse_postings", "read_postings"]
 
-_ENTRY = 600  # bytes that a term takes beside its postings, roughly
+_OVERHEAD_BYTES = 600  # that a term takes beside its postings, roughly
 
 
 class Postings(NamedTuple):
@@ -22,22 +22,25 @@ class Postings(NamedTuple):
     length: array[int]
 
 
-def postings_of(connection: sqlite3.Connection, kept: RowCache, namespace: int, term: bytes, changed: int) -> Postings:
-    """The postings of an existing term; ``changed`` is the number in its row in this transaction."""
-    found: Postings | None = kept.get((namespace, term), changed)
-    if found is None:
-        found = parsed(*connection.execute(_COLUMNS, (namespace, term)).fetchone())
-        kept.keep((namespace, term), changed, found, sum(len(c) * c.itemsize for c in found) + _ENTRY)
-    return found
+def read_postings(
+    connection: sqlite3.Connection, cache: RowCache, namespace: int, term: bytes, version: int
+) -> Postings:
+    """The postings of an existing term; ``version`` is the number in its row in this transaction."""
+    postings: Postings | None = cache.get((namespace, term), version)
+    if postings is None:
+        postings = parse_postings(*connection.execute(_SELECT_POSTINGS, (namespace, term)).fetchone())
+        size = sum(len(column) * column.itemsize for column in postings) + _OVERHEAD_BYTES
+        cache.put((namespace, term), version, postings, size)
+    return postings
 
 
-def parsed(documents: str, tf: str, length: str) -> Postings:
+def parse_postings(documents: str, tf: str, length: str) -> Postings:
     """Parse postings from columns as texts: passing a row to Python takes ten times as long as finding it."""
     columns = (json.loads(f"[{column}]") for column in (documents, tf, length))
     return Postings(*map(array, "qII", columns))
 
 
 # One pass over the rows, in the order of the documents, so that the columns stay aligned.
-_COLUMNS = """
+_SELECT_POSTINGS = """
     SELECT group_concat(document), group_concat(tf), group_concat(length) FROM langmem_lexical_postings
     WHERE namespace = ? AND term = ?"""

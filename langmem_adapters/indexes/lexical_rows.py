@@ -16,10 +16,19 @@ from langmem_adapters.files.unlinking import Unlinking, removal
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Document
 
-__all__ = ["NAMESPACES", "SCHEMA", "STRETCH", "Row", "add", "ids_of", "remove", "speakers_of"]
+__all__ = [
+    "NAMESPACES",
+    "SCHEMA",
+    "STRETCH_SIZE",
+    "Row",
+    "add_rows",
+    "document_ids",
+    "remove_document",
+    "speaker_names",
+]
 
-STRETCH = 256  # documents
-_SPEAKERS = 1000  # the most names of a namespace that are looked for in a query
+STRETCH_SIZE = 256  # documents
+_MAX_SPEAKERS = 1000  # the most names of a namespace that are looked for in a query
 
 _TABLES = ("postings", "terms", "documents", "stretches", "speakers", "again", "namespaces")
 SCHEMA = (
@@ -78,64 +87,64 @@ class Row(NamedTuple):
     marks: int
 
 
-def add(connection: sqlite3.Connection, namespace: int, rows: Iterable[Row], change: int) -> None:
+def add_rows(connection: sqlite3.Connection, namespace: int, rows: Iterable[Row], version: int) -> None:
     """Add documents, each at the end of its thread, or in its old place if that is in the same named thread.
 
-    ``change`` is unique to this change.
+    ``version`` is unique to this change.
     """
-    placed: dict[bytes, tuple[int, Row]] = {}
-    postings = 0
+    batch: dict[bytes, tuple[int, Row]] = {}
+    posting_count = 0
     for row in rows:
         id_, thread = to_bytes(row.document.id), to_bytes(row.document.thread)
-        if id_ in placed or postings > _AT_ONCE:
-            _write(connection, namespace, placed, change)
-            placed, postings = {}, 0
-        number = remove(connection, namespace, id_, change, keep=thread)
-        placed[id_] = (_next(connection, namespace, thread) if number is None else number, row)
-        postings += len(row.counts)
-    if placed:
-        _write(connection, namespace, placed, change)
+        if id_ in batch or posting_count > _MAX_BATCH_POSTINGS:
+            _write_rows(connection, namespace, batch, version)
+            batch, posting_count = {}, 0
+        number = remove_document(connection, namespace, id_, version, kept_thread=thread)
+        batch[id_] = (_reserve_number(connection, namespace, thread) if number is None else number, row)
+        posting_count += len(row.counts)
+    if batch:
+        _write_rows(connection, namespace, batch, version)
 
 
-def _write(
-    connection: sqlite3.Connection, namespace: int, placed: Mapping[bytes, tuple[int, Row]], change: int
+def _write_rows(
+    connection: sqlite3.Connection, namespace: int, batch: Mapping[bytes, tuple[int, Row]], version: int
 ) -> None:
     """Write new documents together: each term once, and postings in the order of their table."""
-    keys = {term: to_bytes(term) for term in set().union(*(row.counts for _, row in placed.values()))}
-    documents, postings, again = [], [], []
+    term_keys = {term: to_bytes(term) for term in set().union(*(row.counts for _, row in batch.values()))}
+    documents, postings, repeats = [], [], []
     stretches: dict[int, tuple[int, int]] = {}
     speakers: Counter[bytes] = Counter()
-    for id_, (number, row) in placed.items():
-        one, length, speaker = row.document, row.counts.total(), to_bytes(row.document.speaker)
-        documents.append((number, namespace, id_, length, speaker, one.at, row.marks, json.dumps([*row.counts])))
-        postings += [(namespace, keys[term], number, tf, length) for term, tf in row.counts.items()]
-        again += [(number, namespace, to_bytes(other)) for other in one.again]
-        others, together = stretches.get(number // STRETCH, (0, 0))
-        stretches[number // STRETCH] = (others + 1, together + length)
+    for id_, (number, row) in batch.items():
+        document, length, speaker = row.document, row.counts.total(), to_bytes(row.document.speaker)
+        documents.append((number, namespace, id_, length, speaker, document.at, row.marks, json.dumps([*row.counts])))
+        postings += [(namespace, term_keys[term], number, tf, length) for term, tf in row.counts.items()]
+        repeats += [(number, namespace, to_bytes(thread)) for thread in document.again]
+        document_count, total_length = stretches.get(number // STRETCH_SIZE, (0, 0))
+        stretches[number // STRETCH_SIZE] = (document_count + 1, total_length + length)
         speakers[speaker] += 1
     postings.sort()
     terms: dict[bytes, tuple[int, int, int]] = {}
     for _, term, _, tf, length in postings:
-        count, most, least = terms.get(term, (0, tf, length))
-        terms[term] = (count + 1, max(most, tf), min(least, length))
+        frequency, max_tf, min_length = terms.get(term, (0, tf, length))
+        terms[term] = (frequency + 1, max(max_tf, tf), min(min_length, length))
     connection.executemany("INSERT INTO langmem_lexical_documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)", documents)
     connection.executemany("INSERT INTO langmem_lexical_postings VALUES (?, ?, ?, ?, ?)", postings)
-    connection.executemany(_MORE, [(namespace, term, *bounds, change) for term, bounds in terms.items()])
-    connection.executemany("INSERT OR IGNORE INTO langmem_lexical_again VALUES (?, ?, ?)", again)
-    _count(connection, namespace, change, stretches, speakers)
+    connection.executemany(_UPSERT_TERM, [(namespace, term, *bounds, version) for term, bounds in terms.items()])
+    connection.executemany("INSERT OR IGNORE INTO langmem_lexical_again VALUES (?, ?, ?)", repeats)
+    _update_counts(connection, namespace, version, stretches, speakers)
 
 
-_AT_ONCE = 100_000  # postings, each of which takes about 100 bytes meanwhile
+_MAX_BATCH_POSTINGS = 100_000  # postings, each of which takes about 100 bytes meanwhile
 
 # The greatest tf and the least length are bounds: they stay when the document that had them is removed.
-_MORE = """
+_UPSERT_TERM = """
     INSERT INTO langmem_lexical_terms VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, term) DO UPDATE
     SET documents = documents + excluded.documents, tf = max(tf, excluded.tf), length = min(length, excluded.length),
     changed = excluded.changed"""
 
 
-def remove(
-    connection: sqlite3.Connection, namespace: int, id_: bytes, change: int, *, keep: bytes | None = None
+def remove_document(
+    connection: sqlite3.Connection, namespace: int, id_: bytes, version: int, *, kept_thread: bytes | None = None
 ) -> int | None:
     """Remove a document. If it stood in the thread ``keep``, its number is returned, and stays reserved for it."""
     row = connection.execute(
@@ -150,59 +159,61 @@ def remove(
         "DELETE FROM langmem_lexical_postings WHERE namespace = ? AND term = ? AND document = ?",
         [(*key, number) for key in keys],
     )
-    connection.executemany(_ONE_LESS, [(change, *key) for key in keys])
-    connection.executemany(_NONE_LEFT, keys)
+    connection.executemany(_DECREMENT_TERM, [(version, *key) for key in keys])
+    connection.executemany(_DELETE_UNUSED_TERM, keys)
     connection.execute("DELETE FROM langmem_lexical_documents WHERE number = ?", (number,))
     connection.execute("DELETE FROM langmem_lexical_again WHERE document = ?", (number,))
     (thread,) = connection.execute(
-        "SELECT thread FROM langmem_lexical_stretches WHERE number = ?", (number // STRETCH,)
+        "SELECT thread FROM langmem_lexical_stretches WHERE number = ?", (number // STRETCH_SIZE,)
     ).fetchone()
-    _count(connection, namespace, change, {number // STRETCH: (-1, -length)}, {speaker: -1})
-    return cast(int, number) if thread and thread == keep else None
+    _update_counts(connection, namespace, version, {number // STRETCH_SIZE: (-1, -length)}, {speaker: -1})
+    return cast(int, number) if thread and thread == kept_thread else None
 
 
-_ONE_LESS = "UPDATE langmem_lexical_terms SET documents = documents - 1, changed = ? WHERE namespace = ? AND term = ?"
-_NONE_LEFT = "DELETE FROM langmem_lexical_terms WHERE namespace = ? AND term = ? AND documents = 0"
+_DECREMENT_TERM = (
+    "UPDATE langmem_lexical_terms SET documents = documents - 1, changed = ? WHERE namespace = ? AND term = ?"
+)
+_DELETE_UNUSED_TERM = "DELETE FROM langmem_lexical_terms WHERE namespace = ? AND term = ? AND documents = 0"
 
 
-def _next(connection: sqlite3.Connection, namespace: int, thread: bytes) -> int:
+def _reserve_number(connection: sqlite3.Connection, namespace: int, thread: bytes) -> int:
     """The number after the last one of a thread; a full stretch is followed by a new one."""
     row = connection.execute(
         "SELECT number, used FROM langmem_lexical_stretches WHERE namespace = ? AND thread = ?"
         " ORDER BY number DESC LIMIT 1",
         (namespace, thread),
     ).fetchone()
-    if row is None or row[1] == STRETCH:
-        begin = "INSERT INTO langmem_lexical_stretches (namespace, thread) VALUES (?, ?)"
-        row = (connection.execute(begin, (namespace, thread)).lastrowid, 0)
+    if row is None or row[1] == STRETCH_SIZE:
+        insert = "INSERT INTO langmem_lexical_stretches (namespace, thread) VALUES (?, ?)"
+        row = (connection.execute(insert, (namespace, thread)).lastrowid, 0)
     connection.execute("UPDATE langmem_lexical_stretches SET used = used + 1 WHERE number = ?", (row[0],))
-    return cast(int, row[0] * STRETCH + row[1])
+    return cast(int, row[0] * STRETCH_SIZE + row[1])
 
 
-def _count(
+def _update_counts(
     connection: sqlite3.Connection,
     namespace: int,
-    change: int,
+    version: int,
     stretches: Mapping[int, tuple[int, int]],
     speakers: Mapping[bytes, int],
 ) -> None:
     """Update counts: each stretch's documents and their total length, and each speaker's documents."""
-    begun_or_gone = 0
+    stretch_delta = 0
     for stretch, (documents, length) in stretches.items():
-        ((before,),) = connection.execute(
+        ((old_documents,),) = connection.execute(
             "SELECT documents FROM langmem_lexical_stretches WHERE number = ?", (stretch,)
         )
-        begun_or_gone += (before + documents > 0) - (before > 0)
+        stretch_delta += (old_documents + documents > 0) - (old_documents > 0)
         connection.execute(
             "UPDATE langmem_lexical_stretches SET documents = documents + ?, length = length + ?, changed = ?"
             " WHERE number = ?",
-            (documents, length, change, stretch),
+            (documents, length, version, stretch),
         )
     documents, length = (sum(counts) for counts in zip(*stretches.values(), strict=True))
     connection.execute(
         "UPDATE langmem_lexical_namespaces"
         " SET documents = documents + ?, length = length + ?, stretches = stretches + ? WHERE number = ?",
-        (documents, length, begun_or_gone, namespace),
+        (documents, length, stretch_delta, namespace),
     )
     connection.executemany(
         "INSERT INTO langmem_lexical_speakers VALUES (?, ?, ?)"
@@ -213,7 +224,7 @@ def _count(
         connection.execute("DELETE FROM langmem_lexical_speakers WHERE namespace = ? AND documents = 0", (namespace,))
 
 
-def ids_of(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int, str]:
+def document_ids(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int, str]:
     """The ids of documents by their numbers."""
     rows = connection.execute(
         "SELECT number, id FROM langmem_lexical_documents WHERE number IN (SELECT value FROM json_each(?))",
@@ -222,10 +233,10 @@ def ids_of(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int
     return {number: to_text(id_) for number, id_ in rows}
 
 
-def speakers_of(connection: sqlite3.Connection, namespace: int) -> list[str]:
+def speaker_names(connection: sqlite3.Connection, namespace: int) -> list[str]:
     """The speakers in a namespace, those with the most documents first."""
     rows = connection.execute(
         "SELECT name FROM langmem_lexical_speakers WHERE namespace = ? ORDER BY documents DESC, name LIMIT ?",
-        (namespace, _SPEAKERS),
+        (namespace, _MAX_SPEAKERS),
     )
     return [to_text(name) for (name,) in rows]

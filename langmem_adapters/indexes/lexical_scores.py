@@ -14,15 +14,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_postings import postings_of
+from langmem_adapters.indexes.lexical_postings import read_postings
 from langmem_adapters.keys import to_bytes
 
-__all__ = ["QUERY_TERMS", "Corpus", "Term", "best", "idf", "weigh"]
+__all__ = ["Corpus", "Term", "idf", "rarest_terms", "top_documents", "weigh_terms"]
 
-QUERY_TERMS = 64
+_MAX_QUERY_TERMS = 64
 _K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much length is penalised
 _LOOKUP_COST = 2  # the cost of reading one posting by its document, in postings read one after the other
-_ROUNDING = 1 + 1e-9  # the order of a sum changes its last digits, and must not cost a document its place
+_ROUNDING_FACTOR = 1 + 1e-9  # the order of a sum changes its last digits, and must not cost a document its place
 
 
 def idf(frequency: float, documents: float) -> float:
@@ -39,7 +39,7 @@ class Corpus(NamedTuple):
     stretches: int
 
     @property
-    def norm(self) -> tuple[float, float]:
+    def length_norm(self) -> tuple[float, float]:
         """The c and d of ``tf / (tf + c + d * length)``, the factor of a term's weight in a document.
 
         BM25's factor ``k1 + 1`` is left out, because the ideal score has it too.
@@ -48,43 +48,50 @@ class Corpus(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A term of a query: its document frequency, its weight, the most it can add to a score, its last change."""
+    """A term of a query: its document frequency, its weight, the most it can add to a score, its row's version."""
 
     frequency: int
     term: bytes
     weight: float
     bound: float
-    changed: int
+    version: int
 
 
-def weigh(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, float]) -> list[Term]:
+def weigh_terms(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, float]) -> list[Term]:
     """Look up the weights of a query's terms in a namespace, given how often the query has each; in their order."""
     keys = [to_bytes(term) for term in terms]
-    known: dict[bytes, tuple[int, int, int, int]] = {}
-    for start in range(0, len(keys), _MANY):
-        part = keys[start : start + _MANY]
-        part += part[-1:] * ((_FEW if len(part) <= _FEW else _MANY) - len(part))
-        known.update((row[0], row[1:]) for row in connection.execute(_KNOWN[len(part)], (corpus.namespace, *part)))
-    c, d = corpus.norm
-    weighed = []
-    for key, times in zip(keys, terms.values(), strict=True):
-        frequency, tf, length, changed = known.get(key, (0, 0, 0, 0))
-        weight = times * idf(frequency, corpus.documents)
+    rows: dict[bytes, tuple[int, int, int, int]] = {}
+    for start in range(0, len(keys), _LARGE_BATCH_SIZE):
+        batch = keys[start : start + _LARGE_BATCH_SIZE]
+        size = _SMALL_BATCH_SIZE if len(batch) <= _SMALL_BATCH_SIZE else _LARGE_BATCH_SIZE
+        batch += batch[-1:] * (size - len(batch))
+        rows.update((row[0], row[1:]) for row in connection.execute(_SELECT_TERMS[size], (corpus.namespace, *batch)))
+    c, d = corpus.length_norm
+    weighted_terms = []
+    for key, count in zip(keys, terms.values(), strict=True):
+        frequency, tf, length, version = rows.get(key, (0, 0, 0, 0))
+        weight = count * idf(frequency, corpus.documents)
         bound = weight * tf / (tf + c + d * length) if frequency else 0.0
-        weighed.append(Term(frequency, key, weight, bound, changed))
-    return weighed
+        weighted_terms.append(Term(frequency, key, weight, bound, version))
+    return weighted_terms
 
 
-_FEW, _MANY = 8, 64  # terms in one statement: only two sizes, so that SQLite need not compile others
-_KNOWN = {
+# Terms in one statement: only two sizes, so that SQLite need not compile others.
+_SMALL_BATCH_SIZE, _LARGE_BATCH_SIZE = 8, 64
+_SELECT_TERMS = {
     size: "SELECT term, documents, tf, length, changed FROM langmem_lexical_terms"  # noqa: S608 - question marks
     f" WHERE namespace = ? AND term IN ({', '.join('?' * size)})"
-    for size in (_FEW, _MANY)
+    for size in (_SMALL_BATCH_SIZE, _LARGE_BATCH_SIZE)
 }
 
 
-def best(
-    connection: sqlite3.Connection, kept: RowCache, corpus: Corpus, terms: Sequence[Term], k: int
+def rarest_terms(terms: Sequence[Term]) -> list[Term]:
+    """The terms of a query that are in any document, the rarest first, without the most frequent of very many."""
+    return sorted(term for term in terms if term.frequency)[:_MAX_QUERY_TERMS]
+
+
+def top_documents(
+    connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, terms: Sequence[Term], k: int
 ) -> list[tuple[float, int]]:
     """Find the k best documents, as (score, number), from the rarest term to the most frequent (max-score).
 
@@ -93,40 +100,44 @@ def best(
     Source: H. Turtle and J. Flood, "Query evaluation: strategies and optimizations" (1995).
     """
     scores: dict[int, float] = {}
-    found = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
-    bounds = [term.bound * _ROUNDING for term in found]
-    for n, term in enumerate(found):
-        rest = sum(bounds[n:])
-        hopeful = len(scores) >= k and rest < max(scores.values())
-        floor = heapq.nlargest(k, scores.values())[-1] if hopeful else 0.0
-        if rest >= floor:
-            added = _all(connection, kept, corpus, term)
-            for document in scores.keys() & added.keys():
-                added[document] += scores[document]
-            scores.update(added)
+    present_terms = rarest_terms(terms)
+    bounds = [term.bound * _ROUNDING_FACTOR for term in present_terms]
+    for position, term in enumerate(present_terms):
+        remaining_bound = sum(bounds[position:])
+        can_prune = len(scores) >= k and remaining_bound < max(scores.values())
+        threshold = heapq.nlargest(k, scores.values())[-1] if can_prune else 0.0
+        if remaining_bound >= threshold:
+            contributions = _all_contributions(connection, cache, corpus, term)
+            for document in scores.keys() & contributions.keys():
+                contributions[document] += scores[document]
+            scores.update(contributions)
             continue
-        scores = {document: score for document, score in scores.items() if score + rest >= floor}
-        few = len(scores) * _LOOKUP_COST < term.frequency
-        added = _some(connection, corpus, term, scores) if few else _all(connection, kept, corpus, term)
-        for document in scores.keys() & added.keys():
-            scores[document] += added[document]
+        scores = {document: score for document, score in scores.items() if score + remaining_bound >= threshold}
+        if len(scores) * _LOOKUP_COST < term.frequency:
+            contributions = _contributions_to(connection, corpus, term, scores)
+        else:
+            contributions = _all_contributions(connection, cache, corpus, term)
+        for document in scores.keys() & contributions.keys():
+            scores[document] += contributions[document]
     return heapq.nlargest(k, ((score, document) for document, score in scores.items()))
 
 
-def _all(connection: sqlite3.Connection, kept: RowCache, corpus: Corpus, term: Term) -> dict[int, float]:
+def _all_contributions(connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, term: Term) -> dict[int, float]:
     """What a term adds to the score of each of its documents."""
-    documents, tfs, lengths = postings_of(connection, kept, corpus.namespace, term.term, term.changed)
-    weight, (c, d) = term.weight, corpus.norm
-    adds = [weight * tf / (tf + c + d * length) for tf, length in zip(tfs, lengths, strict=True)]
-    return dict(zip(documents, adds, strict=True))
+    documents, tfs, lengths = read_postings(connection, cache, corpus.namespace, term.term, term.version)
+    weight, (c, d) = term.weight, corpus.length_norm
+    contributions = [weight * tf / (tf + c + d * length) for tf, length in zip(tfs, lengths, strict=True)]
+    return dict(zip(documents, contributions, strict=True))
 
 
-def _some(connection: sqlite3.Connection, corpus: Corpus, term: Term, documents: Collection[int]) -> dict[int, float]:
+def _contributions_to(
+    connection: sqlite3.Connection, corpus: Corpus, term: Term, documents: Collection[int]
+) -> dict[int, float]:
     """What a term adds to the scores of those of these documents that have it."""
-    values = (term.weight, *corpus.norm, corpus.namespace, term.term, json.dumps(list(documents)))
-    return dict(connection.execute(_CONTRIBUTIONS, values))
+    values = (term.weight, *corpus.length_norm, corpus.namespace, term.term, json.dumps(list(documents)))
+    return dict(connection.execute(_SELECT_CONTRIBUTIONS, values))
 
 
-_CONTRIBUTIONS = """
+_SELECT_CONTRIBUTIONS = """
     SELECT document, ? * tf / (tf + ? + ? * length) FROM langmem_lexical_postings
     WHERE namespace = ? AND term = ? AND document IN (SELECT value FROM json_each(?))"""

@@ -8,48 +8,48 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 
 from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_postings import Postings, parsed
-from langmem_adapters.indexes.lexical_rows import STRETCH
-from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
+from langmem_adapters.indexes.lexical_postings import Postings, parse_postings
+from langmem_adapters.indexes.lexical_rows import STRETCH_SIZE
+from langmem_adapters.indexes.lexical_scores import Corpus, Term, idf, rarest_terms, top_documents
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Evidence, Stretch, Turn
 
-__all__ = ["evidence", "within"]
+__all__ = ["gather_evidence", "rank_thread"]
 
-_TURN = 400  # bytes in memory, roughly
-_BESIDE = 2  # places before and after a document that count as beside it
+_TURN_BYTES = 400  # in memory, roughly
+_NEIGHBOUR_DISTANCE = 2  # places before and after a document that count as beside it
 
 
-def evidence(  # noqa: PLR0917 - what is asked, and where
+def gather_evidence(  # noqa: PLR0917 - what is asked, and where
     connection: sqlite3.Connection,
-    kept: RowCache,
+    cache: RowCache,
     corpus: Corpus,
     terms: Sequence[Term],
     k: int,
-    also: Sequence[str],
+    extra_ids: Sequence[str],
     *,
     query: str,
     named: frozenset[str],
 ) -> Evidence | None:
-    """Gather the evidence of the ``k`` best documents, of those ``also`` named, and of their neighbours."""
-    pool = [number for _, number in best(connection, kept, corpus, terms, k)] if k > 0 else []
-    pool = list(dict.fromkeys([*pool, *_numbers(connection, corpus.namespace, also)]))
-    if not pool:
+    """Gather the evidence of the ``k`` best documents, of those with ``extra_ids``, and of their neighbours."""
+    numbers = [number for _, number in top_documents(connection, cache, corpus, terms, k)] if k > 0 else []
+    numbers = list(dict.fromkeys([*numbers, *_document_numbers(connection, corpus.namespace, extra_ids)]))
+    if not numbers:
         return None
-    changed, stretches = _stretches(connection, {number // STRETCH for number in pool})
-    used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
-    postings = _postings(connection, kept, corpus.namespace, used, stretches)
-    beside = set().union(*[_near(number, stretches[number // STRETCH], _BESIDE) for number in pool])
-    around = set().union(*[_near(number, stretches[number // STRETCH], 2 * _BESIDE) for number in pool])
-    turns = _turns(connection, kept, sorted(around), changed)
-    everything = sum(term.weight for term in terms)
+    versions, stretches = _read_stretches(connection, {number // STRETCH_SIZE for number in numbers})
+    present_terms = rarest_terms(terms)
+    postings = _postings_by_stretch(connection, cache, corpus.namespace, present_terms, stretches)
+    candidates = _with_neighbours(numbers, stretches, _NEIGHBOUR_DISTANCE)
+    neighbours = _with_neighbours(numbers, stretches, 2 * _NEIGHBOUR_DISTANCE)
+    turns = _read_turns(connection, cache, sorted(neighbours), versions)
+    total_weight = sum(term.weight for term in terms)
     return Evidence(
         query=query,
         named=named,
-        idf=[term.weight for term in used],
-        stretch_idf=[_stretch_idf(corpus, term) for term in used],
-        found=sum(term.weight for term in used) / everything if everything else 0.0,
-        candidates=sorted(beside & turns.keys()),
+        idf=[term.weight for term in present_terms],
+        stretch_idf=[_stretch_idf(corpus, term) for term in present_terms],
+        found=sum(term.weight for term in present_terms) / total_weight if total_weight else 0.0,
+        candidates=sorted(candidates & turns.keys()),
         turns=turns,
         postings=postings,
         stretches=stretches,
@@ -58,17 +58,19 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
     )
 
 
-def within(
-    connection: sqlite3.Connection, kept: RowCache, corpus: Corpus, terms: Sequence[Term], thread: str
+def rank_thread(
+    connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, terms: Sequence[Term], thread: str
 ) -> list[tuple[float, int]]:
     """All documents said in a thread, as (score, number), best first; without any of the terms the score is 0."""
     name = to_bytes(thread)
-    numbers = {row[0] for row in connection.execute(_SAID_IN, (corpus.namespace, name, corpus.namespace, name))}
-    used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
-    stretches = {number // STRETCH for number in numbers}
+    rows = connection.execute(_SELECT_THREAD_NUMBERS, (corpus.namespace, name, corpus.namespace, name))
+    numbers = {row[0] for row in rows}
+    present_terms = rarest_terms(terms)
+    stretches = {number // STRETCH_SIZE for number in numbers}
     scores = dict.fromkeys(numbers, 0.0)
-    c, d = corpus.norm
-    for term, by_stretch in zip(used, _postings(connection, kept, corpus.namespace, used, stretches), strict=True):
+    c, d = corpus.length_norm
+    postings_by_term = _postings_by_stretch(connection, cache, corpus.namespace, present_terms, stretches)
+    for term, by_stretch in zip(present_terms, postings_by_term, strict=True):
         for postings in by_stretch.values():
             for number, tf, length in zip(*postings, strict=True):
                 if number in scores:
@@ -76,38 +78,47 @@ def within(
     return sorted(((score, number) for number, score in scores.items()), reverse=True)
 
 
-_SAID_IN = f"""
+_SELECT_THREAD_NUMBERS = f"""
     SELECT d.number FROM langmem_lexical_stretches AS s CROSS JOIN langmem_lexical_documents AS d
     WHERE s.namespace = ? AND s.thread = ?
-    AND d.number >= s.number * {STRETCH} AND d.number < (s.number + 1) * {STRETCH}
+    AND d.number >= s.number * {STRETCH_SIZE} AND d.number < (s.number + 1) * {STRETCH_SIZE}
     UNION ALL
     SELECT document FROM langmem_lexical_again WHERE namespace = ? AND thread = ?"""  # noqa: S608 - ours
 
 
-def _numbers(connection: sqlite3.Connection, namespace: int, ids: Sequence[str]) -> list[int]:
+def _document_numbers(connection: sqlite3.Connection, namespace: int, ids: Sequence[str]) -> list[int]:
     """The numbers of documents by id, a fixed number of ids per statement."""
     keys = [to_bytes(id_) for id_ in ids]
-    parts = (keys[start : start + _IDS] for start in range(0, len(keys), _IDS))
-    rows = (connection.execute(_NUMBERS, (namespace, *part, *part[-1:] * (_IDS - len(part)))) for part in parts)
-    return [number for found in rows for (number,) in found]
+    batches = (keys[start : start + _BATCH_SIZE] for start in range(0, len(keys), _BATCH_SIZE))
+    numbers: list[int] = []
+    for batch in batches:
+        values = (namespace, *batch, *batch[-1:] * (_BATCH_SIZE - len(batch)))
+        numbers += [number for (number,) in connection.execute(_SELECT_NUMBERS, values)]
+    return numbers
 
 
-_IDS = 16
-_NUMBERS = f"""
+_BATCH_SIZE = 16
+_SELECT_NUMBERS = f"""
     SELECT number FROM langmem_lexical_documents
-    WHERE namespace = ? AND id IN ({", ".join("?" * _IDS)})"""  # noqa: S608 - question marks
+    WHERE namespace = ? AND id IN ({", ".join("?" * _BATCH_SIZE)})"""  # noqa: S608 - question marks
 
 
-def _near(number: int, stretch: Stretch, far: int) -> range:
+def _with_neighbours(numbers: Collection[int], stretches: Mapping[int, Stretch], distance: int) -> set[int]:
+    return set().union(*[_neighbours(number, stretches[number // STRETCH_SIZE], distance) for number in numbers])
+
+
+def _neighbours(number: int, stretch: Stretch, distance: int) -> range:
     """The places beside a document, and its own; a thread without a name has no order, and so no neighbours."""
     if not stretch.ordered:
         return range(number, number + 1)
-    first = number - number % STRETCH
-    return range(max(first, number - far), min(first + STRETCH, number + far + 1))
+    start = number - number % STRETCH_SIZE
+    return range(max(start, number - distance), min(start + STRETCH_SIZE, number + distance + 1))
 
 
-def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tuple[dict[int, int], dict[int, Stretch]]:
-    """The last changes of stretches, and their descriptions."""
+def _read_stretches(
+    connection: sqlite3.Connection, numbers: Collection[int]
+) -> tuple[dict[int, int], dict[int, Stretch]]:
+    """The versions of stretches, and their descriptions."""
     rows = connection.execute(
         "SELECT number, changed, documents, length, thread != x'' FROM langmem_lexical_stretches"
         " WHERE number IN (SELECT value FROM json_each(?))",
@@ -117,66 +128,69 @@ def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tupl
     return {row[0]: row[1] for row in rows}, stretches
 
 
-def _postings(
-    connection: sqlite3.Connection, kept: RowCache, namespace: int, terms: Sequence[Term], stretches: Collection[int]
+def _postings_by_stretch(
+    connection: sqlite3.Connection, cache: RowCache, namespace: int, terms: Sequence[Term], stretches: Collection[int]
 ) -> list[dict[int, Postings]]:
     """For each term, by stretch: the documents that have it, its frequency in each, and the length of each."""
-    where = json.dumps(list(stretches))
-    found: list[dict[int, Postings]] = []
+    stretch_numbers = json.dumps(list(stretches))
+    postings_by_term: list[dict[int, Postings]] = []
     for term in terms:
-        whole: Postings | None = kept.get((namespace, term.term), term.changed)
-        if whole is None:
-            rows = connection.execute(_POSTINGS, (where, namespace, term.term))
-            found.append({stretch: parsed(*columns) for stretch, *columns in rows})
+        postings: Postings | None = cache.get((namespace, term.term), term.version)
+        if postings is None:
+            rows = connection.execute(_SELECT_POSTINGS, (stretch_numbers, namespace, term.term))
+            postings_by_term.append({stretch: parse_postings(*columns) for stretch, *columns in rows})
         else:
-            found.append(_of(whole, stretches))
-    return found
+            postings_by_term.append(_split_by_stretch(postings, stretches))
+    return postings_by_term
 
 
-def _of(postings: Postings, stretches: Collection[int]) -> dict[int, Postings]:
+def _split_by_stretch(postings: Postings, stretches: Collection[int]) -> dict[int, Postings]:
     """The part of the postings in some stretches, in the form of the statement's result."""
-    documents, tf, length = postings
-    found: dict[int, Postings] = {}
+    documents, tfs, lengths = postings
+    postings_by_stretch: dict[int, Postings] = {}
     for stretch in stretches:
-        first = bisect_left(documents, stretch * STRETCH)
-        end = bisect_left(documents, (stretch + 1) * STRETCH, first)
-        if first < end:
-            found[stretch] = Postings(documents[first:end], tf[first:end], length[first:end])
-    return found
+        start = bisect_left(documents, stretch * STRETCH_SIZE)
+        end = bisect_left(documents, (stretch + 1) * STRETCH_SIZE, start)
+        if start < end:
+            postings_by_stretch[stretch] = Postings(documents[start:end], tfs[start:end], lengths[start:end])
+    return postings_by_stretch
 
 
-_POSTINGS = f"""
+_SELECT_POSTINGS = f"""
     SELECT stretch.value, group_concat(p.document), group_concat(p.tf), group_concat(p.length)
     FROM json_each(?) AS stretch CROSS JOIN langmem_lexical_postings AS p
     WHERE p.namespace = ? AND p.term = ?
-    AND p.document >= stretch.value * {STRETCH} AND p.document < (stretch.value + 1) * {STRETCH}
+    AND p.document >= stretch.value * {STRETCH_SIZE} AND p.document < (stretch.value + 1) * {STRETCH_SIZE}
     GROUP BY stretch.value"""  # noqa: S608 - ours
 
 
-def _turns(
-    connection: sqlite3.Connection, kept: RowCache, places: Sequence[int], changed: Mapping[int, int]
+def _read_turns(
+    connection: sqlite3.Connection, cache: RowCache, numbers: Sequence[int], versions: Mapping[int, int]
 ) -> dict[int, Turn]:
     """The documents of these places; not all places have one."""
-    wanted = {place // STRETCH for place in places}
-    known: dict[int, dict[int, Turn | None]] = {each: kept.get(each, changed[each]) or {} for each in wanted}
-    missing = [place for place in places if place not in known[place // STRETCH]]
+    stretches = {number // STRETCH_SIZE for number in numbers}
+    turns_by_stretch: dict[int, dict[int, Turn | None]] = {
+        stretch: cache.get(stretch, versions[stretch]) or {} for stretch in stretches
+    }
+    missing = [number for number in numbers if number not in turns_by_stretch[number // STRETCH_SIZE]]
     if missing:
-        read = _read(connection, missing)
-        there: dict[int, dict[int, Turn | None]] = {}
-        for place in missing:
-            there.setdefault(place // STRETCH, {})[place] = read.get(place)
-        for stretch, turns in there.items():
-            known[stretch] = known[stretch] | turns
-            kept.keep(stretch, changed[stretch], known[stretch], _TURN * len(known[stretch]))
-    found = ((place, known[place // STRETCH][place]) for place in places)
-    return {place: turn for place, turn in found if turn is not None}
+        loaded = _load_turns(connection, missing)
+        loaded_by_stretch: dict[int, dict[int, Turn | None]] = {}
+        for number in missing:
+            loaded_by_stretch.setdefault(number // STRETCH_SIZE, {})[number] = loaded.get(number)
+        for stretch, turns in loaded_by_stretch.items():
+            turns_by_stretch[stretch] = turns_by_stretch[stretch] | turns
+            size = _TURN_BYTES * len(turns_by_stretch[stretch])
+            cache.put(stretch, versions[stretch], turns_by_stretch[stretch], size)
+    numbered_turns = ((number, turns_by_stretch[number // STRETCH_SIZE][number]) for number in numbers)
+    return {number: turn for number, turn in numbered_turns if turn is not None}
 
 
-def _read(connection: sqlite3.Connection, places: Sequence[int]) -> dict[int, Turn]:
+def _load_turns(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Turn]:
     rows = connection.execute(
         "SELECT number, id, length, speaker, at, marks FROM langmem_lexical_documents"
         " WHERE number IN (SELECT value FROM json_each(?))",
-        (json.dumps(places),),
+        (json.dumps(numbers),),
     )
     return {row[0]: Turn(to_text(row[1]), row[2], to_text(row[3]), row[4], row[5]) for row in rows}
 

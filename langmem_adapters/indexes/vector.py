@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from langmem_adapters.embedding import Embedder, Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, ModelError
-from langmem_adapters.indexes.vector_refused import RefusedDocuments, embedded
+from langmem_adapters.indexes.vector_refusals import RefusedDocuments, embed_texts
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_text
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
@@ -89,7 +89,7 @@ class PieceVectors(Vectors, Protocol):
     """A place that also keeps the meaning of word pieces."""
 
     def max_sim(
-        self, name: str, maker: EmbedderSpec, asked: Sequence[bytes], before: Mapping[str, str]
+        self, name: str, maker: EmbedderSpec, query_pieces: Sequence[bytes], previous_ids: Mapping[str, str]
     ) -> dict[str, float]:
         """How near some ids come to the pieces of a query: see :meth:`VectorIndex.max_sim`."""
 
@@ -128,9 +128,9 @@ class VectorIndex(Shared):
                 "an index calls its embedder synchronously: give it one that is not a coroutine function"
             )
         self._vectors = vectors
-        self._pieces = vectors if self.embedder.tells_pieces and isinstance(vectors, PieceVectors) else None
-        self._refused = RefusedDocuments()
-        self._asked: tuple[str, Embedding] | None = None
+        self._piece_vectors = vectors if self.embedder.tells_pieces and isinstance(vectors, PieceVectors) else None
+        self._refused_documents = RefusedDocuments()
+        self._last_query: tuple[str, Embedding] | None = None
 
     def apply(
         self,
@@ -146,42 +146,43 @@ class VectorIndex(Shared):
         With ``since``, only if the namespace is still at that position then; otherwise raises Conflict.
         """
         name = encode_namespace(namespace)
-        new = {document.id: document for document in upsert}
-        gone = [id_ for id_ in dict.fromkeys(delete) if id_ not in new]
+        documents = {document.id: document for document in upsert}
+        deleted_ids = [id_ for id_ in dict.fromkeys(delete) if id_ not in documents]
         try:
-            vectors = dict(zip(new, embedded(self.embedder, [document.text for document in new.values()]), strict=True))
+            embeddings = embed_texts(self.embedder, [document.text for document in documents.values()])
         except ModelError:
-            self._remove(name, gone, since)  # deletions do not wait for an embedder
+            self._delete_vectors(name, deleted_ids, since)  # deletions do not wait for an embedder
             raise
-        found = {id_: one for id_, one in vectors.items() if one and one.vector}
+        results = dict(zip(documents, embeddings, strict=True))
+        non_blank = {id_: result for id_, result in results.items() if result and result.vector}
         self._vectors.change(
             name,
             self._maker,
             # Pieces are kept only for messages of conversations, since nobody asks for others.
-            upsert={id_: Embedding(one.vector) if new[id_].at is None else one for id_, one in found.items()},
-            delete=[*gone, *(id_ for id_ in vectors if id_ not in found)],
+            upsert={id_: Embedding(e.vector) if documents[id_].at is None else e for id_, e in non_blank.items()},
+            delete=[*deleted_ids, *(id_ for id_ in results if id_ not in non_blank)],
             position=position,
             since=since,
         )
-        self._note(name, vectors, gone)
+        self._record_refusals(name, results, deleted_ids)
 
-    def _remove(self, name: str, ids: Sequence[str], since: Position | None) -> None:
+    def _delete_vectors(self, name: str, ids: Sequence[str], since: Position | None) -> None:
         mark = self._vectors.mark(name)
         if ids and mark is not None and self._maker.fits(mark.maker):
             self._vectors.change(name, self._maker, upsert={}, delete=ids, position=None, since=since)
 
-    def _note(self, name: str, vectors: Mapping[str, Embedding | None], gone: Sequence[str]) -> None:
-        refused = [id_ for id_, vector in vectors.items() if vector is None]
-        new = self._refused.note(name, gone=[*gone, *vectors], refused=refused)
-        if new:
-            _log.warning("texts that %r refused are not found by meaning: %d", self.embedder, len(new))
+    def _record_refusals(self, name: str, results: Mapping[str, Embedding | None], deleted_ids: Sequence[str]) -> None:
+        refused = [id_ for id_, result in results.items() if result is None]
+        new_refusals = self._refused_documents.record(name, settled=[*deleted_ids, *results], refused=refused)
+        if new_refusals:
+            _log.warning("texts that %r refused are not found by meaning: %d", self.embedder, len(new_refusals))
 
     def refused(self, namespace: Namespace) -> list[str]:
         """The ids of documents that the embedder refused; after the third refusal it is not asked again.
 
         Only this object remembers them: others do not ask again until the documents are applied again.
         """
-        return self._refused.of(encode_namespace(namespace))
+        return self._refused_documents.ids(encode_namespace(namespace))
 
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun, or begun by another embedder.
@@ -202,25 +203,25 @@ class VectorIndex(Shared):
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """The ``k`` documents nearest to the query, best first."""
         name = encode_namespace(namespace)
-        vector = self._query(query).vector if k > 0 else None
+        vector = self._embed_query(query).vector if k > 0 else None
         if not vector:
             return []
-        return [Hit(id_, _score(cosine)) for id_, cosine in self._vectors.nearest(name, self._maker, vector, k)]
+        return [Hit(id_, _to_score(cosine)) for id_, cosine in self._vectors.nearest(name, self._maker, vector, k)]
 
     def score(self, namespace: Namespace, query: str, ids: Sequence[str]) -> dict[str, float]:
         """The scores that documents have in :meth:`search`; those that the index does not hold are left out."""
         name = encode_namespace(namespace)
-        wanted = list(dict.fromkeys(ids))
-        vector = self._query(query).vector if wanted else None
+        unique_ids = list(dict.fromkeys(ids))
+        vector = self._embed_query(query).vector if unique_ids else None
         if not vector:
             return {}
-        found = self._vectors.cosines(name, self._maker, vector, wanted)
-        return {id_: _score(found[id_]) for id_ in wanted if id_ in found}
+        cosines = self._vectors.cosines(name, self._maker, vector, unique_ids)
+        return {id_: _to_score(cosines[id_]) for id_ in unique_ids if id_ in cosines}
 
     @property
     def piecewise(self) -> bool:
         """Whether :meth:`max_sim` returns anything: the embedder returns word pieces, and the vectors are in SQLite."""
-        return self._pieces is not None
+        return self._piece_vectors is not None
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near documents, or what was said just before them, come to each piece of the query's words, from 0 to 1.
@@ -232,34 +233,36 @@ class VectorIndex(Shared):
             query: What is looked for.
             before: By the ids of the documents, the id of what was said just before; "" if nothing was.
         """
-        if self._pieces is None or not before:
+        if self._piece_vectors is None or not before:
             return {}
-        asked = self._query(query).pieces
-        return self._pieces.max_sim(encode_namespace(namespace), self._maker, asked, before) if asked else {}
+        query_pieces = self._embed_query(query).pieces
+        if not query_pieces:
+            return {}
+        return self._piece_vectors.max_sim(encode_namespace(namespace), self._maker, query_pieces, before)
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that begin with ``prefix`` and of which anything is kept; empty if unknown (Chroma)."""
-        listing = getattr(self._vectors, "namespaces", None)
-        names = () if listing is None else listing(encode_namespace(prefix))
+        list_names = getattr(self._vectors, "namespaces", None)
+        names = () if list_names is None else list_names(encode_namespace(prefix))
         return list(dict.fromkeys(map(decode_namespace, names)))
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever embedder made it."""
         name = encode_namespace(namespace)
         self._vectors.clear(name)
-        self._refused.forget(name)
+        self._refused_documents.forget(name)
 
     def close(self) -> None:
         """Release files and connections. The index may be used again."""
-        self._asked = None
+        self._last_query = None
         self._vectors.close()
 
-    def _query(self, text: str) -> Embedding:
+    def _embed_query(self, text: str) -> Embedding:
         """The embedding of a query, cached, since one search asks for it up to three times."""
-        asked = self._asked
-        if asked is None or asked[0] != text:
-            asked = self._asked = text, self.embedder.read_query(text)
-        return asked[1]
+        last_query = self._last_query
+        if last_query is None or last_query[0] != text:
+            last_query = self._last_query = text, self.embedder.read_query(text)
+        return last_query[1]
 
     @property
     def _maker(self) -> EmbedderSpec:
@@ -271,10 +274,10 @@ class VectorIndex(Shared):
 
 def check(mark: Watermark | None, maker: EmbedderSpec, since: Position | None) -> None:
     """Raise Conflict unless a maker's vectors are at ``since``; None: any position will do."""
-    stands = mark.position if mark is not None and mark.maker.fits(maker) else None
-    if since is not None and (stands or START) != since:
+    current = mark.position if mark is not None and mark.maker.fits(maker) else None
+    if since is not None and (current or START) != since:
         raise Conflict("the vectors were changed by another follower")
 
 
-def _score(cosine: float) -> float:
+def _to_score(cosine: float) -> float:
     return (1 + cosine) / 2 if -1 <= cosine <= 1 else float(cosine > 0)

@@ -16,40 +16,40 @@ try:
     from chromadb.errors import InternalError, NotFoundError
 
     from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
-    from langmem_adapters.indexes.vector_chroma_timeouts import settings as timeout_settings
+    from langmem_adapters.indexes.vector_chroma_timeouts import client_settings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 
-__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "cosines", "httpx", "nearest", "quota", "reached"]
+__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "connect", "cosines", "httpx", "nearest", "quota"]
 
-_IN_CLOUD = 300  # https://docs.trychroma.com/cloud/quotas-limits
-_ELSEWHERE = 1_000_000_000  # Chroma counts in 32 bits
+_CLOUD_QUOTA = 300  # https://docs.trychroma.com/cloud/quotas-limits
+_SERVER_QUOTA = 1_000_000_000  # Chroma counts in 32 bits
 
 
 def quota(client: Any) -> int:
     """How many records a request may have or ask for: Chroma Cloud refuses more, and does not tell its limit."""
     host = str(client.get_settings().chroma_server_host)
-    return _IN_CLOUD if host.endswith(".trychroma.com") else _ELSEWHERE
+    return _CLOUD_QUOTA if host.endswith(".trychroma.com") else _SERVER_QUOTA
 
 
-def reached(host: str, port: int, ssl: bool, owner: object) -> Any:
+def connect(host: str, port: int, ssl: bool, owner: object) -> Any:
     """A client of a server, which ends with its owner if it is not closed before: Chroma would keep its sockets."""
     try:
-        client: Any = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=timeout_settings())
+        client: Any = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=client_settings())
     except ValueError as error:  # into which Chroma turns whatever keeps it from a server
-        if isinstance(why := error.__context__, httpx.TransportError):
-            raise why from None
+        if isinstance(cause := error.__context__, httpx.TransportError):
+            raise cause from None
         raise
     systems = [client._system, client._admin_client._system]  # noqa: SLF001 - each has a socket
-    weakref.finalize(owner, _end, systems, os.getpid()).atexit = False
+    weakref.finalize(owner, _stop_systems, systems, os.getpid()).atexit = False
     return client
 
 
-def _end(systems: list[System], pid: int) -> None:
+def _stop_systems(systems: list[System], pid: int) -> None:
     """Unlike the client's own close, take no lock: the thread that collects garbage may hold it."""
     if pid == os.getpid():
-        known = SharedSystemClient._identifier_to_system  # noqa: SLF001 - each is there under up to two names
-        for name in [name for name, system in list(known.items()) if system in systems]:
-            known.pop(name, None)
+        systems_by_name = SharedSystemClient._identifier_to_system  # noqa: SLF001 - each is there under up to two names
+        for name in [name for name, system in list(systems_by_name.items()) if system in systems]:
+            systems_by_name.pop(name, None)
         for system in systems:
             system.stop()

@@ -14,7 +14,7 @@ from chromadb.auth import ClientAuthHeaders, ClientAuthProvider
 from chromadb.config import Settings, System, get_class
 from typing_extensions import override  # Chroma refuses methods without it
 
-__all__ = ["TimeoutsByAuth", "settings"]
+__all__ = ["TimeoutsByAuth", "client_settings"]
 
 _WRITE_TIMEOUT = 60.0  # seconds for a change, which may be large
 _READ_TIMEOUT = 10.0  # seconds for what callers wait for: connecting, reading, searching
@@ -25,14 +25,14 @@ class TimeoutsByAuth(ClientAuthProvider):
 
     def __init__(self, system: System) -> None:
         super().__init__(system)
-        named = Settings().chroma_client_auth_provider
-        kind: Any = get_class(named, cast("Any", ClientAuthProvider)) if named else None
-        self._named: ClientAuthProvider | None = kind and kind(system)
+        provider_name = Settings().chroma_client_auth_provider
+        provider_class: Any = get_class(provider_name, cast("Any", ClientAuthProvider)) if provider_name else None
+        self._provider: ClientAuthProvider | None = provider_class and provider_class(system)
 
     @override
     def authenticate(self) -> ClientAuthHeaders:
         """The headers, if there are any."""
-        return {} if self._named is None else self._named.authenticate()
+        return {} if self._provider is None else self._provider.authenticate()
 
     @override
     def start(self) -> None:
@@ -40,7 +40,7 @@ class TimeoutsByAuth(ClientAuthProvider):
         super().start()
         session = self._session()
         session.timeout = _WRITE_TIMEOUT
-        session.event_hooks = {"request": [_shorten]}
+        session.event_hooks = {"request": [_shorten_read_timeout]}
 
     @override
     def stop(self) -> None:
@@ -52,7 +52,7 @@ class TimeoutsByAuth(ClientAuthProvider):
         return cast("Any", self._system.instance(cast("Any", ServerAPI)))._session  # noqa: SLF001
 
 
-def settings() -> Settings:
+def client_settings() -> Settings:
     """The settings for the client of a server."""
     return Settings(
         anonymized_telemetry=False,
@@ -60,7 +60,7 @@ def settings() -> Settings:
     )
 
 
-def _shorten(request: Any) -> None:
+def _shorten_read_timeout(request: Any) -> None:
     """Shorten the timeout of reads."""
     if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
         request.extensions["timeout"] = httpx.Timeout(_READ_TIMEOUT).as_dict()

@@ -15,17 +15,17 @@ except ImportError as error:
 
 from langmem_adapters.indexes.vector_quantized import QuantizedRows, kernels, quantize
 
-__all__ = ["Matrix", "MatrixState", "packed"]
+__all__ = ["Matrix", "MatrixState", "pack_vector"]
 
-_BLOCK = 400_000  # numbers multiplied at a time; with more, BLAS wakes threads, which costs ms on a busy machine
-_SHARE = 12_000  # numbers converted to 64 bits at a time; memory for more is requested from the system each time
-_NEAR = 1_500_000  # numbers that fit into a processor's caches: multiplying these takes half as long as a first pass
-_FEW = 8  # a first pass pays if it leaves at most one row of so many
-_ROUNDING = 2e-5  # twice the error of a cosine in 32 bits; cosines this close are compared in 64
+_BLOCK_SIZE = 400_000  # numbers multiplied at a time; with more, BLAS wakes threads, which costs ms on a busy machine
+_EXACT_BLOCK_SIZE = 12_000  # numbers converted to 64 bits at a time; for more, memory is requested from the system
+_CACHED_SIZE = 1_500_000  # numbers that fit into a processor's caches, which takes half the time of a first pass
+_MIN_REDUCTION = 8  # a first pass pays if it leaves at most one row of so many
+_COSINE_TOLERANCE = 2e-5  # twice the error of a cosine in 32 bits; cosines this close are compared in 64
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
-def packed(vector: Sequence[float]) -> bytes:
+def pack_vector(vector: Sequence[float]) -> bytes:
     """A vector as it is stored: 32-bit floats, the lowest byte first."""
     return np.asarray(vector, "<f4").tobytes()
 
@@ -35,43 +35,45 @@ class MatrixState(NamedTuple):
 
     vectors: _Array
     ids: list[bytes]
-    alive: _Array
-    living: int
+    is_alive: _Array
+    living_count: int
     quantized: QuantizedRows | None
 
     def nearest(self, vector: Sequence[float], k: int) -> list[tuple[bytes, float]]:
         """The ``k`` ids with the greatest cosine, greatest first; of equal ones the one added last comes first."""
         query = np.asarray(vector, "f4")
-        rough = None if self.vectors.size <= _NEAR else self.quantized
-        chosen = None if rough is None else self._within(*rough.cosines(query), k)
-        if chosen is None or len(chosen) * _FEW > len(self.vectors):
-            chosen = self._within(self._cosines(query), _ROUNDING, k)
-        exact = _exact(self.vectors, chosen, query)
-        order = np.lexsort((-chosen, -exact))[:k]
-        return [(self.ids[n], cosine) for n, cosine in zip(chosen[order].tolist(), exact[order].tolist(), strict=True)]
+        quantized = None if self.vectors.size <= _CACHED_SIZE else self.quantized
+        rows = None if quantized is None else self._candidate_rows(*quantized.cosines(query), k)
+        if rows is None or len(rows) * _MIN_REDUCTION > len(self.vectors):
+            rows = self._candidate_rows(self._cosines(query), _COSINE_TOLERANCE, k)
+        cosines = _exact_cosines(self.vectors, rows, query)
+        order = np.lexsort((-rows, -cosines))[:k]
+        return [
+            (self.ids[row], cosine) for row, cosine in zip(rows[order].tolist(), cosines[order].tolist(), strict=True)
+        ]
 
     def _cosines(self, query: _Array) -> _Array:
         cosines = np.empty(len(self.vectors), "f4")
-        step = max(_BLOCK // len(query), 1)
-        for n in range(0, len(cosines), step):
-            np.matmul(self.vectors[n : n + step], query, out=cosines[n : n + step])
+        step = max(_BLOCK_SIZE // len(query), 1)
+        for start in range(0, len(cosines), step):
+            np.matmul(self.vectors[start : start + step], query, out=cosines[start : start + step])
         return cosines
 
-    def _within(self, cosines: _Array, off: float, k: int) -> _Array:
-        """The living rows that may be among the ``k`` nearest, if two cosines may be ``off`` together."""
-        if self.living < len(cosines):
-            cosines[~self.alive] = -np.inf
-        last = len(cosines) - min(k, self.living)
-        return np.flatnonzero(cosines >= np.partition(cosines, last)[last] - off)
+    def _candidate_rows(self, cosines: _Array, tolerance: float, k: int) -> _Array:
+        """The living rows that may be among the ``k`` nearest, if two cosines may be off by ``tolerance`` together."""
+        if self.living_count < len(cosines):
+            cosines[~self.is_alive] = -np.inf
+        kth = len(cosines) - min(k, self.living_count)
+        return np.flatnonzero(cosines >= np.partition(cosines, kth)[kth] - tolerance)
 
 
-def _exact(vectors: _Array, rows: _Array, query: _Array) -> _Array:
+def _exact_cosines(vectors: _Array, rows: _Array, query: _Array) -> _Array:
     """The cosines of some rows in 64 bits: equal ones for equal rows, which BLAS does not promise."""
     cosines = np.empty(len(rows), "f8")
     query = query.astype("f8")
-    step = max(_SHARE // len(query), 1)
-    for n in range(0, len(rows), step):
-        np.einsum("ij,j->i", vectors[rows[n : n + step]].astype("f8"), query, out=cosines[n : n + step])
+    step = max(_EXACT_BLOCK_SIZE // len(query), 1)
+    for start in range(0, len(rows), step):
+        np.einsum("ij,j->i", vectors[rows[start : start + step]].astype("f8"), query, out=cosines[start : start + step])
     return cosines
 
 
@@ -88,12 +90,12 @@ class Matrix:
     def reset(self, namespace: int) -> None:
         """Be empty, for a namespace."""
         self.namespace = namespace
-        self.last_gone: tuple[int, int] = (0, 0)  # the number of the last removal that was applied here, and its row
+        self.last_removal: tuple[int, int] = (0, 0)  # the number of the last removal that was applied here, and its row
         self._count = 0
-        self.living: int = 0  # rows that are not removed
+        self.living_count: int = 0  # rows that are not removed
         self._vectors: _Array = np.empty((0, 0), "<f4")
         self._numbers: _Array = np.empty(0, "i8")
-        self._alive: _Array = np.empty(0, bool)
+        self._is_alive: _Array = np.empty(0, bool)
         self._quantized: QuantizedRows | None = None
         self._ids: list[bytes] = []
         self._rows: dict[bytes, int] = {}  # the last row of each id
@@ -112,84 +114,85 @@ class Matrix:
     def extend(self, rows: list[tuple[int, bytes, bytes]], expected: int) -> None:
         """Add ``(number, id, stored vector)``; the total will be ``expected``, or more."""
         start, end = self._count, self._count + len(rows)
-        added = np.frombuffer(b"".join(row[2] for row in rows), "<f4").reshape(len(rows), -1)
+        new_vectors = np.frombuffer(b"".join(row[2] for row in rows), "<f4").reshape(len(rows), -1)
         if end > len(self._numbers):
-            room = max(end, expected, start * 5 // 4)
-            self._vectors = _grown(self._vectors.reshape(-1, added.shape[1]), room)
-            self._numbers = _grown(self._numbers, room)
-            self._alive = _grown(self._alive, room)
-        self._vectors[start:end] = added
+            capacity = max(end, expected, start * 5 // 4)
+            self._vectors = _resized(self._vectors.reshape(-1, new_vectors.shape[1]), capacity)
+            self._numbers = _resized(self._numbers, capacity)
+            self._is_alive = _resized(self._is_alive, capacity)
+        self._vectors[start:end] = new_vectors
         self._numbers[start:end] = [row[0] for row in rows]
-        self._alive[start:end] = True
-        self._round(start, end)
+        self._is_alive[start:end] = True
+        self._quantize_rows(start, end)
         self._ids.extend(row[1] for row in rows)
-        self._rows.update((row[1], n) for n, row in enumerate(rows, start))
+        self._rows.update((row[1], index) for index, row in enumerate(rows, start))
         self._count = end
-        self.living += len(rows)
+        self.living_count += len(rows)
 
-    def _round(self, start: int, end: int) -> None:
+    def _quantize_rows(self, start: int, end: int) -> None:
         """Quantize new rows to 8 bits too, if that is of use."""
         if kernels() is None:
             return
-        new, old = quantize(self._vectors[start:end]), self._quantized
-        codes, scale, error = (new.codes[:0], new.scale[:0], 0.0) if old is None else old
+        new_rows, old_rows = quantize(self._vectors[start:end]), self._quantized
+        codes, scale, error = (new_rows.codes[:0], new_rows.scale[:0], 0.0) if old_rows is None else old_rows
         if len(scale) < len(self._numbers):
-            codes, scale = _grown(codes, len(self._numbers)), _grown(scale, len(self._numbers))
-        codes[start:end], scale[start:end] = new.codes, new.scale
-        self._quantized = QuantizedRows(codes, scale, max(error, new.error))
+            codes, scale = _resized(codes, len(self._numbers)), _resized(scale, len(self._numbers))
+        codes[start:end], scale[start:end] = new_rows.codes, new_rows.scale
+        self._quantized = QuantizedRows(codes, scale, max(error, new_rows.error))
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Remove those rows of ``numbers`` that are there."""
-        gone = np.fromiter(numbers, "i8")
-        if len(gone):
-            self._keep(~np.isin(self._numbers[: self._count], gone))
+        """Remove those rows of ``numbers`` that exist."""
+        removed = np.fromiter(numbers, "i8")
+        if len(removed):
+            self._apply_mask(~np.isin(self._numbers[: self._count], removed))
 
-    def keep(self, numbers: Iterable[int]) -> None:
+    def retain(self, numbers: Iterable[int]) -> None:
         """Remove all rows except those of ``numbers``."""
-        self._keep(np.isin(self._numbers[: self._count], np.fromiter(numbers, "i8")))
+        self._apply_mask(np.isin(self._numbers[: self._count], np.fromiter(numbers, "i8")))
 
-    def seen(self) -> MatrixState:
+    def snapshot(self) -> MatrixState:
         """A snapshot of the current state."""
-        vectors, alive, quantized = self._vectors[: self._count], self._alive[: self._count], self._quantized
+        vectors, alive, quantized = self._vectors[: self._count], self._is_alive[: self._count], self._quantized
         if quantized is not None:
             quantized = QuantizedRows(quantized.codes[: self._count], quantized.scale[: self._count], quantized.error)
-        return MatrixState(vectors, self._ids, alive, self.living, quantized)
+        return MatrixState(vectors, self._ids, alive, self.living_count, quantized)
 
-    def numbers(self, ids: Iterable[bytes]) -> list[int]:
+    def row_numbers(self, ids: Iterable[bytes]) -> list[int]:
         """The number of the last row of each id, even if it was removed; 0 for an unknown id."""
         numbers = self._numbers
-        return [0 if n is None else int(numbers.item(n)) for n in map(self._rows.get, ids)]
+        return [0 if row is None else int(numbers.item(row)) for row in map(self._rows.get, ids)]
 
     def cosines(self, vector: Sequence[float], ids: Sequence[bytes]) -> list[float | None]:
-        """The cosine of each id; None for one that is not there."""
+        """The cosine of each id; None for one that does not exist."""
         rows: list[int | None] = list(map(self._rows.get, ids))
-        if self.living < self._count:
-            rows = [n if n is not None and self._alive[n] else None for n in rows]
-        there = [n for n in rows if n is not None]
-        near: list[float | None] = _exact(self._vectors, np.array(there, "i8"), np.asarray(vector, "f4")).tolist()
-        if len(near) == len(rows):
-            return near
-        found = dict(zip(there, near, strict=True))
-        return [None if n is None else found[n] for n in rows]
+        if self.living_count < self._count:
+            rows = [row if row is not None and self._is_alive[row] else None for row in rows]
+        existing = [row for row in rows if row is not None]
+        query = np.asarray(vector, "f4")
+        cosines: list[float | None] = _exact_cosines(self._vectors, np.array(existing, "i8"), query).tolist()
+        if len(cosines) == len(rows):
+            return cosines
+        cosine_by_row = dict(zip(existing, cosines, strict=True))
+        return [None if row is None else cosine_by_row[row] for row in rows]
 
-    def _keep(self, kept: _Array) -> None:
-        alive = self._alive[: self._count] & kept
-        self.living = int(alive.sum())
-        if 2 * self.living >= self._count:
-            self._alive = _grown(alive, len(self._numbers))
+    def _apply_mask(self, mask: _Array) -> None:
+        is_alive = self._is_alive[: self._count] & mask
+        self.living_count = int(is_alive.sum())
+        if 2 * self.living_count >= self._count:
+            self._is_alive = _resized(is_alive, len(self._numbers))
             return
-        self._vectors = self._vectors[: self._count][alive]
-        self._numbers = self._numbers[: self._count][alive]
+        self._vectors = self._vectors[: self._count][is_alive]
+        self._numbers = self._numbers[: self._count][is_alive]
         if self._quantized is not None:
             codes, scale, error = self._quantized
-            self._quantized = QuantizedRows(codes[: self._count][alive], scale[: self._count][alive], error)
-        self._ids = [id_ for id_, lives in zip(self._ids, alive.tolist(), strict=True) if lives]
-        self._rows = {id_: n for n, id_ in enumerate(self._ids)}
-        self._count = self.living
-        self._alive = np.ones(self._count, bool)
+            self._quantized = QuantizedRows(codes[: self._count][is_alive], scale[: self._count][is_alive], error)
+        self._ids = [id_ for id_, alive in zip(self._ids, is_alive.tolist(), strict=True) if alive]
+        self._rows = {id_: row for row, id_ in enumerate(self._ids)}
+        self._count = self.living_count
+        self._is_alive = np.ones(self._count, bool)
 
 
-def _grown(values: _Array, room: int) -> _Array:
-    grown = np.empty((room, *values.shape[1:]), values.dtype)
-    grown[: len(values)] = values
-    return grown
+def _resized(values: _Array, capacity: int) -> _Array:
+    resized = np.empty((capacity, *values.shape[1:]), values.dtype)
+    resized[: len(values)] = values
+    return resized

@@ -16,8 +16,8 @@ import numpy as np
 __all__ = ["QuantizedRows", "kernels", "quantize"]
 
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-_MOST = 127
-_ROUNDING = 2e-5  # the error of 32 bits
+_MAX_CODE = 127
+_FLOAT32_ERROR = 2e-5  # the error of 32 bits
 
 
 class QuantizedRows(NamedTuple):
@@ -29,18 +29,18 @@ class QuantizedRows(NamedTuple):
 
     def cosines(self, query: _Array) -> tuple[_Array, float]:
         """The approximate cosine of each row with the query, and how far off two of them may be together."""
-        asked = quantize(query.reshape(1, -1))
-        dots = np.asarray(kernels().cdist(asked.codes, self.codes, "dot")).reshape(-1)
-        off = self.error + asked.error * (1 + self.error)  # lengths are 1, and of a quantized row no more than the last
-        return dots * (self.scale * asked.scale[0]), 2 * off + _ROUNDING
+        query_row = quantize(query.reshape(1, -1))
+        dots = np.asarray(kernels().cdist(query_row.codes, self.codes, "dot")).reshape(-1)
+        max_error = self.error + query_row.error * (1 + self.error)  # a row's length is 1, quantized 1 + error at most
+        return dots * (self.scale * query_row.scale[0]), 2 * max_error + _FLOAT32_ERROR
 
 
 def quantize(rows: _Array) -> QuantizedRows:
     """Quantize rows of 32 bits to 8."""
-    scale = np.maximum(np.abs(rows).max(axis=1), np.finfo("f4").tiny) / _MOST
+    scale = np.maximum(np.abs(rows).max(axis=1), np.finfo("f4").tiny) / _MAX_CODE
     codes = np.rint(rows / scale[:, None]).astype("i1")
-    left = rows - codes * scale[:, None]
-    return QuantizedRows(codes, scale, math.sqrt(np.einsum("ij,ij->i", left, left).max()))
+    residuals = rows - codes * scale[:, None]
+    return QuantizedRows(codes, scale, math.sqrt(np.einsum("ij,ij->i", residuals, residuals).max()))
 
 
 @functools.cache

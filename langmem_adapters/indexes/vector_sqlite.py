@@ -18,7 +18,7 @@ from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.unlinking import Unlinking, removal
 from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
-from langmem_adapters.indexes.vector_matrix import Matrix, packed
+from langmem_adapters.indexes.vector_matrix import Matrix, pack_vector
 from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Position
@@ -42,12 +42,12 @@ _SCHEMA = (
     """CREATE TRIGGER langmem_vector_pieces_gone AFTER DELETE ON langmem_vector_rows
         BEGIN DELETE FROM langmem_vector_pieces WHERE row = old.number; END""",
 )
-_SPACES = Unlinking(
+_NAMESPACE_TABLES = Unlinking(
     "langmem_vector_namespaces", (removal("langmem_vector_rows", "number"), removal("langmem_vector_gone", "number"))
 )
-_PAGE = 4_096  # rows read at a time: there is never a second copy of a large namespace in memory
-_NAMESPACES = 1_000  # matrices that are held, however small
-_GONE = 1_000  # removals that are remembered; a process that missed more compares all numbers
+_PAGE_SIZE = 4_096  # rows read at a time: there is never a second copy of a large namespace in memory
+_MAX_MATRICES = 1_000  # in memory, however small
+_MAX_REMOVALS = 1_000  # that are remembered; a process that missed more compares all numbers
 _MEGABYTE = 1 << 20
 
 
@@ -77,7 +77,7 @@ class SQLiteVectors:
             fails_fast=timeout is not None,
             disposable=disposable,
         )
-        self._limit = megabytes * _MEGABYTE
+        self._max_bytes = megabytes * _MEGABYTE
         anew_in_child(self)
 
     def begin_anew(self) -> None:
@@ -87,8 +87,8 @@ class SQLiteVectors:
 
     def mark(self, name: str) -> Watermark | None:
         with search_errors("vector"):
-            rows = self._database.look(_SPACE, (name,))
-        return _space(rows[0]).mark if rows else None
+            rows = self._database.look(_SELECT_NAMESPACE, (name,))
+        return _to_namespace(rows[0]).mark if rows else None
 
     def change(
         self,
@@ -101,23 +101,27 @@ class SQLiteVectors:
         since: Position | None = None,
     ) -> None:
         with search_errors("vector"), self._database.writing() as connection, connection:
-            space = _find(connection, name)
-            check(space and space.mark, maker, since)
-            number = _begin(connection, name, maker)
-            _SPACES.remove_some(connection, name)
-            gone = _remove(connection, number, [*delete, *upsert])
+            namespace = _find_namespace(connection, name)
+            check(namespace and namespace.mark, maker, since)
+            number = _ensure_namespace(connection, name, maker)
+            _NAMESPACE_TABLES.remove_some(connection, name)
+            deleted_count = _delete_rows(connection, number, [*delete, *upsert])
             connection.executemany(
                 "INSERT INTO langmem_vector_rows (namespace, id, vector) VALUES (?, ?, ?)",
-                [(number, to_bytes(id_), packed(one.vector)) for id_, one in upsert.items()],
+                [(number, to_bytes(id_), pack_vector(embedding.vector)) for id_, embedding in upsert.items()],
             )
             connection.executemany(
                 "INSERT INTO langmem_vector_pieces SELECT number, ? FROM langmem_vector_rows "
                 "WHERE namespace = ? AND id = ?",
-                [(b"".join(one.pieces), number, to_bytes(id_)) for id_, one in upsert.items() if one.pieces],
+                [
+                    (b"".join(embedding.pieces), number, to_bytes(id_))
+                    for id_, embedding in upsert.items()
+                    if embedding.pieces
+                ],
             )
             connection.execute(
                 "UPDATE langmem_vector_namespaces SET documents = documents + ? WHERE number = ?",
-                (len(upsert) - gone, number),
+                (len(upsert) - deleted_count, number),
             )
             if position is not None:
                 connection.execute(
@@ -126,40 +130,41 @@ class SQLiteVectors:
                 )
 
     def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
-        with self._fresh(name, maker) as matrix:
-            seen = None if matrix is None else matrix.seen()
-        return [] if seen is None else [(to_text(id_), cosine) for id_, cosine in seen.nearest(vector, k)]
+        with self._current_matrix(name, maker) as matrix:
+            snapshot = None if matrix is None else matrix.snapshot()
+        return [] if snapshot is None else [(to_text(id_), cosine) for id_, cosine in snapshot.nearest(vector, k)]
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
-        with self._fresh(name, maker) as matrix:
+        with self._current_matrix(name, maker) as matrix:
             if matrix is None:
                 return {}
             cosines = matrix.cosines(vector, [to_bytes(id_) for id_ in ids])
         return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
 
     def max_sim(
-        self, name: str, maker: EmbedderSpec, asked: Sequence[bytes], before: Mapping[str, str]
+        self, name: str, maker: EmbedderSpec, query_pieces: Sequence[bytes], previous_ids: Mapping[str, str]
     ) -> dict[str, float]:
         """Late interaction with the pieces of a query: :func:`~langmem_adapters.indexes.vector_pieces.max_sim`."""
-        with self._fresh(name, maker) as matrix:
+        with self._current_matrix(name, maker) as matrix:
             if matrix is None:
                 return {}
-            documents = matrix.numbers(map(to_bytes, before))
-            past = matrix.numbers(map(to_bytes, before.values()))
-        wanted = {number for number in (*documents, *past) if number}
+            numbers = matrix.row_numbers(map(to_bytes, previous_ids))
+            previous_numbers = matrix.row_numbers(map(to_bytes, previous_ids.values()))
+        requested = {number for number in (*numbers, *previous_numbers) if number}
         with search_errors("vector"):
-            kept = dict(self._database.look(_PIECES, (json.dumps(list(wanted)),)))
-        near = max_sim(asked, kept, list(zip(documents, past, strict=True)))
-        return {id_: near[number] for id_, number in zip(before, documents, strict=True) if number in near}
+            pieces = dict(self._database.look(_SELECT_PIECES, (json.dumps(list(requested)),)))
+        scores = max_sim(query_pieces, pieces, list(zip(numbers, previous_numbers, strict=True)))
+        return {id_: scores[number] for id_, number in zip(previous_ids, numbers, strict=True) if number in scores}
 
-    def namespaces(self, start: str) -> list[str]:
+    def namespaces(self, prefix: str) -> list[str]:
         """The names with this beginning."""
         with search_errors("vector"):
-            return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
+            return [name for (name,) in self._database.look(_SELECT_NAMES, (prefix, f"{prefix}\x7f"))]
 
     def clear(self, name: str) -> None:
         with search_errors("vector"), self._database.clearing():
-            _SPACES.clear(self._database, name, "SELECT number FROM langmem_vector_namespaces WHERE name = ?", name)
+            select = "SELECT number FROM langmem_vector_namespaces WHERE name = ?"
+            _NAMESPACE_TABLES.clear(self._database, name, select, name)
 
     def close(self) -> None:
         """Close the file and drop the matrices."""
@@ -170,71 +175,73 @@ class SQLiteVectors:
         return f"SQLiteVectors({self._database.path!r})"
 
     @contextmanager
-    def _fresh(self, name: str, maker: EmbedderSpec) -> Iterator[Matrix | None]:
+    def _current_matrix(self, name: str, maker: EmbedderSpec) -> Iterator[Matrix | None]:
         """A namespace's current vectors, for use in the block; None if there are none that this maker made."""
-        matrix = self._matrix(name)
+        matrix = self._get_matrix(name)
         with matrix.lock:
-            before = matrix.size
+            old_size = matrix.size
             # The lock before the transaction, so that a later caller never sees an earlier state.
             with search_errors("vector"), self._database.reading() as connection, connection:
-                space = _find(connection, name)
-                there = space is not None and space.documents and space.mark.maker.fits(maker)
-                if space is not None and there:
-                    _refresh(connection, matrix, space)
+                namespace = _find_namespace(connection, name)
+                has_vectors = namespace is not None and namespace.documents and namespace.mark.maker.fits(maker)
+                if namespace is not None and has_vectors:
+                    _refresh_matrix(connection, matrix, namespace)
                 else:
                     matrix.reset(0)
-            grown = not before or matrix.size > before
-            yield matrix if there else None
-        if grown:
-            self._trim(name)
+            has_grown = not old_size or matrix.size > old_size
+            yield matrix if has_vectors else None
+        if has_grown:
+            self._evict_matrices(name)
 
-    def _matrix(self, name: str) -> Matrix:
+    def _get_matrix(self, name: str) -> Matrix:
         with self._lock:
             matrix = self._matrices.setdefault(name, Matrix())
             self._matrices.move_to_end(name)
             return matrix
 
-    def _trim(self, name: str) -> None:
+    def _evict_matrices(self, name: str) -> None:
         with self._lock:
-            held = sum(matrix.size for matrix in self._matrices.values())
+            total_size = sum(matrix.size for matrix in self._matrices.values())
             for other in [other for other in self._matrices if other != name]:
-                if held <= self._limit and len(self._matrices) <= _NAMESPACES:
+                if total_size <= self._max_bytes and len(self._matrices) <= _MAX_MATRICES:
                     return
-                held -= self._matrices.pop(other).size
+                total_size -= self._matrices.pop(other).size
 
 
-class _Space(NamedTuple):
+class _NamespaceRow(NamedTuple):
     number: int
     documents: int
     mark: Watermark
 
 
-def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
-    row = connection.execute(_SPACE, (name,)).fetchone()
-    return None if row is None else _space(row)
+def _find_namespace(connection: sqlite3.Connection, name: str) -> _NamespaceRow | None:
+    row = connection.execute(_SELECT_NAMESPACE, (name,)).fetchone()
+    return None if row is None else _to_namespace(row)
 
 
-_NAMES = "SELECT name FROM langmem_vector_namespaces WHERE name >= ? AND name < ? ORDER BY name"
-_SPACE = "SELECT number, documents, embedder, dimension, seq, entry FROM langmem_vector_namespaces WHERE name = ?"
-_PIECES = "SELECT row, signs FROM langmem_vector_pieces WHERE row IN (SELECT value FROM json_each(?))"
+_SELECT_NAMES = "SELECT name FROM langmem_vector_namespaces WHERE name >= ? AND name < ? ORDER BY name"
+_SELECT_NAMESPACE = (
+    "SELECT number, documents, embedder, dimension, seq, entry FROM langmem_vector_namespaces WHERE name = ?"
+)
+_SELECT_PIECES = "SELECT row, signs FROM langmem_vector_pieces WHERE row IN (SELECT value FROM json_each(?))"
 
 
-def _space(row: tuple[Any, ...]) -> _Space:
+def _to_namespace(row: tuple[Any, ...]) -> _NamespaceRow:
     number, documents, *mark = row
-    return _Space(number, documents, Watermark.of(*mark))
+    return _NamespaceRow(number, documents, Watermark.of(*mark))
 
 
-def _begin(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> int:
+def _ensure_namespace(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> int:
     """Find the namespace's number, or assign one; what another maker made is dropped."""
-    space = _find(connection, name)
-    if space is not None and space.mark.maker.fits(maker):
+    namespace = _find_namespace(connection, name)
+    if namespace is not None and namespace.mark.maker.fits(maker):
         connection.execute(
             "UPDATE langmem_vector_namespaces SET dimension = coalesce(dimension, ?) WHERE number = ?",
-            (maker.dimension, space.number),
+            (maker.dimension, namespace.number),
         )
-        return space.number
-    if space is not None:
-        _SPACES.unlink(connection, space.number, name)
+        return namespace.number
+    if namespace is not None:
+        _NAMESPACE_TABLES.unlink(connection, namespace.number, name)
     # At random: counting from 1 would repeat numbers in a new file, while others still hold matrices of the old one.
     number = int.from_bytes(os.urandom(6), "big")
     connection.execute(
@@ -244,61 +251,63 @@ def _begin(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> in
     return number
 
 
-def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) -> int:
+def _delete_rows(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) -> int:
     """Delete rows and record which they were, so that every process can do the same in memory."""
-    find = "SELECT number FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
+    select = "SELECT number FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
     keys = ((namespace, to_bytes(id_)) for id_ in ids)
-    gone = {row[0] for key in keys if (row := connection.execute(find, key).fetchone()) is not None}
-    connection.executemany("DELETE FROM langmem_vector_rows WHERE number = ?", [(row,) for row in gone])
-    noted = [(namespace, row) for row in gone]
-    connection.executemany("INSERT INTO langmem_vector_gone (namespace, row) VALUES (?, ?)", noted)
-    if gone:
-        forget = "DELETE FROM langmem_vector_gone WHERE namespace = ? AND number <= ?"
-        connection.execute(forget, (namespace, _last_gone(connection, namespace)[0] - _GONE))
-    return len(gone)
+    deleted = {row[0] for key in keys if (row := connection.execute(select, key).fetchone()) is not None}
+    connection.executemany("DELETE FROM langmem_vector_rows WHERE number = ?", [(row,) for row in deleted])
+    removals = [(namespace, row) for row in deleted]
+    connection.executemany("INSERT INTO langmem_vector_gone (namespace, row) VALUES (?, ?)", removals)
+    if deleted:
+        delete = "DELETE FROM langmem_vector_gone WHERE namespace = ? AND number <= ?"
+        connection.execute(delete, (namespace, _last_removal(connection, namespace)[0] - _MAX_REMOVALS))
+    return len(deleted)
 
 
-def _last_gone(connection: sqlite3.Connection, namespace: int) -> tuple[int, int]:
+def _last_removal(connection: sqlite3.Connection, namespace: int) -> tuple[int, int]:
     """The number of the last removal, and the row that it removed."""
-    find = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? ORDER BY number DESC LIMIT 1"
-    number, row = connection.execute(find, (namespace,)).fetchone() or (0, 0)
+    select = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? ORDER BY number DESC LIMIT 1"
+    number, row = connection.execute(select, (namespace,)).fetchone() or (0, 0)
     return number, row
 
 
-def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> None:
+def _refresh_matrix(connection: sqlite3.Connection, matrix: Matrix, namespace: _NamespaceRow) -> None:
     """Bring a matrix up to the rows."""
-    if matrix.namespace != space.number or not _is_known(connection, matrix):
-        matrix.reset(space.number)
-        matrix.last_gone = _last_gone(connection, space.number)
-    rows = connection.execute(_NEW_ROWS, (space.number, matrix.newest[0]))
-    while page := rows.fetchmany(_PAGE):
-        matrix.extend(page, space.documents)
-    if matrix.living != space.documents:
-        gone = connection.execute(_NEWLY_GONE, (space.number, matrix.last_gone[0])).fetchall()
-        matrix.remove(row for _, row in gone)
-        matrix.last_gone = gone[-1] if gone else matrix.last_gone
-    if matrix.living != space.documents:
-        there = connection.execute("SELECT number FROM langmem_vector_rows WHERE namespace = ?", (space.number,))
-        matrix.keep(number for (number,) in there)
+    if matrix.namespace != namespace.number or not _is_consistent(connection, matrix):
+        matrix.reset(namespace.number)
+        matrix.last_removal = _last_removal(connection, namespace.number)
+    rows = connection.execute(_SELECT_NEW_ROWS, (namespace.number, matrix.newest[0]))
+    while page := rows.fetchmany(_PAGE_SIZE):
+        matrix.extend(page, namespace.documents)
+    if matrix.living_count != namespace.documents:
+        removals = connection.execute(_SELECT_NEW_REMOVALS, (namespace.number, matrix.last_removal[0])).fetchall()
+        matrix.remove(row for _, row in removals)
+        matrix.last_removal = removals[-1] if removals else matrix.last_removal
+    if matrix.living_count != namespace.documents:
+        existing = connection.execute("SELECT number FROM langmem_vector_rows WHERE namespace = ?", (namespace.number,))
+        matrix.retain(number for (number,) in existing)
 
 
-def _is_known(connection: sqlite3.Connection, matrix: Matrix) -> bool:
+def _is_consistent(connection: sqlite3.Connection, matrix: Matrix) -> bool:
     """Whether the last row in memory exists, or was removed: neither is so after an older backup was restored.
 
     The last removal applied in memory must be recorded too, unless many came after it.
     """
-    (number, id_), (gone, row) = matrix.newest, matrix.last_gone
-    is_there = connection.execute(_IS_KNOWN, (number, id_, matrix.namespace, number)).fetchone()[0]
-    if not is_there or not gone:
-        return bool(is_there)
-    was_made = connection.execute(_WAS_MADE, (gone, row, matrix.namespace)).fetchone()
-    return was_made is not None or gone <= _last_gone(connection, matrix.namespace)[0] - _GONE
+    (number, id_), (removal, removed_row) = matrix.newest, matrix.last_removal
+    row_existed = connection.execute(_ROW_EXISTED, (number, id_, matrix.namespace, number)).fetchone()[0]
+    if not row_existed or not removal:
+        return bool(row_existed)
+    removal_row = connection.execute(_SELECT_REMOVAL, (removal, removed_row, matrix.namespace)).fetchone()
+    return removal_row is not None or removal <= _last_removal(connection, matrix.namespace)[0] - _MAX_REMOVALS
 
 
-_IS_KNOWN = (
+_ROW_EXISTED = (
     "SELECT EXISTS (SELECT 1 FROM langmem_vector_rows WHERE number = ? AND id = ?)"
     " OR EXISTS (SELECT 1 FROM langmem_vector_gone WHERE namespace = ? AND row = ?)"
 )
-_WAS_MADE = "SELECT 1 FROM langmem_vector_gone WHERE number = ? AND row = ? AND namespace = ?"
-_NEW_ROWS = "SELECT number, id, vector FROM langmem_vector_rows WHERE namespace = ? AND number > ? ORDER BY number"
-_NEWLY_GONE = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? AND number > ? ORDER BY number"
+_SELECT_REMOVAL = "SELECT 1 FROM langmem_vector_gone WHERE number = ? AND row = ? AND namespace = ?"
+_SELECT_NEW_ROWS = (
+    "SELECT number, id, vector FROM langmem_vector_rows WHERE namespace = ? AND number > ? ORDER BY number"
+)
+_SELECT_NEW_REMOVALS = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? AND number > ? ORDER BY number"

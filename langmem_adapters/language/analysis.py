@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from langmem_adapters.language.english import BASES, SPELLINGS, STOP_WORDS
-from langmem_adapters.language.inflection import inflects, parts
+from langmem_adapters.language.inflection import is_inflected, word_parts
 
 __all__ = [
     "ANALYZER_ID",
@@ -20,7 +20,7 @@ __all__ = [
     "Analyzer",
     "analyze",
     "matching",
-    "only_parts",
+    "part_terms",
     "stem",
     "term_of",
     "uninflected",
@@ -33,8 +33,8 @@ Analyzer = Callable[[str], list[str]]
 ANALYZER_ID = "langmem-12"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
-_TELLING = 7  # digits of a number that identifies something, such as a telephone
-_LONGEST = 64  # characters of a word; a longer run is data, and is found by its beginning
+_MIN_IDENTIFIER_DIGITS = 7  # of a number that identifies something, such as a telephone
+_MAX_WORD_CHARS = 64  # a longer run is data, and is found by its beginning
 
 
 def analyze(text: str) -> list[str]:
@@ -49,120 +49,125 @@ def analyze(text: str) -> list[str]:
     alone, give the pairs. A name in inner capitals also gives its words, a number in groups the whole of it, and a
     place in a row its number: loadSettings, 1,250, 555-1234, LH 1234, 4th.
     """
-    folded = _folded(text)
-    return [*_terms(folded, inflected=inflects(folded)), *(term_of(word) for _, word in _written_otherwise(text))]
+    folded = _fold(text)
+    spellings = [term_of(word) for _, word in _alternative_spellings(text)]
+    return _text_terms(folded, inflected=is_inflected(folded)) + spellings
 
 
-_INNER_CAPITAL, _FIGURE = re.compile("[a-z][A-Z]"), re.compile("[0-9]")
-_HUMPED = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*")
-_HUMP = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}(?![a-z])|[A-Z]{2,}(?=[A-Z][a-z])")
-_GROUPED = re.compile(
+_INNER_CAPITAL_PATTERN, _DIGIT_PATTERN = re.compile("[a-z][A-Z]"), re.compile("[0-9]")
+_CAMEL_CASE_PATTERN = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*")
+_CAMEL_CASE_WORD_PATTERN = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}(?![a-z])|[A-Z]{2,}(?=[A-Z][a-z])")
+_GROUPED_NUMBER_PATTERN = re.compile(
     r"(?<![\w.,])[0-9]{1,3}(?:(?:[,'\u2019\u00a0\u202f][0-9]{3})+(?![\w,])|(?:\.[0-9]{3})+(?=,[0-9]))"
 )
-_NUMBERED = re.compile(r"(?<![\w-])(?:[A-Z]{1,4}[ -][0-9]{3,}|(?:[A-Z]{2})?[0-9]{2,}(?:[ -][0-9]{2,}){1,8})(?![\w-])")
-_ORDINAL = re.compile(r"\b([0-9]+)(?:st|nd|rd|th)\b")
+_IDENTIFIER_PATTERN = re.compile(
+    r"(?<![\w-])(?:[A-Z]{1,4}[ -][0-9]{3,}|(?:[A-Z]{2})?[0-9]{2,}(?:[ -][0-9]{2,}){1,8})(?![\w-])"
+)
+_ORDINAL_PATTERN = re.compile(r"\b([0-9]+)(?:st|nd|rd|th)\b")
 
 
-def _written_otherwise(text: str) -> Iterator[tuple[tuple[int, int], str]]:
+def _alternative_spellings(text: str) -> Iterator[tuple[tuple[int, int], str]]:
     """Other spellings of some words of a text, with their positions: load and settings, 1250, 4, LH1234, 5551234."""
-    if _INNER_CAPITAL.search(text):
-        names = (name for name in _HUMPED.finditer(text) if len(name[0]) <= _LONGEST)
-        yield from ((name.span(), hump.lower()) for name in names for hump in _HUMP.findall(name[0]))
-    if _FIGURE.search(text):
-        yield from ((found.span(), re.sub("[^0-9]", "", found[0])) for found in _GROUPED.finditer(text))
-        joined = ((found.span(), re.sub("[ -]", "", found[0]).lower()) for found in _NUMBERED.finditer(text))
-        yield from (one for one in joined if len(one[1]) >= _TELLING or one[1][0].isalpha())
-        yield from ((found.span(), found[1]) for found in _ORDINAL.finditer(text))
+    if _INNER_CAPITAL_PATTERN.search(text):
+        names = (name for name in _CAMEL_CASE_PATTERN.finditer(text) if len(name[0]) <= _MAX_WORD_CHARS)
+        yield from ((name.span(), part.lower()) for name in names for part in _CAMEL_CASE_WORD_PATTERN.findall(name[0]))
+    if _DIGIT_PATTERN.search(text):
+        yield from ((match.span(), re.sub("[^0-9]", "", match[0])) for match in _GROUPED_NUMBER_PATTERN.finditer(text))
+        for match in _IDENTIFIER_PATTERN.finditer(text):
+            joined = re.sub("[ -]", "", match[0]).lower()
+            if len(joined) >= _MIN_IDENTIFIER_DIGITS or joined[0].isalpha():
+                yield match.span(), joined
+        yield from ((match.span(), match[1]) for match in _ORDINAL_PATTERN.finditer(text))
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-def _terms(text: str, *, inflected: bool) -> list[str]:
+def _text_terms(text: str, *, inflected: bool) -> list[str]:
     terms: list[str] = []
-    for word in _words(text):
+    for word in _split_words(text):
         if not word.isascii():
-            for run in _RUN.finditer(word):
-                terms += _terms_of(run, inflected=inflected)
+            for run in _RUN_PATTERN.finditer(word):
+                terms += _run_terms(run, inflected=inflected)
         elif inflected:
-            terms += _forms(word[:_LONGEST], inflected=True)
+            terms += _word_and_parts(word[:_MAX_WORD_CHARS], inflected=True)
         else:
-            terms.append(term_of(word[:_LONGEST]))
+            terms.append(term_of(word[:_MAX_WORD_CHARS]))
     return terms
 
 
-def _words(text: str) -> list[str]:
-    return _CLITIC.sub(" ", text).translate(_LETTERS).split()
+def _split_words(text: str) -> list[str]:
+    return _CLITIC_PATTERN.sub(" ", text).translate(_CHARACTER_MAP).split()
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text, in lower case, before any further processing."""
-    return _words(_folded(text))
+    return _split_words(_fold(text))
 
 
-def only_parts(text: str) -> frozenset[str]:
+def part_terms(text: str) -> frozenset[str]:
     """The terms of a text that are not its words, but parts of them; English has none."""
-    text = _folded(text)
-    inflected = inflects(text)
+    text = _fold(text)
+    inflected = is_inflected(text)
     if text.isascii() and not inflected:
         return frozenset()
-    runs = (run[0] for word in _words(text) for run in _RUN.finditer(word) if run.lastgroup is None)
-    forms = [_forms(run[:_LONGEST], inflected=inflected) for run in runs]
-    return frozenset(part for _, *beside in forms for part in beside).difference(whole for whole, *_ in forms)
+    runs = (run[0] for word in _split_words(text) for run in _RUN_PATTERN.finditer(word) if run.lastgroup is None)
+    forms = [_word_and_parts(run[:_MAX_WORD_CHARS], inflected=inflected) for run in runs]
+    return frozenset(part for _, *parts in forms for part in parts).difference(whole for whole, *_ in forms)
 
 
 # What an apostrophe joins to an English word: "John's", "we'll", "don't". "can't" and "ain't" keep their n.
-_CLITIC = re.compile(r"(?:(?<!ca|ai)n['\u2019]t|['\u2019](?:s|t|re|ve|ll|d|m))\b")
+_CLITIC_PATTERN = re.compile(r"(?:(?<!ca|ai)n['\u2019]t|['\u2019](?:s|t|re|ve|ll|d|m))\b")
 
 _ZERO_WIDTH_SPACE = 0x200B
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 
 
-class _Letters(dict[int, str]):
+class _CharacterMap(dict[int, str]):
     """Maps a character to itself, to nothing or to a space. Filled as characters come, up to U+FFFF."""
 
     def __missing__(self, code: int) -> str:
         category = unicodedata.category(chr(code))
         if category == "Me" or code in _VARIATION_SELECTORS:
-            outcome = ""
+            replacement = ""
         elif category == "Nd":
-            outcome = str(unicodedata.decimal(chr(code)))
+            replacement = str(unicodedata.decimal(chr(code)))
         elif category[0] in "LMN":
-            outcome = chr(code)
+            replacement = chr(code)
         elif category == "Cf" and code != _ZERO_WIDTH_SPACE:  # soft hyphens and joiners are inside words
-            outcome = ""
+            replacement = ""
         else:
-            outcome = " "
+            replacement = " "
         if code <= 0xFFFF:  # noqa: PLR2004 - the rest is rare, and would let a hostile text fill the memory
-            self[code] = outcome
-        return outcome
+            self[code] = replacement
+        return replacement
 
 
-_LETTERS = _Letters()
+_CHARACTER_MAP = _CharacterMap()
 
 # Scripts that put no spaces between words, or that join so much to a word that whole words rarely match.
-_SINGLE = (  # Han, kana, bopomofo, hangul
+_CJK_CHARS = (  # Han, kana, bopomofo, hangul
     "\u1100-\u11ff\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3040-\u30ff\u3100-\u318f"
     "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-_PAIRED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"  # Thai, Lao, Burmese, Khmer
-_RUN = re.compile(f"(?P<single>[{_SINGLE}]+)|(?P<paired>[{_PAIRED}]+)|[^{_SINGLE}{_PAIRED}]+")
+_THAI_CHARS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"  # also Lao, Burmese and Khmer
+_RUN_PATTERN = re.compile(f"(?P<single>[{_CJK_CHARS}]+)|(?P<paired>[{_THAI_CHARS}]+)|[^{_CJK_CHARS}{_THAI_CHARS}]+")
 
 
-def _terms_of(run: re.Match[str], *, inflected: bool) -> Sequence[str]:
+def _run_terms(run: re.Match[str], *, inflected: bool) -> Sequence[str]:
     text = run[0]
     if run.lastgroup is None:
-        return _forms(text[:_LONGEST], inflected=inflected)
-    pairs = [text[n : n + 2] for n in range(len(text) - 1)]
+        return _word_and_parts(text[:_MAX_WORD_CHARS], inflected=inflected)
+    pairs = [text[start : start + 2] for start in range(len(text) - 1)]
     return [*text, *pairs] if run.lastgroup == "single" or not pairs else pairs
 
 
-_PART = f"[^\\s'\u2019{_SINGLE}]+"
-_SHOWN = re.compile(f"[{_SINGLE}]|{_PART}(?:['\u2019]{_PART})*")
+_WORD_PART = f"[^\\s'\u2019{_CJK_CHARS}]+"
+_WORD_PATTERN = re.compile(f"[{_CJK_CHARS}]|{_WORD_PART}(?:['\u2019]{_WORD_PART})*")
 
 
 def matching(query: str, text: str) -> list[tuple[int, int]]:
@@ -174,52 +179,56 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     """
     terms = set(analyze(query))
     terms = terms - STOP_WORDS or terms
-    inflected = inflects(_folded(text))
-    words = "".join([" " if _LETTERS[ord(letter)] == " " and letter not in "'\u2019" else letter for letter in text])
-    said = [(one.span(), _terms(_folded(one[0]), inflected=inflected)) for one in _SHOWN.finditer(words)]
-    said += [(span, [term_of(word)]) for span, word in _written_otherwise(text)]
-    shown: list[tuple[int, int]] = []
-    for start, end in sorted((start, -end) for (start, end), of in said if not terms.isdisjoint(of)):
-        if not shown or start >= shown[-1][1]:  # otherwise it is a part of the one before
-            shown.append((start, -end))
-    return shown
+    inflected = is_inflected(_fold(text))
+    spaced_text = "".join([" " if _CHARACTER_MAP[ord(c)] == " " and c not in "'\u2019" else c for c in text])
+    candidates = [
+        (word.span(), _text_terms(_fold(word[0]), inflected=inflected)) for word in _WORD_PATTERN.finditer(spaced_text)
+    ]
+    candidates += [(span, [term_of(word)]) for span, word in _alternative_spellings(text)]
+    matches = [span for span, span_terms in candidates if not terms.isdisjoint(span_terms)]
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(matches, key=lambda span: (span[0], -span[1])):
+        if not spans or start >= spans[-1][1]:  # otherwise it is a part of the one before
+            spans.append((start, end))
+    return spans
 
 
-_ACCENTS = re.compile(  # of Latin and Greek; the stress of Cyrillic vowels; the points of Hebrew and Arabic
+_ACCENT_PATTERN = re.compile(  # of Latin and Greek; the stress of Cyrillic vowels; the points of Hebrew and Arabic
     "(?<=[a-z\u03b1-\u03c9])[\u0300-\u036f]+"
     "|(?<=[\u0430\u0435\u0438\u043e\u0443\u044b\u044d\u044e\u044f\u0454\u0456])[\u0300\u0301]"
     "|[\u0591-\u05c7\u064b-\u0652]"
 )
-_STROKES = {"æ": "ae", "đ": "d", "ð": "d", "\u0131": "i", "ł": "l", "ø": "o", "œ": "oe", "þ": "th", "\u0451": "\u0435"}
-_PLAIN = str.maketrans(_STROKES)  # letters of their own to Unicode
+_PLAIN_LETTERS = str.maketrans(  # for letters of their own to Unicode
+    {"æ": "ae", "đ": "d", "ð": "d", "\u0131": "i", "ł": "l", "ø": "o", "œ": "oe", "þ": "th", "\u0451": "\u0435"}
+)
 
 
-def _unaccented(word: str) -> str:
+def _strip_accents(word: str) -> str:
     """The word as it is written on a keyboard without accents."""
-    apart = unicodedata.normalize("NFD", word.translate(_PLAIN))
-    plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
-    return word if plain in STOP_WORDS or not plain else plain
+    decomposed = unicodedata.normalize("NFD", word.translate(_PLAIN_LETTERS))
+    unaccented = unicodedata.normalize("NFC", _ACCENT_PATTERN.sub("", decomposed))
+    return word if unaccented in STOP_WORDS or not unaccented else unaccented
 
 
 @lru_cache(maxsize=1 << 16)
 def term_of(word: str) -> str:
     """The term that stands for a word in lower case."""
     if not word.isascii():
-        word = _unaccented(word)[:_LONGEST]
+        word = _strip_accents(word)[:_MAX_WORD_CHARS]
     if word in STOP_WORDS or not (word.isascii() and word.isalpha()):
         return word
     stemmed = stem(BASES.get(word, word))
-    stemmed = _SPELT.get(stemmed, stemmed)
+    stemmed = _SPELLING_STEMS.get(stemmed, stemmed)
     return word if stemmed in STOP_WORDS else stemmed
 
 
 @lru_cache(maxsize=1 << 16)
-def _forms(word: str, *, inflected: bool) -> tuple[str, ...]:
+def _word_and_parts(word: str, *, inflected: bool) -> tuple[str, ...]:
     """The word as a term, and its parts; a stop word has no parts."""
-    whole = term_of(word)
-    plain = word if word.isascii() else _unaccented(word)[:_LONGEST]
-    beside = () if whole in STOP_WORDS else parts(plain, inflected=inflected)
-    return tuple(dict.fromkeys((whole, *beside)))
+    whole_term = term_of(word)
+    unaccented = word if word.isascii() else _strip_accents(word)[:_MAX_WORD_CHARS]
+    extra_parts = () if whole_term in STOP_WORDS else word_parts(unaccented, inflected=inflected)
+    return tuple(dict.fromkeys((whole_term, *extra_parts)))
 
 
 def stem(word: str) -> str:
@@ -231,18 +240,18 @@ def stem(word: str) -> str:
     if len(word) <= 2:  # noqa: PLR2004 - see above
         return word
     word = uninflected(word)
-    word = _exchange(word, _STEP_2)
-    word = _exchange(word, _STEP_3)
-    return _final_letter(_cut(word))
+    word = _replace_suffix(word, _STEP_2)
+    word = _replace_suffix(word, _STEP_3)
+    return _strip_final_letter(_strip_suffix(word))
 
 
 def uninflected(word: str) -> str:
     """What a lower-case English word and its plural, past and gerund have in common: the first of Porter's steps."""
-    word = _past_or_gerund(_plural(word))
-    return word[:-1] + "i" if word.endswith("y") and "v" in _shape(word[:-1]) else word
+    word = _strip_past_or_gerund(_strip_plural(word))
+    return word[:-1] + "i" if word.endswith("y") and "v" in _letter_kinds(word[:-1]) else word
 
 
-def _shape(letters: str) -> str:
+def _letter_kinds(letters: str) -> str:
     """Write c for a consonant and v for a vowel; y is a vowel after a consonant."""
     shape = ""
     for letter in letters:
@@ -252,35 +261,35 @@ def _shape(letters: str) -> str:
 
 def _measure(letters: str) -> int:
     """Count the vowel-consonant sequences: Porter's m."""
-    return _shape(letters).count("vc")
+    return _letter_kinds(letters).count("vc")
 
 
-def _ends_short(letters: str) -> bool:
+def _ends_in_short_syllable(letters: str) -> bool:
     """Whether the end is consonant, vowel, consonant, the last not w, x or y: Porter's *o."""
-    return _shape(letters).endswith("cvc") and letters[-1] not in "wxy"
+    return _letter_kinds(letters).endswith("cvc") and letters[-1] not in "wxy"
 
 
-def _ends_double(letters: str) -> bool:
-    return letters[-2:-1] == letters[-1:] and _shape(letters).endswith("c")
+def _ends_in_double_consonant(letters: str) -> bool:
+    return letters[-2:-1] == letters[-1:] and _letter_kinds(letters).endswith("c")
 
 
-def _plural(word: str) -> str:
+def _strip_plural(word: str) -> str:
     if word.endswith(("sses", "ies")):
         return word[:-2]
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
-def _past_or_gerund(word: str) -> str:
+def _strip_past_or_gerund(word: str) -> str:
     if word.endswith("eed"):
         return word[:-1] if _measure(word[:-3]) > 0 else word
     rest = word.removesuffix("ed") if word.endswith("ed") else word.removesuffix("ing")
-    if rest == word or "v" not in _shape(rest):
+    if rest == word or "v" not in _letter_kinds(rest):
         return word
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
-    if _ends_double(rest):
+    if _ends_in_double_consonant(rest):
         return rest if rest[-1] in "lsz" else rest[:-1]
-    return rest + "e" if _measure(rest) == 1 and _ends_short(rest) else rest
+    return rest + "e" if _measure(rest) == 1 and _ends_in_short_syllable(rest) else rest
 
 
 _STEP_2 = {
@@ -295,7 +304,7 @@ _STEP_3 = {
 _STEP_4 = "al ance ence er ic able ible ant ement ment ent sion tion ou ism ate iti ous ive ize".split()
 
 
-def _exchange(word: str, suffixes: dict[str, str]) -> str:
+def _replace_suffix(word: str, suffixes: dict[str, str]) -> str:
     """Replace the longest suffix that fits, if what stands before it has a measure above 0."""
     for size in range(min(7, len(word)), 2, -1):
         suffix = word[-size:]
@@ -305,7 +314,7 @@ def _exchange(word: str, suffixes: dict[str, str]) -> str:
     return word
 
 
-def _cut(word: str) -> str:
+def _strip_suffix(word: str) -> str:
     """Remove the longest suffix that fits, if what stands before it has a measure above 1."""
     for size in range(min(5, len(word)), 1, -1):
         if word[-size:] in _STEP_4:
@@ -314,11 +323,11 @@ def _cut(word: str) -> str:
     return word
 
 
-def _final_letter(word: str) -> str:
+def _strip_final_letter(word: str) -> str:
     rest = word[:-1]
-    if word.endswith("e") and (_measure(rest) > 1 or (_measure(rest) == 1 and not _ends_short(rest))):
+    if word.endswith("e") and (_measure(rest) > 1 or (_measure(rest) == 1 and not _ends_in_short_syllable(rest))):
         word = rest
     return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
 
 
-_SPELT = {stem(other): stem(base) for other, base in SPELLINGS.items()}
+_SPELLING_STEMS = {stem(other): stem(base) for other, base in SPELLINGS.items()}

@@ -19,7 +19,7 @@ __all__ = [
     "date_words",
     "day_of",
     "day_words",
-    "span",
+    "relative_span",
 ]
 
 MONTHS = tuple("""january february march april may june july august september october november december""".split())
@@ -41,8 +41,8 @@ def day_of(at: float | None) -> date | None:
 
 def date_words(at: float | None) -> str:
     """The words of a Unix time's date; empty without one."""
-    said = day_of(at)
-    return " ".join(day_words(said)) if said else ""
+    day = day_of(at)
+    return " ".join(day_words(day)) if day else ""
 
 
 class Span(NamedTuple):
@@ -67,25 +67,25 @@ class Span(NamedTuple):
         return self.first.isoformat() if self.unit == "day" else f"{self.first.isoformat()}/{self.last.isoformat()}"
 
 
-def span(said: date, unit: str, by: int) -> Span:
+def relative_span(origin: date, unit: str, offset: int) -> Span:
     """The day, week, month or year that lies ``by`` units from a date. Raises ValueError or OverflowError if none does.
 
     A "friday" is the nearest one before or after; a "week friday" is that of a week.
     """
     if unit == "year":
-        year = said.year + by
+        year = origin.year + offset
         return Span("year", date(year, 1, 1), date(year, 12, 31))
     if unit == "month":
-        year, month = divmod(12 * said.year + said.month - 1 + by, 12)
+        year, month = divmod(12 * origin.year + origin.month - 1 + offset, 12)
         return Span("month", date(year, month + 1, 1), date(year, month + 1, monthrange(year, month + 1)[1]))
-    monday = said + timedelta(days=7 * by - said.weekday())
+    monday = origin + timedelta(days=7 * offset - origin.weekday())
     if unit in {"week", "weekend"}:
         return Span(unit, monday + timedelta(days=5 if unit == "weekend" else 0), monday + timedelta(days=6))
     if unit in DAYS:
-        ahead = (DAYS.index(unit) - said.weekday()) % 7  # 0 to 6; another week where that is not the one meant
-        by = ahead - 7 if by < 0 else ahead or 7 * by
-    in_week = unit.removeprefix("week ")
-    day = monday + timedelta(days=DAYS.index(in_week)) if in_week != unit else said + timedelta(days=by)
+        days_ahead = (DAYS.index(unit) - origin.weekday()) % 7  # 0 to 6; another week where that is not the one meant
+        offset = days_ahead - 7 if offset < 0 else days_ahead or 7 * offset
+    weekday = unit.removeprefix("week ")
+    day = monday + timedelta(days=DAYS.index(weekday)) if weekday != unit else origin + timedelta(days=offset)
     return Span("day", day, day)
 
 

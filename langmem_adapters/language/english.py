@@ -18,7 +18,7 @@ STOP_WORDS = listed("""a about above after again against ain all also am an and 
     what when where which while who whom whose why will with wo would you your yours yourself yourselves""")
 """English words that say little about what a text is about. Each is its own term, never a stem."""
 
-_PASTS = """
+_PAST_FORMS = """
     become became, begin began begun, bite bitten, blow blew blown, break broke broken, bring brought,
     build built, buy bought, catch caught, choose chose chosen, come came, deal dealt, dig dug,
     draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell fallen, feed fed,
@@ -32,14 +32,14 @@ _PASTS = """
     think thought, throw threw thrown, understand understood, wake woke woken, wear wore worn, weep wept,
     win won, write wrote written
 """
-_IRREGULAR = """
+_IRREGULAR_FORMS = """
     child children, foot feet, goose geese, half halves, knife knives, leaf leaves, life lives, loaf loaves, man men,
     mouse mice, person people, scarf scarves, shelf shelves, thief thieves, tooth teeth, wife wives, wolf wolves,
     woman women, bad worse worst, good better best, far farther farthest
 """
 
 # What people say for short, or at home, and numbers. Plurals follow by themselves.
-_SHORT = """
+_SHORT_FORMS = """
     mother mom mum mama mommy mummy, father dad daddy papa, grandmother grandma granny nana,
     grandfather grandpa granddad, grandchild grandkid, child kid kiddo, brother bro, sister sis, aunt auntie aunty,
     husband hubby, family fam, teenager teen, puppy pup, kitten kitty, hippopotamus hippo, rhinoceros rhino,
@@ -60,7 +60,7 @@ _SHORT = """
 """
 
 # How the same word is spelt elsewhere; all its forms follow, as stems are compared.
-_SPELT = """
+_BRITISH_SPELLINGS = """
     armor armour, color colour, endeavor endeavour, favor favour, flavor flavour, glamor glamour, harbor harbour,
     honor honour, humor humour, labor labour, odor odour, rumor rumour, vapor vapour, center centre, fiber fibre,
     kilometer kilometre, liter litre, meter metre, theater theatre, gray grey, analyze analyse, apologize apologise,
@@ -74,7 +74,7 @@ _SPELT = """
 """
 
 # Verbs and adjectives with their nouns, people with what they do.
-_RELATED = """
+_RELATED_WORDS = """
     act actor actress, advise advice, angry anger, art artist artistic, bake baker bakery, behave behavior behaviour,
     believe belief, birth born, buy buyer, camp camper, child childhood, choose choice, climb climber,
     compete competition competitive competitor, create creation creative creativity creator, cycle cyclist,
@@ -93,19 +93,19 @@ _RELATED = """
 """
 
 
-def _plural(word: str) -> str:
+def _pluralize(word: str) -> str:
     if word.endswith("y"):
         return word[:-1] + "ies"
     return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
 
 
-PASTS = bases(_PASTS)
+PASTS = bases(_PAST_FORMS)
 """Irregular pasts and past participles, with their verbs."""
 
-BASES = bases(_RELATED + "," + _SHORT)
-BASES |= {_plural(form): base for form, base in BASES.items()}
-BASES |= PASTS | bases(_IRREGULAR)
+BASES = bases(_RELATED_WORDS + "," + _SHORT_FORMS)
+BASES |= {_pluralize(form): base for form, base in BASES.items()}
+BASES |= PASTS | bases(_IRREGULAR_FORMS)
 """Forms of English words, in lower case, with the word that stands for all of its family."""
 
-SPELLINGS = bases(_SPELT)
+SPELLINGS = bases(_BRITISH_SPELLINGS)
 """British spellings, with the American ones."""

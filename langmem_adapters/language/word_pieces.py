@@ -10,7 +10,7 @@ from langmem_adapters.language.analysis import STOP_WORDS
 
 __all__ = ["PieceEmbedding", "is_sentence_transformer", "reader", "tells_pieces"]
 
-_MOST = 256  # pieces of a text; later ones count only in the text's vector
+_MAX_PIECES = 256  # pieces of a text; later ones count only in the text's vector
 
 
 class PieceEmbedding(NamedTuple):
@@ -44,18 +44,20 @@ def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list
     special = frozenset(tokenizer.all_special_ids)
 
     @functools.cache
-    def says(id_: int) -> bool:
-        return id_ not in special and _says(tokenizer.decode([id_]))
+    def has_meaning(id_: int) -> bool:
+        return id_ not in special and _has_meaning(tokenizer.decode([id_]))
 
     def pieces(answer: Any) -> Iterator[bytes]:
         ids, mask, vectors = (answer.get(name) for name in ("input_ids", "attention_mask", "token_embeddings"))
         if ids is None or mask is None or vectors is None or ids.ndim != 1:  # of a batch flattened into one row
             return
-        there = [(n, id_) for n, (id_, counts) in enumerate(zip(ids.tolist(), mask.tolist(), strict=True)) if counts]
+        pairs = enumerate(zip(ids.tolist(), mask.tolist(), strict=True))
+        attended = [(position, id_) for position, (id_, attends) in pairs if attends]
         # A prompt before each text is not part of it; its last piece, a space, may be merged with the text's first.
-        own = there[max(answer.get("prompt_length", 0) - 1, 0) :]
-        for signs in (vectors[[n for n, id_ in own if says(id_)][:_MOST]] > 0).tolist():
-            yield _packed(signs)
+        text_pieces = attended[max(answer.get("prompt_length", 0) - 1, 0) :]
+        positions = [position for position, id_ in text_pieces if has_meaning(id_)][:_MAX_PIECES]
+        for signs in (vectors[positions] > 0).tolist():
+            yield _pack_signs(signs)
 
     def read(texts: list[str]) -> list[Any]:
         answers = encode(texts, output_value=None, show_progress_bar=False)
@@ -64,17 +66,17 @@ def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list
     return read
 
 
-def _says(piece: str) -> bool:
+def _has_meaning(piece: str) -> bool:
     """Whether a piece is more than punctuation or a stop word; "##" marks the continuation of a word."""
     word = piece.strip("# ").lower()
-    return word not in _LITTLE and any(map(str.isalnum, word))
+    return word not in _STOP_PIECES and any(map(str.isalnum, word))
 
 
-def _packed(signs: Sequence[bool]) -> bytes:
-    words = -(-len(signs) // 64)
-    digits = bytes(signs).translate(_DIGITS).ljust(64 * words, b"0")
-    return int(digits, 2).to_bytes(8 * words, "big")
+def _pack_signs(signs: Sequence[bool]) -> bytes:
+    word_count = -(-len(signs) // 64)
+    digits = bytes(signs).translate(_BIT_DIGITS).ljust(64 * word_count, b"0")
+    return int(digits, 2).to_bytes(8 * word_count, "big")
 
 
-_DIGITS = bytes.maketrans(b"\0\1", b"01")
-_LITTLE = STOP_WORDS | {"s"}  # the last: what a tokenizer makes of "John's"
+_BIT_DIGITS = bytes.maketrans(b"\0\1", b"01")
+_STOP_PIECES = STOP_WORDS | {"s"}  # the last: what a tokenizer makes of "John's"

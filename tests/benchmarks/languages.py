@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from langmem_adapters import LongTermMemory, Message
 from langmem_adapters.evaluation import Evaluation, Question, evaluate
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.language.analysis import analyze, only_parts
+from langmem_adapters.language.analysis import analyze, part_terms
 from langmem_adapters.stores.memory import MemoryStore
 from tests.benchmarks import recall_peers
 
@@ -82,7 +82,7 @@ def read(language: str) -> Chat:
 
 def whole_words(text: str) -> list[str]:
     """As :func:`~langmem_adapters.language.analysis.analyze`, without parts of words."""
-    parts = only_parts(text)
+    parts = part_terms(text)
     return [term for term in analyze(text) if term not in parts]
 
 

@@ -8,12 +8,12 @@ from langmem_adapters.embedding import Embedder, Embedding
 from langmem_adapters.errors import ModelError
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["RefusedDocuments", "embedded"]
+__all__ = ["RefusedDocuments", "embed_texts"]
 
-_TRIES = 3
+_MAX_REFUSALS = 3
 
 
-def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]:
+def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]:
     """The embeddings of texts, in their order; None for a text that an otherwise working embedder refuses.
 
     Raises ModelError if it does not answer at all.
@@ -26,29 +26,29 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]
     if len(texts) == 1:
         return [None]
     half = len(texts) // 2
-    return embedded(embedder, texts[:half]) + embedded(embedder, texts[half:])
+    return embed_texts(embedder, texts[:half]) + embed_texts(embedder, texts[half:])
 
 
 class RefusedDocuments:
     """The documents of each namespace that were refused, as long as they are worth another try."""
 
     def __init__(self) -> None:
-        self._tries: dict[str, dict[str, int]] = {}
+        self._counts: dict[str, dict[str, int]] = {}
 
-    def note(self, name: str, *, gone: Sequence[str], refused: Sequence[str]) -> list[str]:
+    def record(self, name: str, *, settled: Sequence[str], refused: Sequence[str]) -> list[str]:
         """Record refused documents, and those settled otherwise; returns those that were not refused before."""
-        before, told = self._tries.get(name, {}), {*gone, *refused}
-        tries = {id_: tried for id_, tried in before.items() if id_ not in told}
-        tries |= {id_: tried for id_ in refused if (tried := before.get(id_, 0) + 1) < _TRIES}
+        old_counts, reported = self._counts.get(name, {}), {*settled, *refused}
+        new_counts = {id_: count for id_, count in old_counts.items() if id_ not in reported}
+        new_counts |= {id_: count for id_ in refused if (count := old_counts.get(id_, 0) + 1) < _MAX_REFUSALS}
         self.forget(name)
-        if tries:
-            self._tries[name] = tries
-        return [id_ for id_ in refused if id_ not in before]
+        if new_counts:
+            self._counts[name] = new_counts
+        return [id_ for id_ in refused if id_ not in old_counts]
 
-    def of(self, name: str) -> list[str]:
+    def ids(self, name: str) -> list[str]:
         """The ids of a namespace's refused documents."""
-        return list(self._tries.get(name, ()))
+        return list(self._counts.get(name, ()))
 
     def forget(self, name: str) -> None:
         """Forget a namespace."""
-        self._tries.pop(name, None)
+        self._counts.pop(name, None)

@@ -10,7 +10,7 @@ import re
 
 from langmem_adapters.language.english import STOP_WORDS
 
-__all__ = ["little_words"]
+__all__ = ["foreign_stop_words"]
 
 # For each language: question words, and the rest.
 _LANGUAGES = (
@@ -41,26 +41,26 @@ _LANGUAGES = (
     wij jullie mijn jouw zijn haar ons onze hun in op aan van voor met naar uit bij door over om te dat die dit deze
     er ook nog al als dan""",
 )
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 
 
-def _both(written: str) -> tuple[frozenset[str], frozenset[str]]:
-    asking, _, rest = written.partition("|")
-    return frozenset(asking.split()), frozenset((*asking.split(), *rest.split()))
+def _question_and_stop_words(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    question_words, _, rest = text.partition("|")
+    return frozenset(question_words.split()), frozenset((*question_words.split(), *rest.split()))
 
 
-_KNOWN = [_both(written) for written in _LANGUAGES]
+_LANGUAGE_WORDS = [_question_and_stop_words(text) for text in _LANGUAGES]
 
 
-def little_words(query: str) -> frozenset[str]:
-    """The stop words of a query in its language; empty for English and for unknown languages.
+def foreign_stop_words(text: str) -> frozenset[str]:
+    """The stop words of a text in its language; empty for English and for unknown languages.
 
-    >>> sorted(little_words("Wie teuer war der Tierarzt?"))
+    >>> sorted(foreign_stop_words("Wie teuer war der Tierarzt?"))
     ['der', 'war', 'wie']
     """
-    words = _WORD.findall(query.casefold())
-    there = frozenset(words)
-    asking, little = max(_KNOWN, key=lambda known: len(there & known[1]))
-    found = there & little
-    told = len(found) > 1 or asking.issuperset(words[:1])
-    return found if found and told and len(found) > len(there & STOP_WORDS) else frozenset()
+    words = _WORD_PATTERN.findall(text.casefold())
+    word_set = frozenset(words)
+    question_words, stop_words = max(_LANGUAGE_WORDS, key=lambda pair: len(word_set & pair[1]))
+    matches = word_set & stop_words
+    is_certain = len(matches) > 1 or question_words.issuperset(words[:1])
+    return matches if matches and is_certain and len(matches) > len(word_set & STOP_WORDS) else frozenset()

@@ -1,4 +1,4 @@
-"""Detects which format a source has, and reads its values with their places."""
+"""The formats of a source: which one it has, and its values with their places."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Literal, get_args
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.importing.chatgpt import read_chatgpt
-from langmem_adapters.importing.hosts import langchain_message, llamaindex_message, llamaindex_sessions
+from langmem_adapters.importing.hosts import read_langchain_message, read_llamaindex_message, read_llamaindex_sessions
 from langmem_adapters.importing.locomo import read_locomo
 from langmem_adapters.importing.metagpt import read_collections
-from langmem_adapters.importing.openai import chat_message
-from langmem_adapters.importing.transcript import Transcript, conversations
-from langmem_adapters.importing.unread import other_kind
+from langmem_adapters.importing.openai import read_chat_message
+from langmem_adapters.importing.transcript import Transcript, to_transcripts
+from langmem_adapters.importing.unsupported import unsupported_advice
 from langmem_adapters.json_files import Numbered, text_of, values_of
 from langmem_adapters.sessions import Line, parse_lines
 from langmem_adapters.validation import check_text
@@ -23,8 +23,12 @@ __all__ = ["FileFormat", "read_transcripts"]
 
 FileFormat = Literal["auto", "jsonl", "openai", "langchain", "llama-index", "chatgpt", "locomo", "metagpt"]
 
-_UNKNOWN = "is neither an export, nor a list of chat messages, nor a LoCoMo file"
-_MESSAGES = {"openai": chat_message, "langchain": langchain_message, "llama-index": llamaindex_message}
+_UNKNOWN_FORMAT = "is neither an export, nor a list of chat messages, nor a LoCoMo file"
+_MESSAGE_READERS = {
+    "openai": read_chat_message,
+    "langchain": read_langchain_message,
+    "llama-index": read_llamaindex_message,
+}
 
 
 def read_transcripts(
@@ -47,34 +51,34 @@ def read_transcripts(
     path = Path(path)
     try:
         if format_ == "metagpt" or (format_ == "auto" and (path / "chroma.sqlite3").is_file()):
-            _refuse(session, "metagpt")
+            _refuse_session(session, "metagpt")
             return read_collections(path)
         text = text_of(path.read_bytes())
         values = values_of(text, lines=format_ == "jsonl" or ".jsonl" in path.suffixes)
         if len(values) == 1 and text.lstrip().startswith('"'):  # LlamaIndex persisted its chat stores so at first
             values = values_of(values[0].value)
-        format_ = _detected(values) if format_ == "auto" else format_
-        sessions = llamaindex_sessions(values) if format_ == "llama-index" else None
-        if format_ not in _MESSAGES or sessions is not None:
-            _refuse(session, format_)
-        if sessions is not None:
-            return sessions
+        format_ = _detect_format(values) if format_ == "auto" else format_
+        transcripts = read_llamaindex_sessions(values) if format_ == "llama-index" else None
+        if format_ not in _MESSAGE_READERS or transcripts is not None:
+            _refuse_session(session, format_)
+        if transcripts is not None:
+            return transcripts
         if format_ == "jsonl":
             del values  # frees them before the lines are parsed
-            return _export(text)
-        if format_ in _MESSAGES:
-            return conversations(values, session or path.name.split(".")[0] or path.name, _MESSAGES[format_])
+            return _read_export(text)
+        if format_ in _MESSAGE_READERS:
+            return to_transcripts(values, session or path.name.split(".")[0] or path.name, _MESSAGE_READERS[format_])
         return read_chatgpt(values) if format_ == "chatgpt" else read_locomo(values)
     except SerializationError as error:
         raise SerializationError(f"{path}: {error}") from error
 
 
-def _refuse(session: str, format_: FileFormat) -> None:
+def _refuse_session(session: str, format_: FileFormat) -> None:
     if session:
         raise ConfigurationError(f"a file of the format {format_} names its sessions itself: leave --session out")
 
 
-def _detected(values: Sequence[Numbered]) -> FileFormat:
+def _detect_format(values: Sequence[Numbered]) -> FileFormat:
     if not values:
         raise SerializationError("it is empty")
     first = values[0].value if isinstance(values[0].value, dict) else {}
@@ -86,17 +90,17 @@ def _detected(values: Sequence[Numbered]) -> FileFormat:
         return "jsonl"
     if isinstance(first.get("store"), dict):
         return "llama-index"
-    inner = first.get("messages")
-    if format_ := _of_message(inner[0] if isinstance(inner, list) and inner else first):
+    messages = first.get("messages")
+    if format_ := _message_format(messages[0] if isinstance(messages, list) and messages else first):
         return format_
     if "messages" in first:
         return "openai"
-    if other := other_kind(first):
-        raise SerializationError(f"{values[0].place} cannot be imported: {other}")
-    raise SerializationError(f"{values[0].place} {_UNKNOWN}; name its format with --format")
+    if advice := unsupported_advice(first):
+        raise SerializationError(f"{values[0].place} cannot be imported: {advice}")
+    raise SerializationError(f"{values[0].place} {_UNKNOWN_FORMAT}; name its format with --format")
 
 
-def _of_message(message: Any) -> FileFormat | None:
+def _message_format(message: Any) -> FileFormat | None:
     if not isinstance(message, dict):
         return None
     if "lc" in message or isinstance(message.get("data"), dict):
@@ -106,8 +110,8 @@ def _of_message(message: Any) -> FileFormat | None:
     return None
 
 
-def _export(text: str) -> list[Transcript]:
-    found: dict[str, list[Line]] = {}
+def _read_export(text: str) -> list[Transcript]:
+    lines_by_session: dict[str, list[Line]] = {}
     for line in parse_lines(text):
-        found.setdefault(line["session"], []).append(line)
-    return [Transcript(None, session, lines) for session, lines in found.items()]
+        lines_by_session.setdefault(line["session"], []).append(line)
+    return [Transcript(None, session, lines) for session, lines in lines_by_session.items()]

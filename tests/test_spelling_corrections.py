@@ -16,7 +16,7 @@ from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.language.analysis import analyze, term_of
-from langmem_adapters.language.respelling import respelt
+from langmem_adapters.language.spelling_corrections import spelling_corrections
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope
 from langmem_adapters.stores.memory import MemoryStore
@@ -94,17 +94,17 @@ def test_one_letter_is_found_back(word: str, data: st.DataObject) -> None:
             [word[:at] + word[at + 1 :], word[:at] + letter + word[at:], word[:at] + letter + word[at + 1 :]]
         )
     )
-    slips = respelt(typed, {term_of(typed)})
+    slips = spelling_corrections(typed, {term_of(typed)})
     if len(typed) >= 5 and term_of(word) != term_of(typed) and len(analyze(word)) == len(analyze(typed)) == 1:
         assert not slips or term_of(word) in slips[term_of(typed)]
 
 
 def test_a_query_of_many_unknown_words_takes_no_longer_than_one_of_three() -> None:
     query = " ".join(f"{letter}unknown{'x' * n}" for n, letter in enumerate("abcdefghij"))
-    slips = respelt(query, set(analyze(query)))
+    slips = spelling_corrections(query, set(analyze(query)))
     assert len(slips) == 3
     start = time.process_time()
-    respelt("a" * 1_000_000, {"a" * 64})
+    spelling_corrections("a" * 1_000_000, {"a" * 64})
     assert time.process_time() - start < 1
 
 

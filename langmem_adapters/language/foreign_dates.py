@@ -11,7 +11,7 @@ from typing import NamedTuple
 from langmem_adapters.language.dates import DAYS
 from langmem_adapters.language.lists import listed
 
-__all__ = ["spoken_abroad"]
+__all__ = ["foreign_offsets"]
 
 
 class _Language(NamedTuple):
@@ -29,7 +29,7 @@ class _Language(NamedTuple):
     ago: str
     """The same for a number with a unit, as "before #" and "# ago"."""
     later: str
-    from_now: dict[str, int]
+    day_offsets: dict[str, int]
     """Days with names of their own, and their distance in days; the longer names first."""
 
 
@@ -84,14 +84,14 @@ _LANGUAGES = (
         "# назад", "через #", {"позавчера": -2, "послезавтра": 2, "вчера": -1, "завтра": 1},
     ),
 )  # fmt: skip
-_ALONE = listed("неделю месяц год")  # units that mean one of them without a number
-_HIER = listed("ai as avons avez ont était avait")
+_UNITS_WITHOUT_NUMBER = listed("неделю месяц год")  # each means one of them
+_FRENCH_WORDS = listed("ai as avons avez ont était avait")
 """Words that tell the French "yesterday" from the "here" of German and Dutch."""
-_STARTS = 5  # letters
+_START_CHARS = 5
 
 # --- languages without spaces between words, and Korean
 
-_WEEKS = tuple(  # last or next, weekend, weekday, month
+_ADJACENT_UNIT_PATTERNS = tuple(  # last or next, weekend, weekday, month
     re.compile(pattern)
     for pattern in (
         "(?<!马)([上下])(?:[个個]?(?:星期|周|週|礼拜|禮拜)(?:(末)|([一二三四五六日天])(?![个個次天年月起直共空]))?|[个個](月))",
@@ -99,20 +99,20 @@ _WEEKS = tuple(  # last or next, weekend, weekday, month
         "(지난|다음) ?(?:주(?:(말)| ?([월화수목금토일])요일)?|(달))",
     )
 )
-_LAST = listed("上 先 지난")
+_LAST_WORDS = listed("上 先 지난")
 _WEEKDAYS = {
     name: n for names in ("一二三四五六日", "월화수목금토일", "月火水木金土日") for n, name in enumerate(names)
 }
 _WEEKDAYS["天"] = _WEEKDAYS["日"]
-_AGO = re.compile(
+_COUNTED_UNIT_PATTERN = re.compile(
     r"(?<![\d一二三四五六七八九十百])(\d\d?|[一二两兩三四五六七八九十한두세네]) ?"
     "(?:(天|日|일)|(周|週間?|[个個]?(?:星期|礼拜|禮拜)|주일?)|([个個かヶヵカケ]月|달|개월)|(年|년)) ?"
     "(?:[之以])?(前|后|後|전|후)"
 )
-_LATER = listed("后 後 후")
-_COUNTS = {name: n for names in ("一二三四五六七八九十", "한두세네") for n, name in enumerate(names, 1)}
-_COUNTS |= {"两": 2, "兩": 2}
-_NAMED = {
+_LATER_WORDS = listed("后 後 후")
+_NUMBERS = {name: n for names in ("一二三四五六七八九十", "한두세네") for n, name in enumerate(names, 1)}
+_NUMBERS |= {"两": 2, "兩": 2}
+_DAY_OFFSETS = {
     name: by
     for by, names in {
         -2: "一昨日 おととい 前天 그저께 그제",
@@ -122,23 +122,23 @@ _NAMED = {
     }.items()
     for name in names.split()
 }
-_YEARS = {"去年": -1, "昨年": -1, "작년": -1, "明年": 1, "来年": 1, "내년": 1}
+_YEAR_OFFSETS = {"去年": -1, "昨年": -1, "작년": -1, "明年": 1, "来年": 1, "내년": 1}
 
 
-def spoken_abroad(text: str) -> Iterator[tuple[str, int]]:
+def foreign_offsets(text: str) -> Iterator[tuple[str, int]]:
     """The units of time that a lower-case text names, and the distance of each from its date."""
-    words = set(_WORD.findall(text))
-    starts = {word[:_STARTS] for word in words}
+    words = set(_WORD_PATTERN.findall(text))
+    starts = {word[:_START_CHARS] for word in words}
     for reader in _readers():
         if not reader.starts.isdisjoint(starts):
-            yield from reader.spoken(text)
-    if "hier" in words and not _HIER.isdisjoint(words):
+            yield from reader.offsets(text)
+    if "hier" in words and not _FRENCH_WORDS.isdisjoint(words):
         yield "day", -1
     if not text.isascii():
-        yield from _in_east_asia(text)
+        yield from _east_asian_offsets(text)
 
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 
 
 class _Reader:
@@ -146,44 +146,41 @@ class _Reader:
 
     def __init__(self, language: _Language) -> None:
         names = (*DAYS, "day", "week", "weekend", "month", "year")
-        written = [words.replace("_", " ") for words in f"{language.days} {language.units}".split()]
-        self._units = [(re.compile(words), name) for words, name in zip(written, names, strict=True)]
+        unit_patterns = [words.replace("_", " ") for words in f"{language.days} {language.units}".split()]
+        self._units = [(re.compile(words), name) for words, name in zip(unit_patterns, names, strict=True)]
         self._numbers = [re.compile(words) for words in language.numbers.split()]
-        number = rf"(?:(\d\d?|{'|'.join(language.numbers.split())}) )?"
-        unit, counted = (f"({'|'.join(words)})" for words in ([*written[:7], *written[8:]], written[7:]))  # no last day
-        ways = (
+        unit = f"({'|'.join([*unit_patterns[:7], *unit_patterns[8:]])})"  # no last day
+        counted_unit = rf"(?:(\d\d?|{'|'.join(language.numbers.split())}) )?({'|'.join(unit_patterns[7:])})"
+        groups = (
             (-1, language.last, unit),
             (1, language.next, unit),
-            (-1, language.ago, number + counted),
-            (1, language.later, number + counted),
+            (-1, language.ago, counted_unit),
+            (1, language.later, counted_unit),
         )
-        self._ways = [
-            (
-                way,
-                number in meant,
-                re.compile("|".join(rf"\b{one.replace('#', meant)}\b" for one in listed.split(", "))),
-            )
-            for way, listed, meant in ways
-            if listed
-        ]
-        self._days = re.compile(rf"\b(?:{'|'.join(language.from_now)})\b")
-        self._from_now = language.from_now
-        phrases = [phrase for _, listed, _ in ways if listed for phrase in listed.split(", ")]
-        self.starts = {max(_WORD.findall(phrase), key=len)[:_STARTS] for phrase in (*phrases, *language.from_now)}
+        phrases = [*language.day_offsets]
+        self._phrase_patterns: list[tuple[int, bool, re.Pattern[str]]] = []
+        for direction, templates, unit_pattern in groups:
+            if templates:
+                phrases += templates.split(", ")
+                pattern = "|".join(rf"\b{template.replace('#', unit_pattern)}\b" for template in templates.split(", "))
+                self._phrase_patterns.append((direction, unit_pattern is counted_unit, re.compile(pattern)))
+        self._day_pattern = re.compile(rf"\b(?:{'|'.join(language.day_offsets)})\b")
+        self._day_offsets = language.day_offsets
+        self.starts = {max(_WORD_PATTERN.findall(phrase), key=len)[:_START_CHARS] for phrase in phrases}
         """Beginnings of words; a text without any of them names no such date."""
 
-    def spoken(self, text: str) -> Iterator[tuple[str, int]]:
-        """:func:`spoken_abroad` for this language."""
-        for way, is_counted, pattern in self._ways:
-            for found in pattern.finditer(text):
-                *number, unit = filter(None, found.groups())
-                if number or not is_counted or unit in _ALONE:
+    def offsets(self, text: str) -> Iterator[tuple[str, int]]:
+        """:func:`foreign_offsets` for this language."""
+        for direction, is_counted, pattern in self._phrase_patterns:
+            for match in pattern.finditer(text):
+                *number, unit = filter(None, match.groups())
+                if number or not is_counted or unit in _UNITS_WITHOUT_NUMBER:
                     name = next(name for words, name in self._units if words.fullmatch(unit))
-                    yield name, way * self._count(*number)
-        for found in self._days.finditer(text):
-            yield "day", self._from_now[found[0]]
+                    yield name, direction * self._to_number(*number)
+        for match in self._day_pattern.finditer(text):
+            yield "day", self._day_offsets[match[0]]
 
-    def _count(self, number: str = "1") -> int:
+    def _to_number(self, number: str = "1") -> int:
         if number.isdecimal():
             return int(number)
         return next(n for n, words in enumerate(self._numbers, 1) if words.fullmatch(number))
@@ -194,15 +191,20 @@ def _readers() -> tuple[_Reader, ...]:
     return tuple(map(_Reader, _LANGUAGES))
 
 
-def _in_east_asia(text: str) -> Iterator[tuple[str, int]]:
-    for pattern in _WEEKS:
-        for which, weekend, weekday, month in pattern.findall(text):
-            unit = f"week {DAYS[_WEEKDAYS[weekday]]}" if weekday else "weekend" if weekend else month and "month"
-            yield unit or "week", -1 if which in _LAST else 1
-    for number, *units, way in _AGO.findall(text):
-        unit = next(name for name, found in zip(("day", "week", "month", "year"), units, strict=True) if found)
-        count = _COUNTS[number] if number in _COUNTS else int(number)
-        yield unit, count if way in _LATER else -count
-    for unit, known in (("day", _NAMED), ("year", _YEARS)):
-        if name := next((name for name in known if name in text), None):
-            yield unit, known[name]
+def _east_asian_offsets(text: str) -> Iterator[tuple[str, int]]:
+    for pattern in _ADJACENT_UNIT_PATTERNS:
+        for relation, weekend, weekday, month in pattern.findall(text):
+            if weekday:
+                unit = f"week {DAYS[_WEEKDAYS[weekday]]}"
+            elif weekend:
+                unit = "weekend"
+            else:
+                unit = "month" if month else "week"
+            yield unit, -1 if relation in _LAST_WORDS else 1
+    for number, *units, direction in _COUNTED_UNIT_PATTERN.findall(text):
+        unit = next(name for name, matched in zip(("day", "week", "month", "year"), units, strict=True) if matched)
+        count = _NUMBERS[number] if number in _NUMBERS else int(number)
+        yield unit, count if direction in _LATER_WORDS else -count
+    for unit, offsets in (("day", _DAY_OFFSETS), ("year", _YEAR_OFFSETS)):
+        if name := next((name for name in offsets if name in text), None):
+            yield unit, offsets[name]
