@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.langchain.threads import view
-from langmem_adapters.langchain.threads.overlap import joined
+from langmem_adapters.langchain.threads.overlap import merge
 from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.langchain.threads.taken_out import FIRST, KNEW, known_of
 from langmem_adapters.langchain.threads.view import Thread
@@ -53,7 +53,7 @@ def _sessions(draw: st.DrawFn) -> tuple[list[BaseMessage], list[Message], int]:
 def test_what_comes_before_the_session_changes_nothing(session: tuple[list[BaseMessage], list[Message], int]) -> None:
     messages, history, start = session
     whole = [legible(message) for message in messages]
-    assert joined(history, *Thread(messages).since(history, start)) == joined(history, whole, start)
+    assert merge(history, *Thread(messages).since(history, start)) == merge(history, whole, start)
 
 
 def _behind_a_summary() -> tuple[list[BaseMessage], list[Message], int]:
@@ -68,7 +68,7 @@ def test_nor_where_the_thread_has_ids_of_its_own(session: tuple[list[BaseMessage
     messages, history, start = session
     thread = Thread([message.model_copy(update={"id": f"own {message.id}"}) for message in messages])
     first = known_of(history, thread, start, (), words_of)[FIRST]
-    assert joined(history, *thread.since(history, start, first)) == joined(history, thread[:], start)
+    assert merge(history, *thread.since(history, start, first)) == merge(history, thread[:], start)
 
 
 def test_what_comes_before_the_session_is_not_looked_at_again_though_the_ids_are_others() -> None:

@@ -13,7 +13,8 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.overlap import Words, is_said, joined, shared
+from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
+from langmem_adapters.langchain.threads.overlap import merge, shared_positions
 from langmem_adapters.langchain.threads.recording import OLDER, first_said, replaced, undeleted, written_by
 from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.langchain.threads.taken_out import FIRST, KNEW
@@ -30,7 +31,7 @@ def conversation_of(
     start: int,
     *,
     state: Mapping[str, Any],
-    words: Words,
+    words: TextOf,
     most: int,
 ) -> Flow[list[Message]]:
     """The session and the thread in one; the thread alone, if the session is no longer there.
@@ -50,16 +51,18 @@ def conversation_of(
     heard = yield from undeleted(brain, relevant[:known], history)
     knew = state.get(KNEW) or ()
     # Once a question is deleted, others with the same words may be matched in its place.
-    left = shared(history, relevant[:known], words) if knew and len(heard) < known else ()
+    left = shared_positions(history, relevant[:known], words) if knew and len(heard) < known else ()
     new = relevant[known:]  # may hold deleted messages that a client sends again; only a repeated question stays
     asked = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
     relevant = heard + (yield from undeleted(brain, new[:asked], history)) + new[asked:]
     if not history and not covers(context.summary):
         return relevant
     own = written_by(state, history) | replaced(history)
-    conversation = joined(history, relevant, len(heard), own=own, knew=knew, left=left, words=words)
+    conversation = merge(
+        history, relevant, len(heard), own_positions=own, shared_ids=knew, retained=left, text_of=words
+    )
     older = yield from _older(brain, thread.until(state.get(OLDER) or "", most - len(history)), conversation)
-    lead = len(list(takewhile(lambda message: not is_said(message), conversation)))
+    lead = len(list(takewhile(lambda message: not is_dialogue(message), conversation)))
     return conversation[:lead] + older + conversation[lead:]
 
 

@@ -16,7 +16,13 @@ from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_bee
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.changed import SENT, sent_as, with_changes
-from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, renumbered, same
+from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
+from langmem_adapters.langchain.threads.overlap import (
+    existing_count,
+    existing_count_by_id,
+    is_same_message,
+    renumbered_count,
+)
 from langmem_adapters.langchain.threads.storable import added, legible
 from langmem_adapters.langchain.threads.taken_out import STANDS_FOR, known_of, stood_for
 from langmem_adapters.langchain.threads.view import Thread, is_made
@@ -71,7 +77,7 @@ _MARKS: Final = (THREAD, TASK, REPLACES)
 
 
 def begun(
-    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, words: TextOf
 ) -> Flow[dict[str, Any]]:
     """The new state of a thread when a run begins: what the session holds of the thread, and what was passed over."""
     messages = context.messages
@@ -90,7 +96,7 @@ def begun(
 
 
 def first_new(
-    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: TextOf
 ) -> Flow[int]:
     """How many messages of a thread, from its beginning, the session holds when a run begins.
 
@@ -101,7 +107,7 @@ def first_new(
         return place
     if BEGAN in state:  # a saved thread, which keeps ids
         return (yield from _known(brain, thread, state, context, words))
-    place = known(context.messages, thread, context.summary, by="questions", words=words)
+    place = existing_count(context.messages, thread, context.summary, by="questions", text_of=words)
     last = thread[-1] if thread else None
     if place < len(thread) or last is None or last.role != "user":
         return place
@@ -110,7 +116,7 @@ def first_new(
 
 
 def recorded(
-    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: TextOf
 ) -> Flow[int]:
     """:func:`first_new` during a run or at its end, when the thread has grown and others may have cut it."""
     place = _place(thread, state.get(RECORDED))
@@ -122,10 +128,10 @@ def recorded(
 
 
 def _known(
-    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: TextOf
 ) -> Flow[int]:
     """How many messages of a thread that keeps ids the session has, or had until they were deleted."""
-    place = known_by_id(context.messages, thread, context.summary, words)
+    place = existing_count_by_id(context.messages, thread, context.summary, words)
     if brain is None:
         return place
     older = thread[place : _new_question(thread, state)]
@@ -136,18 +142,18 @@ def _known(
     return max((place + n + 1 for n, message in enumerate(older) if id(message) not in there), default=place)
 
 
-def _ends_with(history: Sequence[Message], thread: Sequence[Message], words: Words) -> bool:
+def _ends_with(history: Sequence[Message], thread: Sequence[Message], words: TextOf) -> bool:
     """Whether a history ends with all that a thread says: the thread was replaced by a copy without its ids."""
 
     def content(message: Message, text: str) -> tuple[Any, ...]:
         return message.role, text, message.tool_call_id, [call.id for call in message.tool_calls]
 
-    said = [content(message, words(message)) for message in thread if is_said(message)]
+    said = [content(message, words(message)) for message in thread if is_dialogue(message)]
     return bool(said) and said == [content(message, words_of(message)) for message in history[-len(said) :]]
 
 
 def _passed_over(
-    brain: BrainMemory, thread: Thread, start: int, context: Context, words: Words
+    brain: BrainMemory, thread: Thread, start: int, context: Context, words: TextOf
 ) -> Flow[list[BaseMessage]]:
     """Questions before ``start``, and what follows them, that nobody recorded although later messages were.
 
@@ -160,7 +166,7 @@ def _passed_over(
     latest = thread[:start][-_LATEST:]
     for message in latest:
         if message.id not in marks:
-            missing += [message] if is_said(message) else []
+            missing += [message] if is_dialogue(message) else []
         elif marks[message.id] in {None, thread[0].id}:
             missing, found = [], []
         else:
@@ -171,7 +177,7 @@ def _passed_over(
 
 
 def _unrecorded(
-    brain: BrainMemory, messages: list[Message], latest: list[Message], words: Words
+    brain: BrainMemory, messages: list[Message], latest: list[Message], words: TextOf
 ) -> Flow[list[Message]]:
     """Of a thread's latest messages, those a session never had: they are not in its log, and have not left it.
 
@@ -183,7 +189,7 @@ def _unrecorded(
     page = yield from step(brain.store.scan, where, limit=_LATEST, reverse=True, keys=[DEPARTED])
     there = {item.id for item in page.items}
     log = [message for _, message in readable(reversed(page.items))]
-    kept = set(map(id, latest[renumbered(log, latest, words) :]))
+    kept = set(map(id, latest[renumbered_count(log, latest, words) :]))
     gone = have_departed(page.values, as_kept(brain.store, messages))
     left = [m for m, has_left in zip(messages, gone, strict=True) if not (has_left or entry_id(m.id) in there)]
     return [message for message in left if id(message) in kept]
@@ -201,14 +207,14 @@ def _asked(thread: Thread) -> int:
     return max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
 
 
-def looked_at(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words) -> Flow[tuple[Context, int]]:
+def looked_at(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: TextOf) -> Flow[tuple[Context, int]]:
     """What is shown of a session, and how many messages of a thread it holds."""
     context = yield from step(brain.context)
     return context, (yield from recorded(brain, thread, state, context, words))
 
 
 def record(
-    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], *, task: str, words: Words, warn: WarnOnce
+    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], *, task: str, words: TextOf, warn: WarnOnce
 ) -> Flow[int]:
     """Append what a thread has said by now to its session, marked with the task; returns how many messages."""
     context, start = yield from looked_at(brain, thread, state, words)
@@ -238,7 +244,7 @@ def said_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Messa
     """The messages of a thread that a run has to record, in the form that they have now."""
     over = {message.id for message in state.get(SAID) or []}
     found = [message for message in thread[first_said(thread, start, state) : start] if message.id in over]
-    return [message for message in found + thread[start:] if is_said(message)]
+    return [message for message in found + thread[start:] if is_dialogue(message)]
 
 
 def said_by_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[BaseMessage]:
@@ -279,7 +285,7 @@ def _kind(message: Message | BaseMessage) -> str:
 def undeleted(brain: BrainMemory, said: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:
     """What a thread says, without messages that were deleted from the session: the thread still has those."""
     there = {message.id for message in history}
-    missing = [message.id for message in said if message.id and message.id not in there and is_said(message)]
+    missing = [message.id for message in said if message.id and message.id not in there and is_dialogue(message)]
     if not missing:
         return said
     values = yield from step(brain.store.get, brain_namespace(brain.scope), [DELETED])
@@ -289,11 +295,11 @@ def undeleted(brain: BrainMemory, said: list[Message], history: Sequence[Message
 
 def question_of(messages: Sequence[Message]) -> str:
     """The newest question that was said."""
-    return next((message.text for message in reversed(messages) if message.role == "user" and is_said(message)), "")
+    return next((message.text for message in reversed(messages) if message.role == "user" and is_dialogue(message)), "")
 
 
 def to_record(
-    new: Sequence[Message], history: Sequence[Message], state: Mapping[str, Any], more: Mapping[str, Any], words: Words
+    new: Sequence[Message], history: Sequence[Message], state: Mapping[str, Any], more: Mapping[str, Any], words: TextOf
 ) -> list[Message]:
     """New messages as a session stores them: with their thread's marks, and none under the id of another message.
 
@@ -306,7 +312,7 @@ def to_record(
     messages = []
     for message in new:
         old, marks, id_ = taken.get(message.id), own, message.id
-        if old is not None and same(old, message, words):
+        if old is not None and is_same_message(old, message, words):
             marks = {name: old.metadata[name] for name in _MARKS if name in old.metadata}  # a repeated delivery
         elif old is not None:
             id_ = fingerprint(mark, began, id_, message.role, words(message))
@@ -338,7 +344,7 @@ def written_by(state: Mapping[str, Any], history: Sequence[Message]) -> set[int]
     return {n for n, message in enumerate(history) if n >= first and mark and message.metadata.get(THREAD) == mark}
 
 
-def words_in(store: object) -> Words:
+def words_in(store: object) -> TextOf:
     """A function for the words of a message as a store keeps them: it may have a redactor."""
     redacted = getattr(store, "redacted", None)
     if redacted is None:

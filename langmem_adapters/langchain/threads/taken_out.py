@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.threads.overlap import Words, is_said, shared
+from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
+from langmem_adapters.langchain.threads.overlap import shared_positions
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
@@ -25,7 +26,7 @@ without a saved thread gives back a summary, and not what it was made of."""
 
 
 def known_of(
-    history: Sequence[Message], thread: Thread, start: int, own: Collection[int], words: Words
+    history: Sequence[Message], thread: Thread, start: int, own: Collection[int], words: TextOf
 ) -> dict[str, Any]:
     """What a thread has of a history, or its summaries stand for, except for the positions of its ``own``.
 
@@ -40,14 +41,14 @@ def known_of(
         return {KNEW: [], FIRST: {}}
     messages, known = thread.since(history, start)
     stands = _stands_for(history, _summaries(messages, words))
-    both = shared(history, messages[:known], words)
+    both = shared_positions(history, messages[:known], words)
     ids = [m.id for n, m in enumerate(history) if n not in own and (n in both or m.id in stands)]
     return {KNEW: ids, FIRST: {} if own else _first(history, messages, both)}
 
 
 def _first(history: Sequence[Message], messages: Sequence[Message], both: Mapping[int, int]) -> dict[str, str]:
     """The first question that both have, if the thread has it under another id: it is not searched for again then."""
-    begins = next((message for message in messages if is_said(message)), None)
+    begins = next((message for message in messages if is_dialogue(message)), None)
     if not both or not _asks(history[0]) or begins is None or not _asks(begins):
         return {}
     if not {message.id for message in messages}.isdisjoint(message.id for message in history):
@@ -56,7 +57,7 @@ def _first(history: Sequence[Message], messages: Sequence[Message], both: Mappin
 
 
 def _asks(message: Message) -> bool:
-    return message.role == "user" and is_said(message)
+    return message.role == "user" and is_dialogue(message)
 
 
 def stood_for(
@@ -66,7 +67,7 @@ def stood_for(
     gone: Iterable[str],
     *,
     state: Mapping[str, Any],
-    words: Words,
+    words: TextOf,
 ) -> Mapping[str, list[str]]:
     """The ids that each summary in a thread stands for at the end of a run; empty if the session has them already.
 
@@ -76,14 +77,14 @@ def stood_for(
     summaries = _summaries(messages, words)
     if not summaries:
         return {}
-    both, knew = shared(history, messages[:known], words), state.get(KNEW) or ()
+    both, knew = shared_positions(history, messages[:known], words), state.get(KNEW) or ()
     ids = [*gone, *(m.id for n, m in enumerate(history) if m.id in knew and n not in both)]
     return {} if _stands_for(history, summaries).issuperset(ids) else dict.fromkeys(summaries, ids)
 
 
-def _summaries(messages: Iterable[Message], words: Words) -> list[str]:
+def _summaries(messages: Iterable[Message], words: TextOf) -> list[str]:
     """Fingerprints of the summaries in a thread: clients may not keep their ids."""
-    return [fingerprint(words(message)) for message in messages if message.role == "user" and not is_said(message)]
+    return [fingerprint(words(message)) for message in messages if message.role == "user" and not is_dialogue(message)]
 
 
 def _stands_for(history: Iterable[Message], summaries: Iterable[str]) -> set[str]:

@@ -13,7 +13,8 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import from_message, from_summary
-from langmem_adapters.langchain.threads.overlap import is_said, known
+from langmem_adapters.langchain.threads.exchanges import is_dialogue
+from langmem_adapters.langchain.threads.overlap import existing_count
 from langmem_adapters.langchain.threads.recording import undeleted, words_in
 from langmem_adapters.langchain.threads.storable import added, legible
 from langmem_adapters.longterm import LongTermMemory
@@ -112,11 +113,11 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     checked_brain(brain)
     state = thread if isinstance(thread, Mapping) else {"messages": thread}
     messages = convert_to_messages(state.get("messages") or [])
-    said = [message for message in map(legible, messages) if is_said(message)]
+    said = [message for message in map(legible, messages) if is_dialogue(message)]
     history = yield from step(brain.messages)
     summary = yield from step(brain.get_summary)
     words = words_in(brain.store)
-    new = yield from undeleted(brain, said[known(history, said, summary, words=words) :], history)
+    new = yield from undeleted(brain, said[existing_count(history, said, summary, text_of=words) :], history)
     if new and brain.long_term is not None:
         left = yield from _left(brain.long_term, brain.scope.session)
         new = [m for m in new if not m.id or left.isdisjoint([(m.id, ""), (m.id, said_in(m, words))])]

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.overlap import INSTRUCTS, is_marked
+from langmem_adapters.langchain.threads.exchanges import INSTRUCTION_ROLES, is_summary_or_recalled
 from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.model import Message
 
@@ -94,7 +94,9 @@ class Thread(Sequence[Message]):
         return role_of(self._messages[n])
 
     def _is_said(self, n: int) -> bool:
-        return self._role(n) not in INSTRUCTS and not is_marked(self._messages[n].additional_kwargs)
+        return self._role(n) not in INSTRUCTION_ROLES and not is_summary_or_recalled(
+            self._messages[n].additional_kwargs
+        )
 
 
 def _named(messages: Sequence[BaseMessage], mark: str) -> Iterator[BaseMessage]:
