@@ -217,7 +217,7 @@ def test_what_takes_eight_times_the_messages_takes_no_square_of_that(conversatio
 
 
 def in_a_table(weights: list[dict[int, int]], columns: int) -> list[tuple[int, int]]:
-    """What :func:`heaviest` finds, by each row beside each column."""
+    """What :func:`heaviest_alignment` finds, by each row beside each column."""
     best = [[0] * (columns + 1) for _ in range(len(weights) + 1)]
     for n, row in enumerate(weights):
         for m in range(columns):

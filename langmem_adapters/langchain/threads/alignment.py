@@ -18,7 +18,7 @@ def heaviest_alignment(weights: Sequence[Mapping[int, int]], column_count: int) 
         weights: For each row, the columns that it may be paired with, and the weight of each pair, which is above 0.
         column_count: How many columns there are.
 
-    >>> heaviest([{0: 1, 2: 1}, {1: 2}, {2: 2}], 3)
+    >>> heaviest_alignment([{0: 1, 2: 1}, {1: 2}, {2: 2}], 3)
     [(0, 0), (1, 1), (2, 2)]
     """
     first_columns: list[int] = []  # the first column that reaches a weight of 1, 2, 3 …
