@@ -136,7 +136,7 @@ class NamespaceItems:
 
     def get(self, keys: Sequence[str]) -> dict[str, StoredItem]:
         """Read items; those that do not exist, or have expired, are left out."""
-        return self._read(self._store.get(self._namespace, [_encode_key(key) for key in keys]))
+        return self._unexpired_items(self._store.get(self._namespace, [_encode_key(key) for key in keys]))
 
     def all(self) -> dict[str, StoredItem]:
         """Read all items; expired ones are removed."""
@@ -144,7 +144,7 @@ class NamespaceItems:
         if self._is_due(Totals.of(values.get(_TOTALS_KEY))):
             with self._writing.taken(_LOCK_TIMEOUT_SECONDS):
                 self._tidy_or_warn()
-        return self._read(values)
+        return self._unexpired_items(values)
 
     def is_empty(self) -> bool:
         """Whether there is no item; expired ones are removed."""
@@ -155,11 +155,11 @@ class NamespaceItems:
         """The ``k`` best of the items that match, as (key, score, item), best first."""
         now = self._clock()
 
-        def read(_: str, data: bytes) -> StoredItem | None:
+        def read_match(_: str, data: bytes) -> StoredItem | None:
             item = StoredItem.from_bytes(data)
             return item if item is not None and item.is_unexpired(now) and matches(item) else None
 
-        return [(_decode_key(hit.id), hit.score, item) for hit, item in self._records.search(query, k, read)]
+        return [(_decode_key(hit.id), hit.score, item) for hit, item in self._records.search(query, k, read_match)]
 
     def put(self, changes: Mapping[str, StoredItem | None]) -> None:
         """Add, replace and (None) remove items, all or none. A replaced item keeps its ``created_at``."""
@@ -177,7 +177,7 @@ class NamespaceItems:
     def _try_put(self, changes: Mapping[str, StoredItem | None]) -> bool:
         page = self._store.scan(self._namespace, limit=0, keys=[_TOTALS_KEY, *changes])
         before = Totals.of(page.values.get(_TOTALS_KEY))
-        old = {_encode_key(key): item for key, item in self._read(page.values).items()}
+        old = {_encode_key(key): item for key, item in self._unexpired_items(page.values).items()}
         put = {name: _created_as(item, old.get(name)) for name, item in changes.items() if item is not None}
         deleted = [name for name, item in changes.items() if item is None and name in page.values]
         if not put and not deleted:
@@ -202,20 +202,20 @@ class NamespaceItems:
     def refresh(self, items: Mapping[str, StoredItem]) -> None:
         """Let items that were just read expire later, unless they have changed since or hardly any time has passed."""
         now = self._clock()
-        read = {_encode_key(key): item for key, item in items.items() if item.is_refresh_due(now)}
-        if read:
-            self._retry(lambda: self._try_refresh(read))
+        due_items = {_encode_key(key): item for key, item in items.items() if item.is_refresh_due(now)}
+        if due_items:
+            self._retry(lambda: self._try_refresh(due_items))
 
-    def _try_refresh(self, read: Mapping[str, StoredItem]) -> bool:
-        values = self._store.get(self._namespace, [_TOTALS_KEY, *read])
+    def _try_refresh(self, due_items: Mapping[str, StoredItem]) -> bool:
+        values = self._store.get(self._namespace, [_TOTALS_KEY, *due_items])
         now = self._clock()
-        current = {name: StoredItem.from_bytes(values[name]) for name in read if name in values}
-        fresh = {name: item.refreshed(now) for name, item in read.items() if current.get(name) == item}
-        if not fresh:
+        current = {name: StoredItem.from_bytes(values[name]) for name in due_items if name in values}
+        refreshed_items = {name: item.refreshed(now) for name, item in due_items.items() if current.get(name) == item}
+        if not refreshed_items:
             return True
         before = Totals.of(values.get(_TOTALS_KEY))
-        after = before.after_put(_expiry_times(fresh.values()), count=before.count, stamp=self._new_id())
-        return self._write(values, after, fresh)
+        after = before.after_put(_expiry_times(refreshed_items.values()), count=before.count, stamp=self._new_id())
+        return self._write(values, after, refreshed_items)
 
     def tidy(self) -> int:
         """Remove expired items and outdated log entries; returns how many items were removed.
@@ -300,7 +300,7 @@ class NamespaceItems:
     def _is_due(self, totals: Totals) -> bool:
         return totals.due is not None and totals.due <= self._clock()
 
-    def _read(self, values: Mapping[str, bytes]) -> dict[str, StoredItem]:
+    def _unexpired_items(self, values: Mapping[str, bytes]) -> dict[str, StoredItem]:
         now = self._clock()
         items = {_decode_key(name): StoredItem.from_bytes(data) for name, data in values.items() if _is_item_name(name)}
         return {key: item for key, item in items.items() if item is not None and item.is_unexpired(now)}

@@ -195,7 +195,7 @@ class Recording:
         ending = ending_of(response)
         if ending.cut:  # a last piece with nothing but the usage does not repeat it
             self._cut_raw = response.raw
-        self._last_flags |= ending.said
+        self._last_flags |= ending.last_flags
 
     def whole(self) -> Any:
         """The last response, with the text of all deltas, and with what was told of a cut; None if nothing came.

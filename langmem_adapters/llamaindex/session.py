@@ -92,9 +92,9 @@ class ChatSession:
         seen_ids, self.seen_ids = {*self.seen_ids[:n]}, self.seen_ids[n:]
 
         def oldest(page: Page) -> Page:
-            read = [item for item in page.items if item.id in seen_ids]
-            new = [item for item in page.items if item.id not in seen_ids]
-            return page._replace(items=read + new[: n - len(seen_ids)])
+            seen_items = [item for item in page.items if item.id in seen_ids]
+            other_items = [item for item in page.items if item.id not in seen_ids]
+            return page._replace(items=seen_items + other_items[: n - len(seen_ids)])
 
         def plan(page: Page) -> _Change:
             page = oldest(page)
@@ -148,12 +148,12 @@ class ChatSession:
             change = plan(page)
             if not any(change.values()):
                 return page
-            last, entries = decode(page.values.get(ARCHIVED, b"0")), change.pop("archive", [])
-            if type(last) is not int:
+            last_number, entries = decode(page.values.get(ARCHIVED, b"0")), change.pop("archive", [])
+            if type(last_number) is not int:
                 raise SerializationError(f"the value {ARCHIVED!r} of this session is not a number")
-            put = {f"{ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
+            put = {f"{ARCHIVE}{last_number + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
             own_put = change.pop("put", {})
-            put |= {ARCHIVED: encode(last + max(len(entries), 1)), **own_put}
+            put |= {ARCHIVED: encode(last_number + max(len(entries), 1)), **own_put}
             started = yield from self._log.begun(page.items, page.values)
             if started is None:
                 continue

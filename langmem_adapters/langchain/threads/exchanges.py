@@ -59,12 +59,12 @@ class _Keys(NamedTuple):
 class Exchange:
     """A question and what followed it; ``question`` is None if the conversation begins in the middle of an exchange."""
 
-    __slots__ = ("answer_texts", "answered", "changed", "keys", "last_answer", "question")
+    __slots__ = ("answer_texts", "is_answered", "is_changed", "keys", "last_answer", "question")
 
     def __init__(self, question: str | None) -> None:
         self.question = question
-        self.answered = False
-        self.changed = False  # whether its client is known to have the question in other words
+        self.is_answered = False
+        self.is_changed = False  # whether its client is known to have the question in other words
         self.keys: dict[int, _Keys] = {}  # by the positions of the messages
         self.answer_texts: set[str] = set()  # of all answers; those of tools may be shown as the assistant's
         self.last_answer = ""  # what the assistant said last
@@ -75,9 +75,9 @@ class Exchange:
         has_content = bool(text or calls or message.tool_call_id or message.role == "user")
         content = (message.role, text, message.tool_call_id or "", *calls) if has_content else None
         self.keys[position] = _Keys(id_key(message, text), content, text)
-        self.changed = self.changed or bool(message.metadata.get(CHANGED_KEY))
+        self.is_changed = self.is_changed or bool(message.metadata.get(CHANGED_KEY))
         if message.role != "user":
-            self.answered = True
+            self.is_answered = True
             self.answer_texts |= {text} - {""}
             if text and message.role == "assistant":
                 self.last_answer = text
@@ -118,7 +118,7 @@ def split_exchanges(messages: Sequence[Message], text_of: TextOf) -> list[Exchan
 
 def has_other_answer(old: Exchange, new: Exchange) -> bool:
     """Whether a thread shows another answer than the history to the same question."""
-    answers_differ = old.answered and bool(new.last_answer) and old.answer_texts.isdisjoint(new.answer_texts)
+    answers_differ = old.is_answered and bool(new.last_answer) and old.answer_texts.isdisjoint(new.answer_texts)
     return answers_differ and len(position_pairs(old, new)) < 2  # noqa: PLR2004
 
 
@@ -148,12 +148,12 @@ def _asks_the_same(old: Exchange, new: Exchange) -> bool:
     if old.question == new.question or None in {old.question, new.question}:
         return old.question == new.question is not None
     ids = {keys.id for keys in old.keys.values()} - {None}
-    return old.changed or ids.isdisjoint(keys.id for keys in new.keys.values())
+    return old.is_changed or ids.isdisjoint(keys.id for keys in new.keys.values())
 
 
 def _may_ask_the_same(old: Exchange, new: Exchange) -> bool:
     """Whether a client may know the question in these words; a shared short answer such as "Yes." does not prove it."""
-    return old.changed or bool(new.question and old.question and new.question in old.question)
+    return old.is_changed or bool(new.question and old.question and new.question in old.question)
 
 
 def pair_exchanges(history: list[Exchange], thread: list[Exchange], by: MatchBy) -> ExchangePairs:
@@ -178,7 +178,7 @@ def pair_exchanges(history: list[Exchange], thread: list[Exchange], by: MatchBy)
 
 def _without_pending_question(history: list[Exchange], thread: list[Exchange]) -> list[Exchange]:
     """The thread without a last question that is not answered yet, unless the history ends with that one, too."""
-    if not thread or thread[-1].answered or (history and _likeness(history[-1], thread[-1], "answers") == _CERTAIN):
+    if not thread or thread[-1].is_answered or (history and _likeness(history[-1], thread[-1], "answers") == _CERTAIN):
         return thread
     return thread[:-1]
 
@@ -221,8 +221,8 @@ def _likeness(old: Exchange, new: Exchange, by: MatchBy) -> int:
             and old.last_answer == new.last_answer
             and _may_ask_the_same(old, new)
         )
-    if shares_answer or not (old.answered or new.answered):
+    if shares_answer or not (old.is_answered or new.is_answered):
         return _CERTAIN
-    if not new.answered:
+    if not new.is_answered:
         return 0 if old.last_answer else 1  # clients do not show an answer without text
-    return 1 if by == "questions" or not old.answered else 0
+    return 1 if by == "questions" or not old.is_answered else 0
