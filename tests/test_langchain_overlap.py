@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.langchain.threads.alignment import heaviest_alignment
-from langmem_adapters.langchain.threads.overlap import (
-    MatchBy,
-    existing_count,
-    existing_count_by_id,
-    is_dialogue,
-    merge,
-)
+from langmem_adapters.langchain.threads.exchanges import MatchBy, is_dialogue
+from langmem_adapters.langchain.threads.overlap import existing_count, existing_count_by_id, merge
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary, ToolCall
 

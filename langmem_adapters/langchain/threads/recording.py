@@ -111,8 +111,8 @@ def recorded_count_at_start(
     last = thread[-1] if thread else None
     if count < len(thread) or last is None or last.role != "user":
         return count
-    is_repeated = context.messages and context.messages[-1].role == "user"
-    return count if is_repeated else count - 1  # it was answered, and is asked again
+    is_unanswered = context.messages and context.messages[-1].role == "user"
+    return count if is_unanswered else count - 1  # it was answered, and is asked again
 
 
 def recorded(
@@ -160,14 +160,14 @@ def _skipped_messages(
     A graph may show an agent nothing but its own task. What that agent recorded proves nothing about earlier messages
     in the thread of the whole graph, such as the question behind the task; what this thread recorded does.
     """
-    marks = {message.id: message.metadata.get(THREAD) for message in context.messages if message.id}
+    mark_by_id = {message.id: message.metadata.get(THREAD) for message in context.messages if message.id}
     missing: list[Message] = []
     skipped: list[Message] = []
     latest = thread[:start][-_MAX_EXAMINED:]
     for message in latest:
-        if message.id not in marks:
+        if message.id not in mark_by_id:
             missing += [message] if is_dialogue(message) else []
-        elif marks[message.id] in {None, thread[0].id}:
+        elif mark_by_id[message.id] in {None, thread[0].id}:
             missing, skipped = [], []
         else:
             missing, skipped = [], skipped + missing
@@ -189,12 +189,12 @@ def _never_recorded(
     page = yield from step(brain.store.scan, namespace, limit=_MAX_EXAMINED, reverse=True, keys=[DEPARTED])
     logged_ids = {item.id for item in page.items}
     log = [message for _, message in readable(reversed(page.items))]
-    countable = set(map(id, latest[renumbered_count(log, latest, text_of) :]))
+    comparable = set(map(id, latest[renumbered_count(log, latest, text_of) :]))
     departed = have_departed(page.values, as_kept(brain.store, messages))
     return [
         message
         for message, has_departed in zip(messages, departed, strict=True)
-        if not (has_departed or entry_id(message.id) in logged_ids) and id(message) in countable
+        if not (has_departed or entry_id(message.id) in logged_ids) and id(message) in comparable
     ]
 
 
@@ -238,7 +238,9 @@ def record(
 
 def _count_in_state(thread: Thread, recorded_id: str | None) -> int | None:
     """How many messages are recorded, by the thread's state; None if the state does not say."""
-    return 0 if recorded_id == "" else thread.count_through(recorded_id) if recorded_id else None
+    if recorded_id == "":
+        return 0
+    return thread.count_through(recorded_id) if recorded_id else None
 
 
 def first_unrecorded(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
