@@ -208,9 +208,8 @@ class LongTermStore(Shared, BaseStore):
     def _search(self, op: SearchOp) -> list[SearchItem]:
         stop = op.offset + op.limit
         is_match = item_filter(op.filter)
-        prefix = tuple(op.namespace_prefix)
         hits: list[_Hit] = []
-        for namespace in self._namespaces(prefix):
+        for namespace in self._namespaces(tuple(op.namespace_prefix)):
             if op.query:
                 matches = self._items(namespace).find(op.query, stop, lambda item: is_match(item.value))
                 hits += [_Hit(score, namespace, key, item) for key, score, item in matches]
@@ -237,13 +236,12 @@ class LongTermStore(Shared, BaseStore):
                 self._items(namespace).refresh(items)
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
-        stop = op.offset + op.limit
         namespaces = {
             namespace[: op.max_depth]
             for namespace in self._namespaces(common_prefix(op))
             if matches_conditions(namespace, op) and not self._remove_if_empty(namespace)
         }
-        return sorted(namespaces)[op.offset : stop]
+        return sorted(namespaces)[op.offset : op.offset + op.limit]
 
     def _namespaces(self, prefix: Namespace) -> Iterator[Namespace]:
         """The namespaces that may have items, from the prefix down."""

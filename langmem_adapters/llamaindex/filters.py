@@ -28,14 +28,14 @@ def metadata_predicate(filters: MetadataFilters | None) -> Predicate:
         raise ConfigurationError(f"filters are MetadataFilters of LlamaIndex, not {type(filters).__name__}")
     if filters is None or not filters.filters:
         return lambda _: True
-    parts = [_predicate(part) for part in filters.filters]
+    predicates = [_predicate(part) for part in filters.filters]
     condition = filters.condition or FilterCondition.AND
     if condition == FilterCondition.AND:
-        return lambda metadata: all(part(metadata) for part in parts)
+        return lambda metadata: all(matches(metadata) for matches in predicates)
     if condition == FilterCondition.OR:
-        return lambda metadata: any(part(metadata) for part in parts)
+        return lambda metadata: any(matches(metadata) for matches in predicates)
     if condition == FilterCondition.NOT:
-        return lambda metadata: not any(part(metadata) for part in parts)
+        return lambda metadata: not any(matches(metadata) for matches in predicates)
     raise ConfigurationError(f"filters are combined by and, or and not, not by {condition!r:.50}")
 
 

@@ -66,8 +66,8 @@ class ChatSession:
                 check_count(name, number, least=0)
         start = offset or 0
         stop = None if limit is None else min(start + limit, sys.maxsize)
-        n = stop if status == _ACTIVE else 0 if status else None
-        page = yield from self._read_page(n, archive=status != _ACTIVE)
+        active = stop if status == _ACTIVE else 0 if status else None  # how many of them are read; None: all
+        page = yield from self._read_page(active, archive=status != _ACTIVE)
         self.seen_ids = [item.id for item in page.items]
         return _readable_chats((_archived_items(page) + page.items)[start:stop])
 
@@ -99,7 +99,7 @@ class ChatSession:
         def plan(page: Page) -> _Change:
             page = oldest(page)
             if archive:
-                return {**_removal(page), "archive": [(item.id, item.data) for item in page.items]}
+                return {**_oldest_removal(page), "archive": [(item.id, item.data) for item in page.items]}
             return _deletion(page, page.items)
 
         return _readable_chats(oldest((yield from self._change(plan, n))).items)
@@ -166,10 +166,10 @@ def _archived_items(page: Page) -> list[Item]:
 
 
 def _full_removal(page: Page) -> _Change:
-    return {**_removal(page), "delete": [item.id for item in _archived_items(page)]}
+    return {**_oldest_removal(page), "delete": [item.id for item in _archived_items(page)]}
 
 
-def _removal(page: Page) -> _Change:
+def _oldest_removal(page: Page) -> _Change:
     """Remove these, the oldest; if the summary ends at one of them, mark what it covers as removed too."""
     summary = read_summary(page.values.get(SUMMARY))
     if summary is None or ends_at(summary) not in {item.id for item in page.items}:
