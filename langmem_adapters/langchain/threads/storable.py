@@ -52,7 +52,7 @@ def without_unstorable(message: Message) -> Message:
 
     >>> from langmem_adapters import Message
     >>> plot = Message(role="tool", content="a plot", host={"langchain": {"artifact": object(), "status": "error"}})
-    >>> storable(plot).host, storable(plot).metadata
+    >>> without_unstorable(plot).host, without_unstorable(plot).metadata
     ({'langchain': {'status': 'error'}}, {'unstored': ['artifact']})
     """
     unstored: list[str] = []
