@@ -55,7 +55,7 @@ from langmem_adapters.langchain.caching import request
 from langmem_adapters.langchain.caching.generations import read_generations, worth_storing
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.protocols import Store
-from langmem_adapters.providers.tool_calls import renamed
+from langmem_adapters.providers.tool_calls import replace_call_ids
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
@@ -671,7 +671,7 @@ def test_c4_a_chats_key_is_a_hash_of_what_the_model_sees(dumped: list[dict[str, 
             if name not in hidden and (name == "content" or value not in (None, "", [], {})):
                 seen[-1][name] = value
     names = {"c1": f"call {sum(len(message.get('tool_calls', ())) for message in seen) - 1}"}
-    asked = renamed(seen, names) if any("tool_calls" in message for message in seen) else seen
+    asked = replace_call_ids(seen, names) if any("tool_calls" in message for message in seen) else seen
     assert request_key(json.dumps(dumped, ensure_ascii=ascii_only), "m") == fingerprint(
         "langchain", asked, fingerprint("m")
     )

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters.langchain.threads.alignment import heaviest
-from langmem_adapters.langchain.threads.overlap import Proof, is_said, joined, known, known_by_id
+from langmem_adapters.langchain.threads.alignment import heaviest_alignment
+from langmem_adapters.langchain.threads.exchanges import MatchBy, is_dialogue
+from langmem_adapters.langchain.threads.overlap import existing_count, existing_count_by_id, merge
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary, ToolCall
 
@@ -84,8 +85,8 @@ def words(messages: list[Message]) -> str:
         ("g", "h B", "questions", 0),  # without a question, nothing says that two greetings are one
     ],
 )
-def test_how_much_of_a_thread_is_known(history: str, thread: str, by: Proof, count: int) -> None:
-    assert known(said(history), said(thread, "new"), by=by) == count
+def test_how_much_of_a_thread_is_known(history: str, thread: str, by: MatchBy, count: int) -> None:
+    assert existing_count(said(history), said(thread, "new"), by=by) == count
 
 
 @pytest.mark.parametrize(
@@ -99,35 +100,35 @@ def test_how_much_of_a_thread_is_known(history: str, thread: str, by: Proof, cou
     ],
 )
 def test_ids_count_where_the_words_are_the_same(history: str, thread: str, count: int) -> None:
-    assert known_by_id(said(history, "m"), said(thread, "m")) == count
-    assert known(said(history, "m"), said(thread, "m")) == count
-    assert known_by_id(said(history, "m"), said(thread, "n"), Summary(text="", covers="n0")) == 1
-    assert known_by_id(said(history), said(thread)) == 0
+    assert existing_count_by_id(said(history, "m"), said(thread, "m")) == count
+    assert existing_count(said(history, "m"), said(thread, "m")) == count
+    assert existing_count_by_id(said(history, "m"), said(thread, "n"), Summary(text="", covers="n0")) == 1
+    assert existing_count_by_id(said(history), said(thread)) == 0
 
 
 def test_a_summary_is_known_by_the_message_that_it_ends_at() -> None:
-    assert known([], said("A a B", "m"), Summary(text="", covers="m1")) == 2
-    assert known([], said("A"), Summary(text="")) == 0
+    assert existing_count([], said("A a B", "m"), Summary(text="", covers="m1")) == 2
+    assert existing_count([], said("A"), Summary(text="")) == 0
 
 
 def test_who_gives_back_ids_gives_back_answers() -> None:
     history = said("A a X x", "m")
-    assert known(history, [*history[:2], *said("X x' B", "n")], by="questions") == 2
+    assert existing_count(history, [*history[:2], *said("X x' B", "n")], by="questions") == 2
 
 
 def test_a_message_that_says_nothing_is_known_by_its_id() -> None:
     history = [*said("A", "m"), Message(id="empty", role="assistant")]
-    assert known(history, [*history, *said("B", "n")]) == 2
+    assert existing_count(history, [*history, *said("B", "n")]) == 2
 
 
 def test_white_space_blocks_and_instructions_are_no_difference() -> None:
     history = [*said("A"), Message(role="assistant", content=[{"type": "text", "text": "In  the"}, "shed. "])]
     thread = [Message(role="system", content="S"), *said("A"), Message(role="assistant", content="In the shed.")]
-    assert known(history, thread) == 3
-    assert not is_said(thread[0])
-    assert not is_said(Message(role="user", content="My bike is red.", metadata={RECALLED: True}))
+    assert existing_count(history, thread) == 3
+    assert not is_dialogue(thread[0])
+    assert not is_dialogue(Message(role="user", content="My bike is red.", metadata={RECALLED: True}))
     shown = {"langchain": {"additional_kwargs": {RECALLED: True}}}
-    assert not is_said(Message(role="user", content="My bike is red.", host=shown))
+    assert not is_dialogue(Message(role="user", content="My bike is red.", host=shown))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_white_space_blocks_and_instructions_are_no_difference() -> None:
     ],
 )
 def test_both_in_one(history: str, thread: str, start: int, found: str) -> None:
-    assert words(joined(said(history), said(thread), start)) == found
+    assert words(merge(said(history), said(thread), start)) == found
 
 
 def test_calls_and_results_that_say_nothing_are_known_by_the_call_and_pictures_by_nothing() -> None:
@@ -157,33 +158,33 @@ def test_calls_and_results_that_say_nothing_are_known_by_the_call_and_pictures_b
         return [message.model_copy(update={"id": f"{ids}{n}"}) for n, message in enumerate(found)]
 
     new = exchange("n")
-    assert joined(exchange("m")[:3], new, 4) == new
-    assert [message.id for message in joined(exchange("m"), new, 4)] == ["n0", "n1", "n2", "m3", "n3"]
+    assert merge(exchange("m")[:3], new, 4) == new
+    assert [message.id for message in merge(exchange("m"), new, 4)] == ["n0", "n1", "n2", "m3", "n3"]
 
 
 def test_another_answer_after_the_same_call_is_new() -> None:
     called = [*said("A"), Message(role="assistant", tool_calls=[ToolCall(id="c", name="look")])]
-    assert known([*called, *said("a")], [*called, *said("a' B")], by="questions") == 2
+    assert existing_count([*called, *said("a")], [*called, *said("a' B")], by="questions") == 2
 
 
 def test_what_the_thread_has_taken_back() -> None:
     history = said("A a B b X x", "m")
-    assert words(joined(history, [*history[:2], *said("C")], 2, own={0, 1, 2, 3})) == "A a X x C"
-    assert words(joined(history[:4], said("Z z C", "n"), 2, own={0, 1, 2, 3})) == "Z z C"
+    assert words(merge(history, [*history[:2], *said("C")], 2, own_positions={0, 1, 2, 3})) == "A a X x C"
+    assert words(merge(history[:4], said("Z z C", "n"), 2, own_positions={0, 1, 2, 3})) == "Z z C"
     edited = [history[0].model_copy(update={"content": "E"}), history[1]]
-    assert words(joined(history[:2], [*edited, *said("C")], 2, own={0, 1})) == "E a C"
+    assert words(merge(history[:2], [*edited, *said("C")], 2, own_positions={0, 1})) == "E a C"
 
 
 def test_what_others_have_said_since_stays_where_the_thread_has_lost_what_it_knew() -> None:
     history = said("A ! a X x B b", "m")
-    assert words(joined(history, [*history[6:], *said("C")], 2, knew={"m0"})) == "X x B b C"
+    assert words(merge(history, [*history[6:], *said("C")], 2, shared_ids={"m0"})) == "X x B b C"
 
 
 def test_long_conversations_are_compared_soon() -> None:
     history = said(" ".join(f"Q{n} a{n}" for n in range(100)))
     thread = said(" ".join(f"Q{n - 400} b{n}" for n in range(500)))
     begin = time.perf_counter()
-    assert known(history, [*thread, *said("New")], by="questions") == 1000
+    assert existing_count(history, [*thread, *said("New")], by="questions") == 1000
     assert time.perf_counter() - begin < 1
 
 
@@ -203,7 +204,7 @@ def test_what_takes_eight_times_the_messages_takes_no_square_of_that(conversatio
 
     def seconds(history: list[Message], thread: list[Message]) -> float:
         begin = time.thread_time()
-        assert joined(history, thread, len(thread))[: len(thread) - 2] == thread[:-2]
+        assert merge(history, thread, len(thread))[: len(thread) - 2] == thread[:-2]
         return time.thread_time() - begin
 
     taken = [(seconds(*short), seconds(*long)) for _ in range(3)]
@@ -211,7 +212,7 @@ def test_what_takes_eight_times_the_messages_takes_no_square_of_that(conversatio
 
 
 def in_a_table(weights: list[dict[int, int]], columns: int) -> list[tuple[int, int]]:
-    """What :func:`heaviest` finds, by each row beside each column."""
+    """What :func:`heaviest_alignment` finds, by each row beside each column."""
     best = [[0] * (columns + 1) for _ in range(len(weights) + 1)]
     for n, row in enumerate(weights):
         for m in range(columns):
@@ -232,4 +233,4 @@ def in_a_table(weights: list[dict[int, int]], columns: int) -> list[tuple[int, i
 @given(st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 2)), max_size=10))
 @settings(max_examples=300, deadline=None)
 def test_the_pairs_are_those_of_a_table_of_all(weights: list[dict[int, int]]) -> None:
-    assert heaviest(weights, 10) == in_a_table(weights, 10)
+    assert heaviest_alignment(weights, 10) == in_a_table(weights, 10)

@@ -21,7 +21,7 @@ from langmem_adapters.langchain import (
     history_to_thread,
     thread_to_history,
 )
-from langmem_adapters.langchain.threads.overlap import joined
+from langmem_adapters.langchain.threads.overlap import merge
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
@@ -215,13 +215,13 @@ def test_history_and_thread_joined_are_the_conversation(first: int, kept: int, n
     history = said[first:]
     known_part = said[len(said) - kept :] if kept else []
     thread = [*known_part, *fresh]
-    found = joined(history, thread, len(known_part))
+    found = merge(history, thread, len(known_part))
     assert texts(found) == texts([*history, *fresh])
 
 
 def test_joined_keeps_the_threads_own_form_and_others_turns_in_their_place() -> None:
     history = words("AaXxBb")
     thread = [message.model_copy(update={"metadata": {"mine": True}}) for message in (*history[:2], *history[4:])]
-    found = joined(history, [*thread, Message(role="user", content="C")], 4)
+    found = merge(history, [*thread, Message(role="user", content="C")], 4)
     assert texts(found) == ["A", "a", "X", "x", "B", "b", "C"]
     assert [bool(message.metadata) for message in found] == [True, True, False, False, True, True, False]

@@ -38,8 +38,8 @@ class Machine:
             PLACE,
             index=self.index,
             text_of=lambda kept: str(kept.value["text"]),
-            appear=lambda: None,
-            begun=lambda: None,
+            register=lambda: None,
+            confirm_registered=lambda: None,
             clock=clock,
             new_id=new_id,
         )
@@ -126,7 +126,7 @@ _DEEDS = st.tuples(
 @given(st.lists(_DEEDS, max_size=40))
 def test_whatever_two_machines_do_their_indexes_hold_what_is_there(deeds: list[tuple[str, str, str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stored_items, "_SLACK", 2)
+        patch.setattr(stored_items, "_MAX_EXTRA_ENTRIES", 2)
         here, there, _ = machines(MemoryStore())
         numbers, there_are = itertools.count(), dict[str, str]()
         for who, deed, key in deeds:

@@ -508,7 +508,7 @@ async def test_what_left_the_window_in_an_outage_is_kept_when_the_store_is_back(
 async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_WAITING", 3)
+    monkeypatch.setattr(module, "_MAX_WAITING", 3)
     store = Refusing()
     kept = long_term(store)
     block = LongTermMemoryBlock(kept)

@@ -31,8 +31,8 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
-from langmem_adapters.langchain.threads.recording import first_new, written_by
-from langmem_adapters.langchain.threads.storable import legible, storable
+from langmem_adapters.langchain.threads.recording import recorded_count_at_start, recorded_positions
+from langmem_adapters.langchain.threads.storable import to_message_leniently, without_unstorable
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -106,7 +106,7 @@ def test_only_what_cannot_be_stored_is_left_out(bad: Any) -> None:
     )
     if isinstance(bad, np.float64 | Colour):  # numbers and members with a value are stored as that
         bad = None
-    kept = storable(to_message(message))
+    kept = without_unstorable(to_message(message))
     kept.to_bytes()
     assert kept.text == "In the shed."
     assert kept.tool_calls[0].args["place"] == "shed"
@@ -116,7 +116,7 @@ def test_only_what_cannot_be_stored_is_left_out(bad: Any) -> None:
 
 def test_what_can_be_stored_is_the_very_same_message() -> None:
     message = to_message(ToolMessage("x", tool_call_id="c1", artifact={"a": [1, b"2", (3,)]}))
-    assert storable(message) is message
+    assert without_unstorable(message) is message
 
 
 def test_one_bad_message_does_not_hold_up_the_others() -> None:
@@ -127,7 +127,7 @@ def test_one_bad_message_does_not_hold_up_the_others() -> None:
     agent.invoke({"messages": [bad, HumanMessage("two")]}, **of("ada", "s"))
     assert texts(stored(ours))[1:] == ["two", "ok: two"]
     assert stored(ours)[0].metadata["unstored"] == ["content"]
-    assert legible(bad).id == "h1"
+    assert to_message_leniently(bad).id == "h1"
 
 
 def test_a_thread_with_an_artifact_becomes_a_history(caplog: pytest.LogCaptureFixture) -> None:
@@ -155,9 +155,9 @@ def test_a_saved_thread_is_known_by_ids_and_a_clients_by_its_words() -> None:
     same = Thread([HumanMessage("yes", id="1"), AIMessage("ok", id="2")])
     again = Thread([HumanMessage("yes", id="new 1"), AIMessage("ok", id="new 2")])
     for brain in (None, memory().brain("s", user="ada")):
-        assert run(first_new(brain, again, {}, Context(None, history), words_of)) == 2
-        assert run(first_new(brain, again, {"brain_began": ""}, Context(None, history), words_of)) == 0
-        assert run(first_new(brain, same, {"brain_began": ""}, Context(None, history), words_of)) == 2
+        assert run(recorded_count_at_start(brain, again, {}, Context(None, history), words_of)) == 2
+        assert run(recorded_count_at_start(brain, again, {"brain_began": ""}, Context(None, history), words_of)) == 0
+        assert run(recorded_count_at_start(brain, same, {"brain_began": ""}, Context(None, history), words_of)) == 2
 
 
 # --- beside others that take messages out of the thread -----------------------------------------------------
@@ -545,4 +545,4 @@ def test_what_others_ask_a_model_about_its_answer_was_said_by_nobody() -> None:
 
 
 def test_a_thread_without_a_mark_has_written_nothing() -> None:
-    assert written_by({}, [Message(role="user", content="Where is my bike?")]) == set()
+    assert recorded_positions({}, [Message(role="user", content="Where is my bike?")]) == set()

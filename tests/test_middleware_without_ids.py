@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters import Message
 from langmem_adapters.langchain import BrainMemoryMiddleware
-from langmem_adapters.langchain.threads.recording import with_said
+from langmem_adapters.langchain.threads.run_messages import merge_run_messages
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Answer, Scripted, look, of, ok, texts
@@ -126,6 +126,6 @@ def test_what_has_been_said_without_an_id_is_known_under_the_one_that_it_is_give
 def test_what_has_been_said_without_an_id_is_no_other_message_where_its_thread_has_it_no_more() -> None:
     (asked,) = Thread([HumanMessage("one")], "thread")
     answer = Message(role="assistant", content="two", id="later-1")
-    assert with_said([asked], [answer]) == [asked, answer]
+    assert merge_run_messages([asked], [answer]) == [asked, answer]
     later = asked.model_copy(update={"id": "later-0"})
-    assert with_said([asked], [later, answer]) == [later, answer]
+    assert merge_run_messages([asked], [later, answer]) == [later, answer]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters.providers.tool_calls import call_ids, called_anew, renamed
+from langmem_adapters.providers.tool_calls import call_ids, called_anew, replace_call_ids
 
 NAMES = {"7": "call new"}
 
@@ -42,7 +42,7 @@ NAMES = {"7": "call new"}
     ],
 )
 def test_an_id_is_renamed_wherever_a_host_repeats_it(data: Any, expected: Any) -> None:
-    assert renamed(data, NAMES) == expected
+    assert replace_call_ids(data, NAMES) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_an_id_is_renamed_wherever_a_host_repeats_it(data: Any, expected: Any) -
     ],
 )
 def test_what_only_reads_like_an_id_stays(data: Any) -> None:
-    assert renamed(data, NAMES) == data
+    assert replace_call_ids(data, NAMES) == data
 
 
 def test_ids_are_renamed_where_a_host_lists_them() -> None:
     """As streams of LlamaIndex' BedrockConverse list all calls of a message beside it."""
     listed = {"additional_kwargs": {"tool_call_id": ["7", "other", None, ["7"]], "status": ["7"]}}
     new = {"additional_kwargs": {"tool_call_id": [NAMES["7"], "other", None, ["7"]], "status": ["7"]}}
-    assert renamed(listed, NAMES) == new
+    assert replace_call_ids(listed, NAMES) == new
 
 
 def test_an_id_that_is_the_name_of_its_tool_means_something() -> None:

@@ -415,7 +415,7 @@ class Recording(SimpleVectorStore):
 
 
 def test_a_namespace_is_filtered_inside_of_the_store_s_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_vectors, "_EXACT", 0)  # so that nothing but the store proposes
+    monkeypatch.setattr(node_vectors, "_MAX_EXACT_VECTORS", 0)  # so that nothing but the store proposes
     store = Recording()
     index = VectorIndex(NodeVectors(store), words())
     for name in (NOTES, ("other",)):

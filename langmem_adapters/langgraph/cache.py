@@ -39,9 +39,10 @@ __all__ = ["ExperienceNodeCache"]
 ValueT = TypeVar("ValueT", default=Any)
 
 _ENTRY = "entry"
-_KINDS = {"null", "bytes", "bytearray", "msgpack"}  # what LangGraph writes; its "json" and "pickle" are never read
-_WRITES = "__pregel_ns_writes"  # the first label of what graphs cache
-_NAMELESS = (_WRITES, "__dynamic__")  # if LangGraph finds no name for a function; the node's own name follows
+_FORMATS = {"null", "bytes", "bytearray", "msgpack"}  # what LangGraph writes; its "json" and "pickle" are never read
+_WRITES_LABEL = "__pregel_ns_writes"  # the first label of what graphs cache
+# If LangGraph finds no name for a function; the node's own name follows.
+_UNNAMED_LABELS = (_WRITES_LABEL, "__dynamic__")
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -103,7 +104,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         self._types = {f"{cls.__module__}:{cls.__name__}": cls for cls in classes}
         self._store = cache_store(url, store)
         self._tag = tag
-        self._place = ("nodes", tenant, "", tag) if tag else ("nodes", tenant)
+        self._namespace = ("nodes", tenant, "", tag) if tag else ("nodes", tenant)
         self._prices = prices or {}
         self._on_error = on_error
         self._clock = clock
@@ -113,27 +114,27 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """The stored values of these keys."""
-        return run(step(self._read_all, keys))
+        return run(step(self._read_values, keys))
 
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """:meth:`get`, without blocking the event loop."""
-        return await arun(step(self._read_all, keys))
+        return await arun(step(self._read_values, keys))
 
     def set(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         """Store values, each with its ttl in seconds; None: for ever."""
-        run(step(self._write_all, pairs))
+        run(step(self._write_values, pairs))
 
     async def aset(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         """:meth:`set`, without blocking the event loop."""
-        await arun(step(self._write_all, pairs))
+        await arun(step(self._write_values, pairs))
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """Delete the entries of these namespaces; default: all of the tag or, without a tag, all of the tenant."""
-        run(step(self._forget, namespaces))
+        run(step(self._clear, namespaces))
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        await arun(step(self._forget, namespaces))
+        await arun(step(self._clear, namespaces))
 
     def stats(self) -> dict[str, Any]:
         """Counts since construction: hits, misses, stored and unreadable entries, refused values, and errors.
@@ -151,122 +152,122 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
 
     # --- entries: each has a namespace of the store to itself, as a store expires whole namespaces
 
-    def _read_all(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
-        found: dict[FullKey, ValueT] = {}
+    def _read_values(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        values: dict[FullKey, ValueT] = {}
         if not may_read():
-            return found
+            return values
         for namespace, key in dict.fromkeys((tuple(namespace), key) for namespace, key in keys):
             try:
-                data = self._store.get((*self._place, *namespace, key), [_ENTRY]).get(_ENTRY)
+                data = self._store.get((*self._namespace, *namespace, key), [_ENTRY]).get(_ENTRY)
             except LangmemError as error:
                 self._outages.bear(error, self._on_error)
                 data = None
-            entry = None if data is None else self._read(data, namespace)
+            entry = None if data is None else self._read_entry(data, namespace)
             self._counts.add("misses" if entry is None else "hits")
             if entry is not None:
-                found[namespace, key] = entry[0]
-                sum((cost(metric, self._prices) for metric in _taken(entry[0])), Saved()).add_to(self._counts)
-        return found
+                values[namespace, key] = value = entry[0]
+                sum((cost(metric, self._prices) for metric in _model_usage(value)), Saved()).add_to(self._counts)
+        return values
 
-    def _read(self, data: bytes, namespace: Namespace) -> tuple[ValueT] | None:
+    def _read_entry(self, data: bytes, namespace: Namespace) -> tuple[ValueT] | None:
         try:
             fields = decode(data)
             kind, expires_at = fields["kind"], fields["expires_at"]
             if expires_at is not None and expires_at <= self._clock():
                 return None
-            is_known = fields["v"] == FORMAT and kind in _KINDS and type(fields["data"]) is bytes
-            if is_known and all(_form(self._types[name]) == form for name, form in fields["types"].items()):
+            is_readable = fields["v"] == FORMAT and kind in _FORMATS and type(fields["data"]) is bytes
+            if is_readable and all(_schema(self._types[name]) == schema for name, schema in fields["types"].items()):
                 value = self.serde.loads_typed((kind, fields["data"]))
-                if namespace[:1] != (_WRITES,) or _are_writes(value):
+                if namespace[:1] != (_WRITES_LABEL,) or _are_writes(value):
                     return (value,)
         except Exception as error:  # noqa: BLE001 - whatever damaged bytes do to a serializer, it is a miss
             _log.debug("an entry of the node cache cannot be read: %s", type(error).__name__)
         self._counts.add("unreadable")
         return None
 
-    def _write_all(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
+    def _write_values(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         if not may_write():
             return
         for (namespace, key), (value, ttl) in pairs.items():
-            place = (*self._place, *namespace, key)
+            entry_namespace = (*self._namespace, *namespace, key)
             try:
-                entry = self._written(namespace, value, ttl) if ttl is None or ttl > 0 else None
+                entry = self._to_entry(namespace, value, ttl) if ttl is None or ttl > 0 else None
             except SerializationError as error:
                 entry = None
                 self._counts.add("refused")
                 self._warn(f"a node's answer is not cached: {error}")
             try:
                 if entry is None:
-                    self._store.clear(place)  # the result stored before is no longer the node's
+                    self._store.clear(entry_namespace)  # the result stored before is no longer the node's
                 else:
-                    self._store.write(place, put={_ENTRY: entry}, ttl=ttl)
+                    self._store.write(entry_namespace, put={_ENTRY: entry}, ttl=ttl)
                     self._counts.add("stored")
             except LangmemError as error:
                 self._outages.bear(error, self._on_error)
 
-    def _written(self, namespace: Namespace, value: ValueT, ttl: int | None) -> bytes:
-        if tuple(namespace) == _NAMELESS:  # all such tasks would share one namespace
+    def _to_entry(self, namespace: Namespace, value: ValueT, ttl: int | None) -> bytes:
+        if tuple(namespace) == _UNNAMED_LABELS:  # all such tasks would share one namespace
             raise SerializationError("LangGraph finds no name for this task's function; define it with def")
-        if tuple(namespace[:2]) == _NAMELESS and not self._tag:
+        if tuple(namespace[:2]) == _UNNAMED_LABELS and not self._tag:
             self._warn(
                 f"LangGraph identifies the node {namespace[2]!r} by its name alone: graphs on one store that have a"
                 " node of this name share its answers, unless each has ExperienceNodeCache(tag=…)"
             )
         try:
             kind, data = self.serde.dumps_typed(value)
-            name = lost(value, self.serde.loads_typed((kind, data)), tuples_as_lists=True)  # msgpack has no tuples
+            restored = self.serde.loads_typed((kind, data))
+            changed_part = lost(value, restored, tuples_as_lists=True)  # msgpack has no tuples
         except Exception as error:
             raise SerializationError(f"it holds a value that cannot be serialized ({type(error).__name__})") from error
-        if kind not in _KINDS:
+        if kind not in _FORMATS:
             raise SerializationError(f"its serializer writes the format {kind}, which the cache does not read")
-        if name:
-            raise SerializationError(f"{name} would not come back as it was; give the cache types=[…]")
+        if changed_part:
+            raise SerializationError(f"{changed_part} would not come back as it was; give the cache types=[…]")
         expires_at = None if ttl is None else self._clock() + ttl
-        types = {name: _form(cls) for name, cls in self._types.items() if cls.__name__.encode() in data}
+        types = {name: _schema(cls) for name, cls in self._types.items() if cls.__name__.encode() in data}
         entry = {"v": FORMAT, "kind": kind, "data": bytes(data), "expires_at": expires_at, "types": types}
         return encode(entry)
 
-    def _forget(self, namespaces: Sequence[Namespace] | None) -> None:
+    def _clear(self, namespaces: Sequence[Namespace] | None) -> None:
         if namespaces is None:
-            found = list(self._store.namespaces(self._place))
+            entry_namespaces = list(self._store.namespaces(self._namespace))
         else:
-            places = [(*self._place, *namespace) for namespace in namespaces]
-            found = [row.namespace for place in places for row in self._store.recent(place)]
-        for entry in found:
-            self._store.clear(entry)
+            parents = [(*self._namespace, *namespace) for namespace in namespaces]
+            entry_namespaces = [row.namespace for parent in parents for row in self._store.recent(parent)]
+        for namespace in entry_namespaces:
+            self._store.clear(namespace)
 
 
-class _Schema(GenerateJsonSchema):
+class _QuietJsonSchema(GenerateJsonSchema):
     def emit_warning(self, *_: object) -> None:
         """Do nothing: a default without a JSON form does not matter here."""
 
 
 @lru_cache
-def _form(cls: type) -> str:
+def _schema(cls: type) -> str:
     """Fingerprint a class's fields: LangGraph would fill a class whose fields have changed, unchecked."""
     try:
-        return fingerprint(TypeAdapter(cls).json_schema(schema_generator=_Schema))
+        return fingerprint(TypeAdapter(cls).json_schema(schema_generator=_QuietJsonSchema))
     except Exception:  # noqa: BLE001 - not every class has a schema
-        return fingerprint([list(getattr(each, "__annotations__", ())) for each in cls.__mro__])
+        return fingerprint([list(getattr(base, "__annotations__", ())) for base in cls.__mro__])
 
 
-def _taken(value: Any) -> Iterator[Metric]:
+def _model_usage(value: Any) -> Iterator[Metric]:
     """The usage that is told by the models' messages in a value."""
-    inside = [value]
-    while inside:
-        one = inside.pop()
-        if isinstance(one, AIMessage):
-            used: Any = one.usage_metadata
-            if used and used.get("total_cost") != 0:  # 0 marks a hit of a LangChain cache, perhaps without counts
-                told = one.response_metadata
-                name = told.get("model_name") or told.get("model") or ""
-                tokens_in, tokens_out = (used.get(f"{way}_tokens") for way in ("input", "output"))
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, AIMessage):
+            usage: Any = item.usage_metadata
+            if usage and usage.get("total_cost") != 0:  # 0 marks a hit of a LangChain cache, perhaps without counts
+                name = item.response_metadata.get("model_name") or item.response_metadata.get("model") or ""
+                tokens_in, tokens_out = (usage.get(f"{way}_tokens") for way in ("input", "output"))
                 if isinstance(tokens_in, int) and isinstance(tokens_out, int):
                     yield Metric(model=str(name), input_tokens=tokens_in, output_tokens=tokens_out)
-        elif isinstance(one, Mapping):
-            inside += one.values()
-        elif isinstance(one, list | tuple | deque):
-            inside += one
+        elif isinstance(item, Mapping):
+            pending += item.values()
+        elif isinstance(item, list | tuple | deque):
+            pending += item
 
 
 def _are_writes(value: Any) -> bool:

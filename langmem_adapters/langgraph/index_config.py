@@ -26,16 +26,16 @@ def index_and_fields(
         if fields is not None and "fields" in index:
             raise ConfigurationError("give the fields of a store once, in its index= or as its fields=")
         fields = index.get("fields") if fields is None else fields
-        found: Index | None = vectors_of(url, store, _embed(index))
+        resolved: Index | None = vectors_of(url, store, _embed(index))
     elif index is None or has_methods_of(Index, index):
-        found = index
+        resolved = index
     else:
         raise ConfigurationError(
             'the index of a LongTermStore is what open_vectors(url, embedder) gives, or a dictionary with "embed", not'
             f" {type(index).__name__}"
         )
     paths = None if fields is None else checked_list(fields, "fields are a list of paths", str)
-    return (index_of(url, store) if found is None else found), paths
+    return (index_of(url, store) if resolved is None else resolved), paths
 
 
 def _embed(config: Mapping[str, Any]) -> Any:

@@ -23,12 +23,12 @@ from langmem_adapters.records.keyed import Records
 
 __all__ = ["NamespaceItems", "StoredItem"]
 
-_TOTALS = "census"  # the key of the totals; no encoded key is equal to it
-_BESIDE = (_TOTALS, TIDIED)  # keys of values that are no items
-_SLACK = 64  # outdated log entries that may remain, beyond one for each item
-_SELDOM = 32  # a write calls ``appear`` again once in so many log entries
-_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds at most that a writer waits after a conflict, first and later
-_TURN = 2.0  # seconds that a writer waits for others of this process; then, as in an outage, it goes on beside them
+_TOTALS_KEY = "census"  # the key of the totals; no encoded key is equal to it
+_RESERVED_KEYS = (_TOTALS_KEY, TIDIED)  # keys of values that are no items
+_MAX_EXTRA_ENTRIES = 64  # outdated log entries that may remain, beyond one for each item
+_REGISTER_INTERVAL = 32  # a write calls ``register`` again once in so many log entries
+_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05  # that a writer waits at most after a conflict, first and later
+_LOCK_TIMEOUT_SECONDS = 2.0  # for others of this process; then, as in an outage, a writer goes on beside them
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -52,7 +52,7 @@ class StoredItem:
         """Read a stored item; None, with a warning, if it is damaged, so that others can still be read."""
         try:
             fields = decode(data)
-            if fields.pop("v") == FORMAT and _is_sound(item := cls(**fields)):
+            if fields.pop("v") == FORMAT and _is_valid(item := cls(**fields)):
                 return item
             damage = "it has another format"
         except (SerializationError, AttributeError, TypeError, KeyError):
@@ -61,11 +61,11 @@ class StoredItem:
         _log.warning("the long-term store holds a damaged item: %s", damage)
         return None
 
-    def is_there(self, now: float) -> bool:
+    def is_unexpired(self, now: float) -> bool:
         """Whether the item has not expired."""
         return self.expires_at is None or now < self.expires_at
 
-    def is_worn(self, now: float) -> bool:
+    def is_refresh_due(self, now: float) -> bool:
         """Whether so much of its ttl has passed that a read restarts it."""
         return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - NOTICEABLE)
 
@@ -74,7 +74,7 @@ class StoredItem:
         return self if self.ttl is None else replace(self, expires_at=now + self.ttl)
 
 
-def _is_sound(item: StoredItem) -> bool:
+def _is_valid(item: StoredItem) -> bool:
     """Whether each field has its type, and the times are valid dates."""
     paths = item.fields if isinstance(item.fields, list) else []
     return (
@@ -93,11 +93,11 @@ class NamespaceItems:
 
     Args:
         store: Where the items are.
-        place: The namespace that they fill.
+        namespace: The namespace that they fill.
         index: Finds them by text.
         text_of: Gives the text by which an item is found; empty: it is not found.
-        appear: Is called before the first item is written, and before some later ones.
-        begun: Is called after the first item was written.
+        register: Is called before the first item is written, and before some later ones.
+        confirm_registered: Is called after the first item was written.
         clock: Gives Unix seconds.
         new_id: Gives ids to entries of the log.
         form: Identifies the texts that ``text_of`` makes; for another one, the index is rebuilt.
@@ -106,108 +106,116 @@ class NamespaceItems:
     def __init__(
         self,
         store: Store,
-        place: Namespace,
+        namespace: Namespace,
         *,
         index: Index,
         text_of: Callable[[StoredItem], str],
-        appear: Callable[[], None],
-        begun: Callable[[], None],
+        register: Callable[[], None],
+        confirm_registered: Callable[[], None],
         clock: Callable[[], float],
         new_id: Callable[[], str],
         form: str = "",
     ) -> None:
         self._store = store
-        self._place = place
+        self._namespace = namespace
         self._index = index
-        self._appear = appear
-        self._begun = begun
+        self._register = register
+        self._confirm_registered = confirm_registered
         self._clock = clock
         self._new_id = new_id
         self._writing = ForkSafeLock()
         self._records = Records(
-            store, place, index=index, text_of=partial(_text, text_of), new_id=new_id, form=form, beside=_BESIDE
+            store,
+            namespace,
+            index=index,
+            text_of=partial(_item_text, text_of),
+            new_id=new_id,
+            form=form,
+            beside=_RESERVED_KEYS,
         )
 
     def get(self, keys: Sequence[str]) -> dict[str, StoredItem]:
         """Read items; those that do not exist, or have expired, are left out."""
-        return self._read(self._store.get(self._place, [_name(key) for key in keys]))
+        return self._unexpired_items(self._store.get(self._namespace, [_encode_key(key) for key in keys]))
 
     def all(self) -> dict[str, StoredItem]:
         """Read all items; expired ones are removed."""
-        values = self._store.get(self._place)
-        if self._is_due(Totals.of(values.get(_TOTALS))):
-            with self._writing.taken(_TURN):
-                self._tidy_beside()
-        return self._read(values)
+        values = self._store.get(self._namespace)
+        if self._is_due(Totals.of(values.get(_TOTALS_KEY))):
+            with self._writing.taken(_LOCK_TIMEOUT_SECONDS):
+                self._tidy_or_warn()
+        return self._unexpired_items(values)
 
     def is_empty(self) -> bool:
         """Whether there is no item; expired ones are removed."""
-        totals = Totals.of(self._store.get(self._place, [_TOTALS]).get(_TOTALS))
+        totals = Totals.of(self._store.get(self._namespace, [_TOTALS_KEY]).get(_TOTALS_KEY))
         return not self.all() if self._is_due(totals) else totals.count == 0
 
-    def find(self, query: str, k: int, wanted: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
-        """The ``k`` best of the wanted items as (key, score, item), best first."""
+    def find(self, query: str, k: int, matches: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
+        """The ``k`` best of the items that match, as (key, score, item), best first."""
         now = self._clock()
 
-        def read(_: str, data: bytes) -> StoredItem | None:
+        def read_match(_: str, data: bytes) -> StoredItem | None:
             item = StoredItem.from_bytes(data)
-            return item if item is not None and item.is_there(now) and wanted(item) else None
+            return item if item is not None and item.is_unexpired(now) and matches(item) else None
 
-        return [(_key(hit.id), hit.score, item) for hit, item in self._records.search(query, k, read)]
+        return [(_decode_key(hit.id), hit.score, item) for hit, item in self._records.search(query, k, read_match)]
 
     def put(self, changes: Mapping[str, StoredItem | None]) -> None:
         """Add, replace and (None) remove items, all or none. A replaced item keeps its ``created_at``."""
-        self._until_done(lambda: self._put(changes))
+        by_name = {_encode_key(key): item for key, item in changes.items()}
+        self._retry(lambda: self._try_put(by_name))
 
-    def _until_done(self, change: Callable[[], bool]) -> None:
+    def _retry(self, change: Callable[[], bool]) -> None:
         """Try a change until no other writer comes first, after random pauses so that writers do not keep step."""
-        longest = _PAUSE
-        with self._writing.taken(_TURN):
+        max_pause = _PAUSE_SECONDS
+        with self._writing.taken(_LOCK_TIMEOUT_SECONDS):
             while not change():
-                time.sleep(random.uniform(0, longest))  # noqa: S311 - not a secret
-                longest = min(2 * longest, _LONGEST_PAUSE)
+                time.sleep(random.uniform(0, max_pause))  # noqa: S311 - not a secret
+                max_pause = min(2 * max_pause, _MAX_PAUSE_SECONDS)
 
-    def _put(self, changes: Mapping[str, StoredItem | None]) -> bool:
-        page = self._store.scan(self._place, limit=0, keys=[_TOTALS, *map(_name, changes)])
-        before = Totals.of(page.values.get(_TOTALS))
-        old = {_name(key): item for key, item in self._read(page.values).items()}
-        put = {_name(key): _since(item, old.get(_name(key))) for key, item in changes.items() if item is not None}
-        gone = [name for key, item in changes.items() if item is None and (name := _name(key)) in page.values]
-        if not put and not gone:
+    def _try_put(self, changes: Mapping[str, StoredItem | None]) -> bool:
+        page = self._store.scan(self._namespace, limit=0, keys=[_TOTALS_KEY, *changes])
+        before = Totals.of(page.values.get(_TOTALS_KEY))
+        old = {_encode_key(key): item for key, item in self._unexpired_items(page.values).items()}
+        put = {name: _created_as(item, old.get(name)) for name, item in changes.items() if item is not None}
+        deleted = [name for name, item in changes.items() if item is None and name in page.values]
+        if not put and not deleted:
             return True
-        if before.count == 0 or page.total % _SELDOM == 0:  # a server may have evicted it from the tree
-            self._appear()
-        count = before.count + sum(name not in page.values for name in put) - len(gone)
-        steady = not gone and all(
-            item.expires_at is None and (known := old.get(name)) is not None and known.expires_at is None
+        if before.count == 0 or page.total % _REGISTER_INTERVAL == 0:  # a server may have evicted it from the tree
+            self._register()
+        count = before.count + sum(name not in page.values for name in put) - len(deleted)
+        keeps_expiry = not deleted and all(
+            item.expires_at is None and (old_item := old.get(name)) is not None and old_item.expires_at is None
             for name, item in put.items()
         )
-        after = before.with_(_ends(put.values()), count=count, stamp=before.stamp if steady else self._new_id())
-        done = self._write(page.values, after, put, gone, told=[*put, *gone])
+        stamp = before.stamp if keeps_expiry else self._new_id()
+        after = before.after_put(_expiry_times(put.values()), count=count, stamp=stamp)
+        done = self._write(page.values, after, put, deleted, changed=[*put, *deleted])
         if done and before.count == 0:
-            self._begun()
-        expired = count > 2 * after.tidied + _SLACK and self._is_due(after)
-        if done and (expired or page.total > 2 * count + _SLACK):
-            self._tidy_beside()
+            self._confirm_registered()
+        has_expired = count > 2 * after.tidied + _MAX_EXTRA_ENTRIES and self._is_due(after)
+        if done and (has_expired or page.total > 2 * count + _MAX_EXTRA_ENTRIES):
+            self._tidy_or_warn()
         return done
 
     def refresh(self, items: Mapping[str, StoredItem]) -> None:
         """Let items that were just read expire later, unless they have changed since or hardly any time has passed."""
         now = self._clock()
-        read = {_name(key): item for key, item in items.items() if item.is_worn(now)}
-        if read:
-            self._until_done(lambda: self._refresh(read))
+        due_items = {_encode_key(key): item for key, item in items.items() if item.is_refresh_due(now)}
+        if due_items:
+            self._retry(lambda: self._try_refresh(due_items))
 
-    def _refresh(self, read: Mapping[str, StoredItem]) -> bool:
-        values = self._store.get(self._place, [_TOTALS, *read])
+    def _try_refresh(self, due_items: Mapping[str, StoredItem]) -> bool:
+        values = self._store.get(self._namespace, [_TOTALS_KEY, *due_items])
         now = self._clock()
-        there = {name: StoredItem.from_bytes(values[name]) for name in read if name in values}
-        fresh = {name: item.refreshed(now) for name, item in read.items() if there.get(name) == item}
-        if not fresh:
+        current = {name: StoredItem.from_bytes(values[name]) for name in due_items if name in values}
+        refreshed_items = {name: item.refreshed(now) for name, item in due_items.items() if current.get(name) == item}
+        if not refreshed_items:
             return True
-        before = Totals.of(values.get(_TOTALS))
-        after = before.with_(_ends(fresh.values()), count=before.count, stamp=self._new_id())
-        return self._write(values, after, fresh)
+        before = Totals.of(values.get(_TOTALS_KEY))
+        after = before.after_put(_expiry_times(refreshed_items.values()), count=before.count, stamp=self._new_id())
+        return self._write(values, after, refreshed_items)
 
     def tidy(self) -> int:
         """Remove expired items and outdated log entries; returns how many items were removed.
@@ -216,10 +224,10 @@ class NamespaceItems:
         that is further behind is rebuilt, as it may have missed what the removed entries told. The index is not updated
         here: an embedder takes its time, or fails.
         """
-        with self._writing.taken(_TURN):
+        with self._writing.taken(_LOCK_TIMEOUT_SECONDS):
             return self._tidy()
 
-    def _tidy_beside(self) -> None:
+    def _tidy_or_warn(self) -> None:
         """Tidy after a finished write, or before a read: neither fails if this does."""
         try:
             self._tidy()
@@ -227,35 +235,37 @@ class NamespaceItems:
             _log.warning("a namespace of the long-term store could not be tidied; this will be tried again: %s", error)
 
     def _tidy(self) -> int:
-        items = self._store.scan(self._place).items  # before the values: later entries are left alone
-        values = self._store.get(self._place)
-        before = Totals.of(values.get(_TOTALS))
+        entries = self._store.scan(self._namespace).items  # before the values: later entries are left alone
+        values = self._store.get(self._namespace)
+        before = Totals.of(values.get(_TOTALS_KEY))
         now = self._clock()
-        known = {name: StoredItem.from_bytes(data) for name, data in values.items() if _is_item(name)}
-        gone = [name for name, item in known.items() if item is not None and not item.is_there(now)]
-        left = [item for item in known.values() if item is not None and item.is_there(now)]
-        count = len(known) - len(gone)
-        after = Totals(tidied=count).with_(_ends(left), count=count, stamp=self._new_id()) if left else Totals(count)
-        old = {item.seq for item in items[: len(items) - len(items) // 4]}
-        told_later = [item for item in stale(reversed(items), known.keys() - {*gone}) if item.seq in old]
+        items = {name: StoredItem.from_bytes(data) for name, data in values.items() if _is_item_name(name)}
+        expired = [name for name, item in items.items() if item is not None and not item.is_unexpired(now)]
+        remaining = [item for item in items.values() if item is not None and item.is_unexpired(now)]
+        count = len(items) - len(expired)
+        after = Totals(count)
+        if remaining:
+            after = Totals(tidied=count).after_put(_expiry_times(remaining), count=count, stamp=self._new_id())
+        old_seqs = {entry.seq for entry in entries[: len(entries) - len(entries) // 4]}
+        superseded = [entry for entry in stale(reversed(entries), items.keys() - {*expired}) if entry.seq in old_seqs]
         # The log tells at its end of each key whose entry is removed, so that an index that is behind forgets it.
-        done = (not gone and not told_later and before.tidied == count) or self._write(
-            values, after, {}, gone, told=gone, remove=told_later
+        done = (not expired and not superseded and before.tidied == count) or self._write(
+            values, after, {}, expired, changed=expired, remove=superseded
         )
-        return len(gone) if done else 0
+        return len(expired) if done else 0
 
     def close(self) -> bool:
         """Let the rest of an empty namespace expire; False if it is not empty, or no longer."""
-        data = self._store.get(self._place, [_TOTALS]).get(_TOTALS)
+        data = self._store.get(self._namespace, [_TOTALS_KEY]).get(_TOTALS_KEY)
         if Totals.of(data).count:
             return False
         after = Totals(stamp=self._new_id()).to_bytes()
         try:
-            self._store.write(self._place, put={_TOTALS: after}, guard={_TOTALS: data}, ttl=LINGER)
+            self._store.write(self._namespace, put={_TOTALS_KEY: after}, guard={_TOTALS_KEY: data}, ttl=LINGER)
         except Conflict:
             return False
         try:
-            self._index.clear(self._place)
+            self._index.clear(self._namespace)
         except LangmemError as error:
             _log.warning("the index of an empty namespace could not be cleared; this will be tried again: %s", error)
             return False
@@ -266,21 +276,21 @@ class NamespaceItems:
         values: Mapping[str, bytes],
         after: Totals,
         put: Mapping[str, StoredItem],
-        gone: Sequence[str] = (),
+        deleted: Sequence[str] = (),
         *,
-        told: Sequence[str] = (),
+        changed: Sequence[str] = (),
         remove: Sequence[Item] = (),
     ) -> bool:
-        """Make a change, unless another came first; ``told`` are the keys that the index must look at."""
+        """Make a change, unless another came first; ``changed`` are the keys that the index must look at."""
         tidied = {TIDIED: mark(max(item.seq for item in remove), after.count, self._new_id())} if remove else {}
         try:
             self._store.write(
-                self._place,
-                put={**{name: item.to_bytes() for name, item in put.items()}, **tidied, _TOTALS: after.to_bytes()},
-                delete=gone,
-                append=telling(told, self._new_id),
+                self._namespace,
+                put={**{name: item.to_bytes() for name, item in put.items()}, **tidied, _TOTALS_KEY: after.to_bytes()},
+                delete=deleted,
+                append=telling(changed, self._new_id),
                 remove=remove,
-                guard={_TOTALS: values.get(_TOTALS)},
+                guard={_TOTALS_KEY: values.get(_TOTALS_KEY)},
                 ttl=after.ttl(self._clock()),
             )
         except Conflict:
@@ -290,33 +300,33 @@ class NamespaceItems:
     def _is_due(self, totals: Totals) -> bool:
         return totals.due is not None and totals.due <= self._clock()
 
-    def _read(self, values: Mapping[str, bytes]) -> dict[str, StoredItem]:
+    def _unexpired_items(self, values: Mapping[str, bytes]) -> dict[str, StoredItem]:
         now = self._clock()
-        items = {_key(name): StoredItem.from_bytes(data) for name, data in values.items() if _is_item(name)}
-        return {key: item for key, item in items.items() if item is not None and item.is_there(now)}
+        items = {_decode_key(name): StoredItem.from_bytes(data) for name, data in values.items() if _is_item_name(name)}
+        return {key: item for key, item in items.items() if item is not None and item.is_unexpired(now)}
 
 
-def _ends(items: Iterable[StoredItem]) -> list[float | None]:
+def _expiry_times(items: Iterable[StoredItem]) -> list[float | None]:
     return [item.expires_at for item in items]
 
 
-def _name(key: str) -> str:
+def _encode_key(key: str) -> str:
     return encode_namespace((key,))
 
 
-def _key(name: str) -> str:
+def _decode_key(name: str) -> str:
     return decode_namespace(name)[0]
 
 
-def _is_item(name: str) -> bool:
+def _is_item_name(name: str) -> bool:
     """Whether it is one encoded key; several, in an encrypted store, show that an item was moved up here."""
     return name.endswith("/") and name.count("/") == 1
 
 
-def _text(text_of: Callable[[StoredItem], str], _: str, data: bytes) -> str | None:
+def _item_text(text_of: Callable[[StoredItem], str], _: str, data: bytes) -> str | None:
     item = StoredItem.from_bytes(data)
     return None if item is None or item.fields is False else text_of(item)
 
 
-def _since(item: StoredItem, old: StoredItem | None) -> StoredItem:
+def _created_as(item: StoredItem, old: StoredItem | None) -> StoredItem:
     return item if old is None else replace(item, created_at=old.created_at)

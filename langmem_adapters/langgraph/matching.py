@@ -12,10 +12,10 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.validation import check_count, check_text, check_whole
 
-__all__ = ["check", "common_prefix", "item_filter", "matches"]
+__all__ = ["check_operation", "common_prefix", "item_filter", "matches_conditions"]
 
 
-def check(op: Op) -> None:
+def check_operation(op: Op) -> None:
     """Refuse an operation that LangGraph's own methods would refuse, or whose offset or limit is invalid.
 
     Raises LangGraph's InvalidNamespaceError (a ValueError) for labels, ConfigurationError for everything else.
@@ -35,8 +35,8 @@ def check(op: Op) -> None:
     elif isinstance(op, ListNamespacesOp):
         paths = [condition.path for condition in op.match_conditions or ()]
     else:
-        known = "GetOp, SearchOp, PutOp and ListNamespacesOp"
-        raise ConfigurationError(f"a store knows {known}, not {type(op).__name__}")
+        operations = "GetOp, SearchOp, PutOp and ListNamespacesOp"
+        raise ConfigurationError(f"a store knows {operations}, not {type(op).__name__}")
     for path in paths:
         _check_labels(path)
     if isinstance(op, PutOp) and not op.namespace:
@@ -56,7 +56,7 @@ def _check_labels(path: Namespace) -> None:
 _COMBINING = frozenset({"$and", "$nor", "$not", "$or"})  # operators elsewhere; here, fields that nothing has
 
 
-def item_filter(wanted: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]], bool]:
+def item_filter(filter_: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]], bool]:
     """Compile a search's filter: a predicate of an item's value.
 
     A field is compared by ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt`` and ``$lte``, or with a value that it must
@@ -64,42 +64,42 @@ def item_filter(wanted: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]
 
     Raises ConfigurationError for another operator, before anything is searched.
     """
-    if not isinstance(wanted or {}, Mapping):
-        raise ConfigurationError(f"a filter is a dictionary, not {type(wanted).__name__}")
-    for name in sorted(_COMBINING & (wanted or {}).keys()):
+    if not isinstance(filter_ or {}, Mapping):
+        raise ConfigurationError(f"a filter is a dictionary, not {type(filter_).__name__}")
+    for name in sorted(_COMBINING & (filter_ or {}).keys()):
         raise ConfigurationError(f"a filter names fields, all of which must match; it has no operator {name!r}")
-    conditions = {field: _condition(value) for field, value in (wanted or {}).items()}
+    conditions = {field: _condition(value) for field, value in (filter_ or {}).items()}
     return lambda value: all(condition(value.get(field)) for field, condition in conditions.items())
 
 
-def _condition(wanted: Any) -> Callable[[Any], bool]:
-    if isinstance(wanted, Mapping):
-        if any(str(name).startswith("$") for name in wanted):
-            return _operators(wanted)
-        fields = {name: _condition(value) for name, value in wanted.items()}
-        return lambda found: isinstance(found, Mapping) and all(ok(found.get(name)) for name, ok in fields.items())
-    if isinstance(wanted, list | tuple):
-        parts = [_condition(value) for value in wanted]
-        return lambda found: (
-            isinstance(found, list | tuple)
-            and len(found) == len(parts)
-            and all(ok(value) for ok, value in zip(parts, found, strict=True))
+def _condition(expected: Any) -> Callable[[Any], bool]:
+    if isinstance(expected, Mapping):
+        if any(str(name).startswith("$") for name in expected):
+            return _comparison(expected)
+        fields = {name: _condition(value) for name, value in expected.items()}
+        return lambda value: isinstance(value, Mapping) and all(ok(value.get(name)) for name, ok in fields.items())
+    if isinstance(expected, list | tuple):
+        parts = [_condition(value) for value in expected]
+        return lambda value: (
+            isinstance(value, list | tuple)
+            and len(value) == len(parts)
+            and all(ok(part) for ok, part in zip(parts, value, strict=True))
         )
-    return lambda found: bool(found == wanted)
+    return lambda value: bool(value == expected)
 
 
-def _operators(wanted: Mapping[str, Any]) -> Callable[[Any], bool]:
-    for name, value in wanted.items():
+def _comparison(comparisons: Mapping[str, Any]) -> Callable[[Any], bool]:
+    for name, value in comparisons.items():
         if name not in _OPERATORS:
             raise ConfigurationError(f"a filter compares with {', '.join(_OPERATORS)}, not {name!r:.50}")
         if name in _ORDERS and _number(value) is None:
             raise ConfigurationError(f"a filter compares {name} with a number, not {type(value).__name__}")
-    return lambda found: all(_OPERATORS[name](found, value) for name, value in wanted.items())
+    return lambda field_value: all(_OPERATORS[name](field_value, value) for name, value in comparisons.items())
 
 
-def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
-    def check(found: Any, wanted: Any) -> bool:
-        left, right = _number(found), _number(wanted)
+def _order_operator(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
+    def check(value: Any, bound: Any) -> bool:
+        left, right = _number(value), _number(bound)
         return left is not None and right is not None and compare(left, right)
 
     return check
@@ -114,19 +114,19 @@ def _number(value: Any) -> float | None:
 
 
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
-    "$gt": _ordered(operator.gt),
-    "$gte": _ordered(operator.ge),
-    "$lt": _ordered(operator.lt),
-    "$lte": _ordered(operator.le),
+    "$gt": _order_operator(operator.gt),
+    "$gte": _order_operator(operator.ge),
+    "$lt": _order_operator(operator.lt),
+    "$lte": _order_operator(operator.le),
 }
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda found, wanted: bool(found == wanted),
-    "$ne": lambda found, wanted: bool(found != wanted),
+    "$eq": lambda value, expected: bool(value == expected),
+    "$ne": lambda value, expected: bool(value != expected),
     **_ORDERS,
 }
 
 
-def matches(namespace: Namespace, op: ListNamespacesOp) -> bool:
+def matches_conditions(namespace: Namespace, op: ListNamespacesOp) -> bool:
     """Whether a namespace fulfils all conditions of a listing. Raises ConfigurationError for an unknown one."""
     return all(_fulfils(namespace, condition) for condition in op.match_conditions or ())
 
@@ -138,15 +138,15 @@ def _fulfils(namespace: Namespace, condition: MatchCondition) -> bool:
     if len(namespace) < len(path):
         return False
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
-    return all(wanted in ("*", label) for label, wanted in zip(part, path, strict=True))
+    return all(pattern in ("*", label) for label, pattern in zip(part, path, strict=True))
 
 
 def common_prefix(op: ListNamespacesOp) -> Namespace:
     """The longest prefix that the conditions require of every namespace, up to a wildcard."""
-    found: Namespace = ()
+    longest: Namespace = ()
     for condition in op.match_conditions or ():
         if condition.match_type == "prefix":
             path = tuple(condition.path)
-            fixed = path[: path.index("*")] if "*" in path else path
-            found = max(found, fixed, key=len)
-    return found
+            literal = path[: path.index("*")] if "*" in path else path
+            longest = max(longest, literal, key=len)
+    return longest

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from langgraph.store.base import (
     BaseStore,
@@ -31,7 +31,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.index_config import index_and_fields
 from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
-from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
+from langmem_adapters.langgraph.matching import check_operation, common_prefix, item_filter, matches_conditions
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import Tree
 from langmem_adapters.sharing import Shared
@@ -41,9 +41,16 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermStore"]
 
-_NAMESPACES = 1024  # namespaces that are kept ready, so that one thread at a time updates the index of each
-_MINUTE = 60.0
+_MAX_OPEN_NAMESPACES = 1024  # namespaces that are kept ready, so that one thread at a time updates the index of each
+_SECONDS_PER_MINUTE = 60.0
 _warn = WarnOnce()
+
+
+class _Hit(NamedTuple):
+    score: float | None
+    namespace: Namespace
+    key: str
+    item: StoredItem
 
 
 class LongTermStore(Shared, BaseStore):
@@ -105,15 +112,15 @@ class LongTermStore(Shared, BaseStore):
     ) -> None:
         check_text("tenant", tenant)
         check_sources(clock=clock, new_id=new_id)
-        _check(ttl)
+        _check_ttl(ttl)
         self.ttl_config = ttl
         self._store = store_of(url, store)
         self._index, self._fields = index_and_fields(index, fields, url, store)
-        self._place = ("langgraph", tenant, "items")
+        self._namespace = ("langgraph", tenant, "items")
         self._clock = clock
         self._new_id = new_id
         self._tree = Tree(self._store, ("langgraph", tenant, "tree"), new_id=new_id)
-        self._items = lru_cache(_NAMESPACES)(self._make_items)
+        self._items = lru_cache(_MAX_OPEN_NAMESPACES)(self._make_items)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer operations in their order."""
@@ -121,9 +128,9 @@ class LongTermStore(Shared, BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """:meth:`batch`, without blocking the event loop."""
-        return await arun(self._answered(list(ops)))
+        return await arun(self._answer_flow(list(ops)))
 
-    def _answered(self, ops: Sequence[Op]) -> Flow[list[Result]]:
+    def _answer_flow(self, ops: Sequence[Op]) -> Flow[list[Result]]:
         embedder = getattr(self._index, "embedder", None)
         if isinstance(embedder, Embedder) and embedder.awaits:
             for query in {op.query for op in ops if isinstance(op, SearchOp) and isinstance(op.query, str)}:
@@ -132,11 +139,11 @@ class LongTermStore(Shared, BaseStore):
 
     def sweep_ttl(self) -> int:
         """Remove expired items in all namespaces; returns how many were removed."""
-        return run(step(self._sweep))
+        return run(step(self._sweep_all))
 
     async def asweep_ttl(self) -> int:
         """:meth:`sweep_ttl`, without blocking the event loop."""
-        return await arun(step(self._sweep))
+        return await arun(step(self._sweep_all))
 
     def __repr__(self) -> str:
         return f"LongTermStore({self._store!r})"
@@ -144,39 +151,39 @@ class LongTermStore(Shared, BaseStore):
     def _make_items(self, namespace: Namespace) -> NamespaceItems:
         return NamespaceItems(
             self._store,
-            (*self._place, *namespace),
+            (*self._namespace, *namespace),
             index=self._index,
-            text_of=self._text,
-            appear=partial(self._tree.add, namespace),
-            begun=partial(self._find, namespace),
+            text_of=self._item_text,
+            register=partial(self._tree.add, namespace),
+            confirm_registered=partial(self._ensure_registered, namespace),
             clock=self._clock,
             new_id=self._new_id,
             form="" if self._fields is None else fingerprint(*self._fields)[:16],
         )
 
-    def _find(self, namespace: Namespace) -> None:
+    def _ensure_registered(self, namespace: Namespace) -> None:
         """Add a namespace again if it was removed while its first item was written, as when a user is deleted."""
         if not self._tree.has(namespace):
             self._tree.add(namespace)
-            self._removed_if_empty(namespace)  # if the item was deleted, too
+            self._remove_if_empty(namespace)  # if the item was deleted, too
 
-    def _text(self, item: StoredItem) -> str:
+    def _item_text(self, item: StoredItem) -> str:
         paths = item.fields if isinstance(item.fields, list) else self._fields
-        return "\n".join(_leaves(item.value) if paths is None else _at(item.value, paths))
+        return "\n".join(_leaves(item.value) if paths is None else _texts_at(item.value, paths))
 
     def _answer(self, ops: Sequence[Op]) -> list[Result]:
         for op in ops:
-            check(op)
-        puts = self._puts([op for op in ops if isinstance(op, PutOp)])
-        found = self._get([op for op in ops if isinstance(op, GetOp)])
-        results = [self._result(op, found) for op in ops]
-        for namespace, changes in puts.items():
+            check_operation(op)
+        changes_by_namespace = self._changes([op for op in ops if isinstance(op, PutOp)])
+        items = self._get([op for op in ops if isinstance(op, GetOp)])
+        results = [self._result(op, items) for op in ops]
+        for namespace, changes in changes_by_namespace.items():
             self._items(namespace).put(changes)
         return results
 
-    def _result(self, op: Op, found: Mapping[tuple[Namespace, str], Item]) -> Result:
+    def _result(self, op: Op, items: Mapping[tuple[Namespace, str], Item]) -> Result:
         if isinstance(op, GetOp):
-            return found.get((tuple(op.namespace), op.key))
+            return items.get((tuple(op.namespace), op.key))
         if isinstance(op, SearchOp):
             return self._search(op)
         return self._list(op) if isinstance(op, ListNamespacesOp) else None
@@ -187,56 +194,54 @@ class LongTermStore(Shared, BaseStore):
         """The items of all gets, read with one look at each namespace."""
         keys: dict[Namespace, dict[str, bool]] = {}
         for op in ops:
-            wanted = keys.setdefault(tuple(op.namespace), {})
-            wanted[op.key] = op.refresh_ttl or wanted.get(op.key, False)
+            refresh_by_key = keys.setdefault(tuple(op.namespace), {})
+            refresh_by_key[op.key] = op.refresh_ttl or refresh_by_key.get(op.key, False)
         items: dict[tuple[Namespace, str], Item] = {}
-        for namespace, wanted in keys.items():
-            stored = self._items(namespace)
-            kept = stored.get([*wanted])
-            with _beside_a_read():
-                stored.refresh({key: item for key, item in kept.items() if wanted[key]})
-            items |= {(namespace, key): _item(Item, namespace, key, item) for key, item in kept.items()}
+        for namespace, refresh_by_key in keys.items():
+            namespace_items = self._items(namespace)
+            existing = namespace_items.get([*refresh_by_key])
+            with _best_effort_write():
+                namespace_items.refresh({key: item for key, item in existing.items() if refresh_by_key[key]})
+            items |= {(namespace, key): _to_host_item(Item, namespace, key, item) for key, item in existing.items()}
         return items
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         stop = op.offset + op.limit
-        wanted = item_filter(op.filter)
-        prefix = tuple(op.namespace_prefix)
-        found: list[tuple[float | None, Namespace, str, StoredItem]] = []
-        for namespace in self._namespaces(prefix):
+        is_match = item_filter(op.filter)
+        hits: list[_Hit] = []
+        for namespace in self._namespaces(tuple(op.namespace_prefix)):
             if op.query:
-                best = self._items(namespace).find(op.query, stop, lambda item: wanted(item.value))
-                found += [(score, namespace, key, item) for key, score, item in best]
+                matches = self._items(namespace).find(op.query, stop, lambda item: is_match(item.value))
+                hits += [_Hit(score, namespace, key, item) for key, score, item in matches]
             else:
-                kept = self._items(namespace).all()
-                found += [(None, namespace, key, item) for key, item in kept.items() if wanted(item.value)]
-                if not kept:
-                    self._removed_if_empty(namespace)
+                items = self._items(namespace).all()
+                hits += [_Hit(None, namespace, key, item) for key, item in items.items() if is_match(item.value)]
+                if not items:
+                    self._remove_if_empty(namespace)
         if op.query:  # equal scores of one namespace keep the order in which it finds them, whatever the limit
-            found.sort(key=lambda hit: (-(hit[0] or 0.0), hit[1]))
+            hits.sort(key=lambda hit: (-(hit.score or 0.0), hit.namespace))
         else:
-            found.sort(key=lambda hit: (-hit[3].updated_at, *hit[1:3]))
-        page = found[op.offset : stop]
+            hits.sort(key=lambda hit: (-hit.item.updated_at, hit.namespace, hit.key))
+        page = hits[op.offset : stop]
         if op.refresh_ttl:
             self._refresh(page)
-        return [_item(SearchItem, namespace, key, item, score=score) for score, namespace, key, item in page]
+        return [_to_host_item(SearchItem, hit.namespace, hit.key, hit.item, score=hit.score) for hit in page]
 
-    def _refresh(self, page: Iterable[tuple[float | None, Namespace, str, StoredItem]]) -> None:
-        read: dict[Namespace, dict[str, StoredItem]] = {}
-        for _, namespace, key, item in page:
-            read.setdefault(namespace, {})[key] = item
-        for namespace, items in read.items():
-            with _beside_a_read():
+    def _refresh(self, hits: Iterable[_Hit]) -> None:
+        items_by_namespace: dict[Namespace, dict[str, StoredItem]] = {}
+        for hit in hits:
+            items_by_namespace.setdefault(hit.namespace, {})[hit.key] = hit.item
+        for namespace, items in items_by_namespace.items():
+            with _best_effort_write():
                 self._items(namespace).refresh(items)
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
-        stop = op.offset + op.limit
-        found = {
+        namespaces = {
             namespace[: op.max_depth]
             for namespace in self._namespaces(common_prefix(op))
-            if matches(namespace, op) and not self._removed_if_empty(namespace)
+            if matches_conditions(namespace, op) and not self._remove_if_empty(namespace)
         }
-        return sorted(found)[op.offset : stop]
+        return sorted(namespaces)[op.offset : op.offset + op.limit]
 
     def _namespaces(self, prefix: Namespace) -> Iterator[Namespace]:
         """The namespaces that may have items, from the prefix down."""
@@ -244,29 +249,28 @@ class LongTermStore(Shared, BaseStore):
             yield prefix
         yield from self._tree.below(prefix)
 
-    def _removed_if_empty(self, namespace: Namespace) -> bool:
-        is_empty = self._items(namespace).is_empty()
-        if is_empty:
-            with _beside_a_read():
+    def _remove_if_empty(self, namespace: Namespace) -> bool:
+        if is_empty := self._items(namespace).is_empty():
+            with _best_effort_write():
                 self._tree.remove(namespace, if_=self._items(namespace).close)
         return is_empty
 
-    def _sweep(self) -> int:
-        return sum(self._swept(namespace) for namespace in list(self._tree.below(())))
+    def _sweep_all(self) -> int:
+        return sum(self._sweep_namespace(namespace) for namespace in list(self._tree.below(())))
 
-    def _swept(self, namespace: Namespace) -> int:
-        gone = self._items(namespace).tidy()
-        self._removed_if_empty(namespace)
-        return gone
+    def _sweep_namespace(self, namespace: Namespace) -> int:
+        removed = self._items(namespace).tidy()
+        self._remove_if_empty(namespace)
+        return removed
 
     # --- writing
 
-    def _puts(self, ops: Iterable[PutOp]) -> dict[Namespace, dict[str, StoredItem | None]]:
+    def _changes(self, ops: Iterable[PutOp]) -> dict[Namespace, dict[str, StoredItem | None]]:
         """The changes that take effect, by namespace; all are checked before anything is written."""
         now = self._clock()
         changes: dict[Namespace, dict[str, StoredItem | None]] = {}
         for op in ops:
-            changes.setdefault(tuple(op.namespace), {})[op.key] = None if op.value is None else _kept(op, now)
+            changes.setdefault(tuple(op.namespace), {})[op.key] = None if op.value is None else _stored_item(op, now)
         for items in changes.values():
             for item in items.values():
                 if item is not None:
@@ -275,7 +279,7 @@ class LongTermStore(Shared, BaseStore):
 
 
 @contextmanager
-def _beside_a_read() -> Iterator[None]:
+def _best_effort_write() -> Iterator[None]:
     """A write that a read entails does not fail the read: full servers and replicas still answer reads."""
     try:
         yield
@@ -283,7 +287,7 @@ def _beside_a_read() -> Iterator[None]:
         _warn("items were read, but the update after the read could not be written", error)
 
 
-def _kept(op: PutOp, now: float) -> StoredItem:
+def _stored_item(op: PutOp, now: float) -> StoredItem:
     ttl = _seconds(op.ttl)
     if not isinstance(op.value, Mapping):
         raise ConfigurationError(f"an item's value is a dictionary, not {type(op.value).__name__}")
@@ -293,7 +297,7 @@ def _kept(op: PutOp, now: float) -> StoredItem:
     return StoredItem(dict(op.value), now, now, ttl, None if ttl is None else now + ttl, fields)
 
 
-def _check(ttl: TTLConfig | None) -> None:
+def _check_ttl(ttl: TTLConfig | None) -> None:
     if not (ttl is None or isinstance(ttl, Mapping)):
         raise ConfigurationError(f'the ttl of a store is a dictionary: {{"default_ttl": minutes}}, not {ttl!r:.50}')
     check_settings("the ttl of a store", ttl or {}, TTLConfig.__optional_keys__)
@@ -305,21 +309,21 @@ def _seconds(minutes: float | None) -> float | None:
         return None
     if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not minutes > 0:
         raise ConfigurationError(f"a ttl is a number of minutes above 0, not {minutes!r:.50}")
-    return minutes * _MINUTE
+    return minutes * _SECONDS_PER_MINUTE
 
 
-def _item(kind: Callable[..., Any], namespace: Namespace, key: str, kept: StoredItem, **more: Any) -> Any:
+def _to_host_item(kind: Callable[..., Any], namespace: Namespace, key: str, item: StoredItem, **more: Any) -> Any:
     return kind(
         namespace=namespace,
         key=key,
-        value=kept.value,
-        created_at=datetime.fromtimestamp(kept.created_at, tz=timezone.utc),
-        updated_at=datetime.fromtimestamp(kept.updated_at, tz=timezone.utc),
+        value=item.value,
+        created_at=datetime.fromtimestamp(item.created_at, tz=timezone.utc),
+        updated_at=datetime.fromtimestamp(item.updated_at, tz=timezone.utc),
         **more,
     )
 
 
-def _at(value: dict[str, Any], paths: Iterable[str]) -> list[str]:
+def _texts_at(value: dict[str, Any], paths: Iterable[str]) -> list[str]:
     data = _as_json(value)
     return [text for path in paths for text in (_leaves(value) if path == "$" else get_text_at_path(data, path))]
 

@@ -12,7 +12,7 @@ from langmem_adapters.expiry import LINGER
 
 __all__ = ["Totals"]
 
-_MANY = 2**53  # items, if their number is unknown: the namespace is not empty, and must be tidied
+_UNKNOWN_COUNT = 2**53  # items, if their number is unknown: the namespace is not empty, and must be tidied
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -38,22 +38,22 @@ class Totals:
         if data is None:
             return cls()
         try:
-            read = cls(**decode(data))
-            counts, times = (read.count, read.tidied), (read.due, read.last)
-            sound = all(type(count) is int and count >= 0 for count in counts)
-            if sound and all(time is None or is_number(time) for time in times):
-                return read
+            totals = cls(**decode(data))
+            counts, times = (totals.count, totals.tidied), (totals.due, totals.last)
+            is_valid = all(type(count) is int and count >= 0 for count in counts)
+            if is_valid and all(time is None or is_number(time) for time in times):
+                return totals
         except (SerializationError, TypeError):
             refuse_undamaged(data, "the totals of a namespace of the long-term store")
         _log.warning("the totals of a namespace of the long-term store are damaged and are counted again")
-        return cls(count=_MANY, due=0.0)
+        return cls(count=_UNKNOWN_COUNT, due=0.0)
 
-    def with_(self, ends: Sequence[float | None], *, count: int, stamp: str) -> Totals:
+    def after_put(self, expiry_times: Sequence[float | None], *, count: int, stamp: str) -> Totals:
         """The totals after items with these times of expiry were put."""
-        starts = [time for time in (self.due if self.count else None, *ends) if time is not None]
-        ends = ends if self.count == 0 else [*ends, self.last]
-        last = None if None in ends else max((end for end in ends if end is not None), default=None)
-        return Totals(count, min(starts, default=None), last, stamp, self.tidied)
+        due_times = [time for time in (self.due if self.count else None, *expiry_times) if time is not None]
+        expiry_times = expiry_times if self.count == 0 else [*expiry_times, self.last]
+        last = None if None in expiry_times else max((time for time in expiry_times if time is not None), default=None)
+        return Totals(count, min(due_times, default=None), last, stamp, self.tidied)
 
     def ttl(self, now: float) -> float | None:
         """Seconds after which the whole namespace may expire; None: never."""

@@ -16,8 +16,8 @@ from langmem_adapters.llamaindex.responses import (
     Recording,
     Response,
     pieces,
+    reached_limit,
     read_response,
-    took_all,
     worth_storing,
     write_response,
 )
@@ -62,36 +62,37 @@ class Answers(SingleFlightAnswers):
     ) -> None:
 
         def metric(response: Any) -> Metric:
-            used = usage_of(response) or {}
-            counts = {name: used.get(name, 0) for name in ("input_tokens", "output_tokens")}
+            usage = usage_of(response) or {}
+            counts = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens")}
             return Metric(model=model(), **counts)
 
-        times: dict[str, Any] = {"clock": clock, "new_id": new_id}
-        more: dict[str, Any] = {"counts": counts, "scoring": scoring, "cache": _Calls, "keep_requests": False, **times}
-        super().__init__(pool, KeyedRequest, rules=Rules(metric=metric, **rules), responses=_Kept(**times), **more)
+        sources: dict[str, Any] = {"clock": clock, "new_id": new_id}
+        settings: dict[str, Any] = {"rules": Rules(metric=metric, **rules), "responses": _ResponseConverter(**sources)}
+        settings |= {"counts": counts, "scoring": scoring, "cache": _ResponseCache, "keep_requests": False}
+        super().__init__(pool, KeyedRequest, **settings, **sources)
 
-    def _served(self, turn: Invocation) -> Any:
-        kwargs = turn.value.additional_kwargs
-        kwargs["cache_key"] = turn.key
+    def _served(self, call: Invocation) -> Any:
+        kwargs = call.value.additional_kwargs
+        kwargs["cache_key"] = call.key
         saved = (kwargs["cache_usage"] or {}).get("total_tokens", 0)
         self._counts.add("saved_tokens", saved)
-        return turn.value
+        return call.value
 
     def _pieces(self, served: Response) -> Iterator[Response]:
         return pieces(served)
 
 
-class _Calls(FunctionCache):
+class _ResponseCache(FunctionCache):
     """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours."""
 
-    def _put(self, turn: Invocation, value: Any) -> Flow[bool]:
-        if self._rules.should_store is worth_storing and took_all(value, turn.counted["limit"]):
+    def _put(self, call: Invocation, value: Any) -> Flow[bool]:
+        if self._rules.should_store is worth_storing and reached_limit(value, call.counted["limit"]):
             self._counts.add("refused")
             return False
-        return (yield from super()._put(turn, value))
+        return (yield from super()._put(call, value))
 
 
-class _Kept(KeptAnswers):
+class _ResponseConverter(KeptAnswers):
     """Writes responses as plain data, and reads them back."""
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:

@@ -57,22 +57,22 @@ def plain(value: Any) -> Any:
     Raises SerializationError for a value that contains itself, or is nested too deep.
     """
     try:
-        return _plain(value)
+        return _to_plain(value)
     except RecursionError as error:
         raise SerializationError("a value is nested too deep to be stored from this depth of calls") from error
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if type(value) in ATOMS:  # as most are, such as each number of an embedding
         return value
     if isinstance(value, BaseModel):
-        return _plain(value.model_dump())
+        return _to_plain(value.model_dump())
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _to_plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     if isinstance(value, Enum):
-        return _plain(value.value)
+        return _to_plain(value.value)
     return str(value) if isinstance(value, (Path, AnyUrl)) else value
 
 
@@ -112,15 +112,15 @@ def _base64(value: bytes | IOBase) -> str:
 def build_block(fields: Fields) -> BaseContentBlock:
     """Build a block from its fields. Damaged fields raise whatever its class raises for them."""
     block_type = fields["block_type"]
-    given = {key: value for key, value in fields.items() if key != "file_path"}
+    arguments = {key: value for key, value in fields.items() if key != "file_path"}
     if block_type == "citable":
-        given["content"] = [build_block(item) for item in fields["content"]]
+        arguments["content"] = [build_block(item) for item in fields["content"]]
     elif block_type == "citation":
-        given["cited_content"] = build_block(fields["cited_content"])
+        arguments["cited_content"] = build_block(fields["cited_content"])
     medium = _MEDIA.get(block_type)
-    if medium is not None and isinstance(data := given.get(medium.data), str):
-        given[medium.data] = data.encode("ascii")
-    block = _BLOCKS[block_type](**given)
+    if medium is not None and isinstance(data := arguments.get(medium.data), str):
+        arguments[medium.data] = data.encode("ascii")
+    block = _BLOCKS[block_type](**arguments)
     # These two are assigned, as a constructor requires that the file still exists, and guesses the MIME type.
     if "file_path" in fields:
         setattr(block, "path", Path(fields["file_path"]))  # noqa: B010 - no field of the common class
@@ -147,14 +147,14 @@ def to_standard(fields: Fields) -> tuple[dict[str, Any], Fields]:
         return {"type": "invalid_tool_call", **call, "error": None}, {"block_type": block_type}
     if block_type in _MEDIA and (_MEDIA[block_type].data in rest or "url" in rest):
         return _standard_medium(block_type, rest)
-    return {"type": "non_standard", "value": fields}, {OF_FILE: True} if _names_file(fields) else {}
+    return {"type": "non_standard", "value": fields}, {OF_FILE: True} if _mentions_file(fields) else {}
 
 
-def _names_file(value: Any) -> bool:
+def _mentions_file(value: Any) -> bool:
     """Whether LlamaIndex would read a file of this machine for a block, or for one inside of it."""
     if isinstance(value, dict):
-        return any(value.get(name) for name in _PATHS) or any(map(_names_file, value.values()))
-    return isinstance(value, list) and any(map(_names_file, value))
+        return any(value.get(name) for name in _PATHS) or any(map(_mentions_file, value.values()))
+    return isinstance(value, list) and any(map(_mentions_file, value))
 
 
 def _standard_medium(block_type: str, rest: Fields) -> tuple[dict[str, Any], Fields]:
@@ -168,13 +168,13 @@ def _standard_medium(block_type: str, rest: Fields) -> tuple[dict[str, Any], Fie
             rest["block_type"] = block_type
     if mime := rest[medium.mime]:
         standard["mime_type"] = f"audio/{mime}" if block_type == "audio" else mime
-        if block_type != "audio" or _format(standard["mime_type"]) == mime:
+        if block_type != "audio" or _audio_format(standard["mime_type"]) == mime:
             del rest[medium.mime]
     extras = {other: rest.pop(name) for name, other in _EXTRAS.items() if name in rest}
     return (standard | {"extras": extras} if extras else standard), rest
 
 
-def _format(mime: str) -> str:
+def _audio_format(mime: str) -> str:
     """Turn ``audio/mpeg`` into the ``mp3`` by which LlamaIndex and OpenAI call it."""
     name = mime.partition(";")[0].rpartition("/")[2]
     return _FORMATS.get(name, name)
@@ -195,7 +195,7 @@ def from_standard(standard: str | dict[Any, Any], *, of_file: bool = False) -> F
         names = {"tool_call_id": standard.get("id"), "tool_name": standard.get("name")}
         return {"block_type": "tool_call", **names, "tool_kwargs": standard.get("args") or {}}
     if kind == "non_standard" and isinstance(value := standard.get("value"), dict) and "block_type" in value:
-        return value if of_file or not _names_file(value) else None
+        return value if of_file or not _mentions_file(value) else None
     return {"block_type": "text", "text": text} if isinstance(text, str) else None
 
 
@@ -204,7 +204,7 @@ def _medium_fields(block_type: str, standard: dict[str, Any]) -> Fields:
     fields: Fields = {"block_type": block_type, medium.data: standard.get("base64")}
     fields["url"] = standard.get("url")
     if isinstance(mime := standard.get("mime_type"), str):
-        fields[medium.mime] = _format(mime) if block_type == "audio" else mime
+        fields[medium.mime] = _audio_format(mime) if block_type == "audio" else mime
     if isinstance(extras := standard.get("extras"), dict):
         fields.update((name, extras[other]) for name, other in _EXTRAS.items() if other in extras)
     return fields

@@ -30,11 +30,11 @@ from langmem_adapters.stores import masked_url, may_be_written_down, store_of, u
 __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
 _ACTIVE = MessageStatus.ACTIVE
-_read: ContextVar[ChatSession | None] = ContextVar("langmem_adapters.llamaindex.read", default=None)
+_last_read: ContextVar[ChatSession | None] = ContextVar("langmem_adapters.llamaindex.read", default=None)
 """The session that this task has read last: a ``Memory`` reads, counts, and then archives the oldest that it read."""
 
 
-class _OnStore(BaseModel):
+class _UserSessions(BaseModel):
     """The sessions of a user on a store: what both chat stores are made of."""
 
     url: str | None = Field(default=None, description="The URL of the store, with its password masked.")
@@ -43,14 +43,14 @@ class _OnStore(BaseModel):
     ttl: float | None = Field(default=None, description="Seconds after which a session expires; None: never.")
     refresh: Refresh = Field(default="write", description="What restarts the ttl.")
     _store: Store = PrivateAttr()
-    _opens_again: bool = PrivateAttr()
+    _can_reopen: bool = PrivateAttr()
 
     def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
-        kept = store_of(url, store)
+        opened = store_of(url, store)
         # A dump that names a store of the caller's own cannot be loaded, so that nobody gets another one unawares.
         super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
-        self._store = kept
-        self._opens_again = store is None and may_be_written_down(url)
+        self._store = opened
+        self._can_reopen = store is None and may_be_written_down(url)
         self._session("any")  # raises for wrong settings
 
     @classmethod
@@ -63,9 +63,9 @@ class _OnStore(BaseModel):
         return super().__deepcopy__({**(memo or {}), id(self._store): self._store})
 
     def __reduce__(self) -> tuple[Callable[[], BaseModel], tuple[()]]:
-        if not self._opens_again:
+        if not self._can_reopen:
             raise unpicklable(f"a {type(self).__name__} with a store of its own")
-        fields = {name: getattr(self, name) for name in _OnStore.model_fields}  # neither connections nor passwords
+        fields = {name: getattr(self, name) for name in _UserSessions.model_fields}  # neither connections nor passwords
         return partial(type(self), **fields), ()
 
     def _session(self, key: str) -> ChatSession:
@@ -77,7 +77,7 @@ class _OnStore(BaseModel):
         return [row.namespace[-1] for row in rows]
 
 
-class BrainChatStore(_OnStore, AsyncDBChatStore):
+class BrainChatStore(_UserSessions, AsyncDBChatStore):
     """The short-term store of a ``Memory`` (implements LlamaIndex's ``AsyncDBChatStore``).
 
     A key is a session: its active messages are those of ``BrainMemory(store, key)`` and of LangChain's
@@ -120,7 +120,7 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         """The messages with a status, oldest first; with ``status=None`` the archived ones, then the active ones."""
         session = self._session(key)
         messages = await arun(session.read(status, limit, offset))
-        _read.set(session if status == _ACTIVE and limit is None else None)
+        _last_read.set(session if status == _ACTIVE and limit is None else None)
         return messages
 
     async def count_messages(self, key: str, status: MessageStatus | None = _ACTIVE) -> int:
@@ -137,22 +137,22 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
 
     async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = _ACTIVE) -> None:
         """Replace all messages of the key, archived ones too, in one write; one that is being added meanwhile stays."""
-        _read.set(None)
+        _last_read.set(None)
         await arun(self._session(key).replace(messages, status))
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Delete the active message at a position, from 0 or, counted from the end, -1; None if there is none."""
-        _read.set(None)
+        _last_read.set(None)
         return await arun(self._session(key).remove_at(idx))
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Delete the messages with a status; with ``status=None`` the whole session, its summary and title too."""
-        _read.set(None)
+        _last_read.set(None)
         await arun(self._session(key).remove_all(status))
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Delete the oldest ``n`` active messages and return them."""
-        _read.set(None)
+        _last_read.set(None)
         return await arun(self._session(key).remove_oldest(n, archive=False))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
@@ -161,9 +161,9 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         Of messages that the same task has just read, those that somebody else has removed since count as archived, so
         that a ``Memory`` gives its memory blocks all that it archives.
         """
-        session = self._session(key).after(_read.get())
+        session = self._session(key).continuing(_last_read.get())
         archived = await arun(session.remove_oldest(n, archive=True))
-        _read.set(session)
+        _last_read.set(session)
         return archived
 
     async def get_keys(self) -> list[str]:
@@ -171,7 +171,7 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         return await arun(self._keys())
 
 
-class SyncBrainChatStore(_OnStore, BaseChatStore):
+class SyncBrainChatStore(_UserSessions, BaseChatStore):
     """The same sessions for LlamaIndex's older memories, such as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
 
     It holds the active messages, and takes the arguments of a :class:`BrainChatStore`. What is added is stored at once,

@@ -33,9 +33,9 @@ __all__ = ["checked_chats", "from_message", "to_message"]
 
 _logger = logging.getLogger("langmem_adapters")
 
-_HOST: Final = "llama_index"
+_HOST_KEY: Final = "llama_index"
 _ROLES: Final = {role.value: role for role in MessageRole}
-_ASSISTANTS: Final = {"chatbot", "model"}  # other providers' words for "assistant"
+_ASSISTANT_ROLES: Final = {"chatbot", "model"}  # other providers' words for "assistant"
 
 
 class _Parts(NamedTuple):
@@ -60,7 +60,7 @@ def to_message(chat: ChatMessage) -> Message:
     host: dict[str, Any] = {}
     role = str(getattr(chat.role, "value", chat.role))
     fields: dict[str, Any] = {"role": role}
-    if role in _ASSISTANTS:
+    if role in _ASSISTANT_ROLES:
         fields["role"], host["role"] = "assistant", role
     kwargs = {
         key: plain(value)
@@ -70,7 +70,7 @@ def to_message(chat: ChatMessage) -> Message:
     for name in ("tool_call_id", "name"):
         if isinstance(kwargs.get(name), str):
             fields[name] = kwargs.pop(name)
-    fields["content"], calls, layout = _take_apart(chat.blocks)
+    fields["content"], calls, layout = _split_blocks(chat.blocks)
     if not calls and (calls := list(_openai_calls(kwargs.get("tool_calls")))):
         layout = layout if layout is not None else [{}] * len(chat.blocks)
     if layout is not None:
@@ -78,7 +78,7 @@ def to_message(chat: ChatMessage) -> Message:
     if kwargs:
         host["additional_kwargs"] = kwargs
     if host:
-        fields["host"] = {_HOST: host}
+        fields["host"] = {_HOST_KEY: host}
     try:
         return Message(tool_calls=calls, **fields)
     except ValidationError as error:
@@ -95,16 +95,17 @@ def from_message(message: Message) -> ChatMessage:
     """
     if not isinstance(message, Message):
         raise ConfigurationError(f"from_message converts a Message of langmem_adapters, not {type(message).__name__}")
-    own = message.host.get(_HOST, {})
-    role = own.get("role", message.role)
+    host_fields = message.host.get(_HOST_KEY, {})
+    role = host_fields.get("role", message.role)
     chat = ChatMessage(role=_ROLES.get(str(role)) or _ROLES.get(message.role, MessageRole.USER))
-    if "blocks" not in own and not message.tool_calls and isinstance(message.content, str) and not _invalid(message):
+    has_blocks = "blocks" in host_fields or message.tool_calls
+    if isinstance(message.content, str) and not has_blocks and not _invalid_calls(message):
         chat.blocks = [TextBlock(text=message.content)]
     else:
-        chat.blocks = list(_load_all(message, own))
-    kwargs = own.get("additional_kwargs", {})
+        chat.blocks = list(_load_blocks(message, host_fields))
+    kwargs = host_fields.get("additional_kwargs", {})
     if not isinstance(kwargs, dict):
-        _warn(message, "additional_kwargs")
+        _warn_unreadable(message, "additional_kwargs")
         kwargs = {}
     # Assigned, as the constructor would make blocks of images once more.
     chat.additional_kwargs = dict(kwargs)
@@ -137,14 +138,14 @@ def _arguments(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _take_apart(blocks: Sequence[BaseContentBlock]) -> _Parts:
+def _split_blocks(blocks: Sequence[BaseContentBlock]) -> _Parts:
     """Divide blocks into content and calls, and note their layout, unless a reader would guess it right."""
     if len(blocks) == 1 and type(blocks[0]) is TextBlock:
         return _Parts(blocks[0].text, [], None)
     content: list[str | dict[Any, Any]] = []
     calls: list[dict[str, Any]] = []
     layout: list[Fields] = []
-    guessable = bool(blocks)
+    is_guessable = bool(blocks)
     for block in blocks:
         fields = block_fields(block)
         args = _arguments(fields["tool_kwargs"]) if fields["block_type"] == "tool_call" else None
@@ -156,31 +157,31 @@ def _take_apart(blocks: Sequence[BaseContentBlock]) -> _Parts:
             standard, rest = to_standard(fields)
             content.append(standard)
             layout.append(rest)
-        guessable = guessable and not rest and (args is not None or not calls)
+        is_guessable = is_guessable and not rest and (args is not None or not calls)
     one_text = len(content) == 1 and type(blocks[0]) is TextBlock and blocks[0].text
-    return _Parts(one_text or content or "", calls, None if guessable else layout)
+    return _Parts(one_text or content or "", calls, None if is_guessable else layout)
 
 
-def _load_all(message: Message, own: dict[str, Any]) -> Iterator[Any]:
-    ordered = _laid_out(message, own)
-    if ordered is None and "blocks" in own:
-        _warn(message, "blocks")
-    for fields in _guessed(message) if ordered is None else ordered:
-        if (block := _load(fields, message)) is not None:
+def _load_blocks(message: Message, host_fields: dict[str, Any]) -> Iterator[Any]:
+    in_layout = _fields_in_layout(message, host_fields)
+    if in_layout is None and "blocks" in host_fields:
+        _warn_unreadable(message, "blocks")
+    for fields in _guess_fields(message) if in_layout is None else in_layout:
+        if (block := _load_block(fields, message)) is not None:
             yield block
 
 
-def _load(fields: Fields, message: Message) -> BaseContentBlock | None:
+def _load_block(fields: Fields, message: Message) -> BaseContentBlock | None:
     try:
         return build_block(fields)
     except (ValueError, TypeError, KeyError, AttributeError):  # whatever damaged fields do to a constructor
-        _warn(message, str(fields.get("block_type")))
+        _warn_unreadable(message, str(fields.get("block_type")))
         return None
 
 
-def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
+def _fields_in_layout(message: Message, host_fields: dict[str, Any]) -> list[Fields] | None:
     """Put content and calls back in their noted order; None without a note, or if it does not fit them."""
-    layout = own.get("blocks")
+    layout = host_fields.get("blocks")
     if not isinstance(layout, list) or not all(isinstance(entry, dict) for entry in layout):
         return None
     expected_calls = sum("call" in entry for entry in layout)
@@ -188,7 +189,7 @@ def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
     content = message.content
     if isinstance(content, str):
         content = [{"type": "text", "text": content}] if content or expected else []
-    kwargs = own.get("additional_kwargs")
+    kwargs = host_fields.get("additional_kwargs")
     in_kwargs = not expected_calls and isinstance(kwargs, dict) and "tool_calls" in kwargs
     if len(content) != expected or (len(message.tool_calls) != expected_calls and not in_kwargs):
         return None
@@ -203,29 +204,29 @@ def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
     return ordered
 
 
-def _guessed(message: Message) -> Iterator[Fields]:
+def _guess_fields(message: Message) -> Iterator[Fields]:
     """Read the content, then the calls, without calls that a provider has put into the content, too."""
-    invalid = _invalid(message)
-    ids = [call.id for call in message.tool_calls] + [call.get("id") for call in invalid]
-    known = set(map(repr, ids))  # as a damaged one may be anything
+    invalid_calls = _invalid_calls(message)
+    ids = [call.id for call in message.tool_calls] + [call.get("id") for call in invalid_calls]
+    call_ids = set(map(repr, ids))  # as a damaged one may be anything
     content = message.content
     if isinstance(content, str):
-        content = [content] if content or not known else []
+        content = [content] if content or not call_ids else []
     for block in content:
         standard = standard_block(block)
-        if standard.get("type") in ("tool_call", "invalid_tool_call") and repr(standard.get("id")) in known:
+        if standard.get("type") in ("tool_call", "invalid_tool_call") and repr(standard.get("id")) in call_ids:
             continue
         if (fields := from_standard(standard)) is not None:
             yield fields
         else:
-            _warn(message, f"content of type {standard.get('type')}")
+            _warn_unreadable(message, f"content of type {standard.get('type')}")
     yield from map(_call_fields, message.tool_calls)
-    for call in invalid:
+    for call in invalid_calls:
         names = {"tool_call_id": call.get("id"), "tool_name": call.get("name") or ""}
         yield {"block_type": "tool_call", **names, "tool_kwargs": call.get("args") or ""}
 
 
-def _invalid(message: Message) -> list[dict[str, Any]]:
+def _invalid_calls(message: Message) -> list[dict[str, Any]]:
     """The calls whose arguments LangChain could not read; its own blocks have them in the content."""
     calls = message.host.get("langchain", {}).get("invalid_tool_calls")
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
@@ -236,5 +237,5 @@ def _call_fields(call: ToolCall) -> Fields:
     return {"block_type": "tool_call", **names}
 
 
-def _warn(message: Message, field: str) -> None:
+def _warn_unreadable(message: Message, field: str) -> None:
     _logger.warning("message %r: the stored field %r cannot be read and was left out", message.id, field)

@@ -10,7 +10,7 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Predicate", "metadata_predicate", "one_value"]
+__all__ = ["Predicate", "metadata_predicate", "required_value"]
 
 Predicate = Callable[[Mapping[str, Any]], bool]
 """Says whether metadata match."""
@@ -28,45 +28,45 @@ def metadata_predicate(filters: MetadataFilters | None) -> Predicate:
         raise ConfigurationError(f"filters are MetadataFilters of LlamaIndex, not {type(filters).__name__}")
     if filters is None or not filters.filters:
         return lambda _: True
-    parts = [_part(part) for part in filters.filters]
+    predicates = [_predicate(part) for part in filters.filters]
     condition = filters.condition or FilterCondition.AND
     if condition == FilterCondition.AND:
-        return lambda metadata: all(part(metadata) for part in parts)
+        return lambda metadata: all(matches(metadata) for matches in predicates)
     if condition == FilterCondition.OR:
-        return lambda metadata: any(part(metadata) for part in parts)
+        return lambda metadata: any(matches(metadata) for matches in predicates)
     if condition == FilterCondition.NOT:
-        return lambda metadata: not any(part(metadata) for part in parts)
+        return lambda metadata: not any(matches(metadata) for matches in predicates)
     raise ConfigurationError(f"filters are combined by and, or and not, not by {condition!r:.50}")
 
 
-def one_value(filters: MetadataFilters | None, key: str) -> Any:
+def required_value(filters: MetadataFilters | None, key: str) -> Any:
     """The value that the filters require a key to have, if they say so by an equality; else None."""
     if filters is None or (filters.condition or FilterCondition.AND) != FilterCondition.AND:
         return None
     for part in filters.filters:
         if isinstance(part, MetadataFilters):
-            found = one_value(part, key)
+            value = required_value(part, key)
         else:
-            found = part.value if part.key == key and part.operator == FilterOperator.EQ else None
-        if found is not None:
-            return found
+            value = part.value if part.key == key and part.operator == FilterOperator.EQ else None
+        if value is not None:
+            return value
     return None
 
 
-def _part(part: MetadataFilter | MetadataFilters) -> Predicate:
+def _predicate(part: MetadataFilter | MetadataFilters) -> Predicate:
     if isinstance(part, MetadataFilters):
         return metadata_predicate(part)
     if part.operator not in list(FilterOperator):
-        known = ", ".join(each.value for each in FilterOperator)
-        raise ConfigurationError(f"a metadata filter's operator is one of {known}, not {part.operator!r:.50}")
+        operators = ", ".join(operator.value for operator in FilterOperator)
+        raise ConfigurationError(f"a metadata filter's operator is one of {operators}, not {part.operator!r:.50}")
     # LlamaIndex's function looks up a node's metadata by its id; here it is given the metadata as the id.
-    one = MetadataFilters(filters=[part])
-    lets_through: Any = build_metadata_filter_fn(cast("Any", lambda metadata: metadata), one)
+    single_filter = MetadataFilters(filters=[part])
+    matches: Any = build_metadata_filter_fn(cast("Any", lambda metadata: metadata), single_filter)
 
-    def is_wanted(metadata: Mapping[str, Any]) -> bool:
+    def predicate(metadata: Mapping[str, Any]) -> bool:
         try:
-            return bool(lets_through(metadata))
+            return bool(matches(metadata))
         except TypeError:  # a number and a text have no order, and a number contains nothing
             return False
 
-    return is_wanted
+    return predicate

@@ -33,35 +33,34 @@ from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
-from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said, model_key
+from langmem_adapters.llamaindex.request import chat_key, completion_key, last_user_text, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
-from langmem_adapters.llamaindex.structured import SAME, StructuredPrediction
+from langmem_adapters.llamaindex.structured import SHARED_FIELDS, StructuredPrediction
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store, may_be_written_down, unpicklable
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["CachedLLM"]
 
+Call = Callable[..., Any]
 
-Way = Callable[..., Any]
-
-_OF_THE_CALL = ("callback_manager", "rate_limiter")  # these are set on the model itself, also for its other users
+_CALL_FIELDS = ("callback_manager", "rate_limiter")  # these are set on the model itself, also for its other users
 
 
-def _serving(response: Any) -> Way:
+def _returning(response: Any) -> Call:
     return lambda *_, **__: response
 
 
-def _aserving(response: Any) -> Way:
-    async def serve(*_: Any, **__: Any) -> Any:
+def _areturning(response: Any) -> Call:
+    async def return_response(*_: Any, **__: Any) -> Any:
         return response
 
-    return serve
+    return return_response
 
 
-def _told(callback: Way, serving: Way, llm: LLM, /, *request: Any, **kwargs: Any) -> Way:
+def _reporting(callback: Call, returning: Call, llm: LLM, /, *request: Any, **kwargs: Any) -> Call:
     """Gives a response, and reports it to callbacks and events as if the model had made it."""
-    return lambda response: callback()(serving(response))(llm, *request, **kwargs)
+    return lambda response: callback()(returning(response))(llm, *request, **kwargs)
 
 
 class CachedLLM(CachedModel, StructuredPrediction, LLM):
@@ -153,35 +152,36 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
             raise ConfigurationError(
                 "a structured LLM cannot be wrapped: wrap its model, and call as_structured_llm(…) on the CachedLLM"
             )
-        super().__init__(**{name: getattr(llm, name) for name in SAME})
+        super().__init__(**{name: getattr(llm, name) for name in SHARED_FIELDS})
         self._wrapped = llm
         rules: dict[str, Any] = {"should_store": should_store, "scorer": scorer, "judge": judge}
         rules |= {"wait": wait, "on_error": on_error}
-        times: dict[str, Any] = {"clock": clock, "new_id": new_id}
-        pool: dict[str, Any] = {"tag": tag, "ttl": ttl, "prices": prices}
-        pool |= {"max_entries": max_entries, "max_bytes": max_bytes}
-        writable = store is None and isinstance(tenant, str)
-        self._url, self._settings = url, {"tenant": tenant, **pool, **rules} if writable else None
-        opened = cache_store(url, store)
-        counted = ExperiencePool(opened, **pool)  # adds up the counts of all tenants
+        sources: dict[str, Any] = {"clock": clock, "new_id": new_id}
+        pool_settings: dict[str, Any] = {"tag": tag, "ttl": ttl, "prices": prices}
+        pool_settings |= {"max_entries": max_entries, "max_bytes": max_bytes}
+        can_reopen = store is None and isinstance(tenant, str)
+        self._url, self._settings = url, {"tenant": tenant, **pool_settings, **rules} if can_reopen else None
+        opened_store = cache_store(url, store)
+        shared_pool = ExperiencePool(opened_store, **pool_settings)  # adds up the counts of all tenants
         counts, scoring = Counts(), BackgroundScoring(scorer, "a response", WarnOnce())
 
         def answers_of(tenant: str) -> Answers:
-            own = ExperiencePool(opened, tenant=tenant, **pool, **times)._counted_with(counted)  # noqa: SLF001 - of ours
-            told: dict[str, Any] = {"model": lambda: str(llm.metadata.model_name), **rules, **times}
-            return Answers(own, counts=counts, scoring=scoring, **told)
+            tenant_pool = ExperiencePool(opened_store, tenant=tenant, **pool_settings, **sources)
+            tenant_pool = tenant_pool._counted_with(shared_pool)  # noqa: SLF001 - of ours
+            settings: dict[str, Any] = {"model": lambda: str(llm.metadata.model_name), **rules, **sources}
+            return Answers(tenant_pool, counts=counts, scoring=scoring, **settings)
 
         self._tenants = Tenants(tenant, answers_of, counts=counts, strict=strict)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache. Raises ConfigurationError for fields that only the model has."""
-        own = dict(update or {})
-        foreign = sorted(own.keys() - type(self).model_fields.keys())
+        changes = dict(update or {})
+        foreign = sorted(changes.keys() - type(self).model_fields.keys())
         if foreign:
             raise ConfigurationError(f"a CachedLLM has no {', '.join(foreign)}: change the model and wrap it again")
-        copy = super().model_copy(update={name: own[name] for name in own if name in SAME}, deep=deep)
-        if own:
-            copy._wrapped = copy._wrapped.model_copy(update=own)  # noqa: SLF001 - of its own class
+        copy = super().model_copy(update={name: changes[name] for name in changes if name in SHARED_FIELDS}, deep=deep)
+        if changes:
+            copy._wrapped = copy._wrapped.model_copy(update=changes)  # noqa: SLF001 - of its own class
         return copy
 
     def __reduce__(self) -> Any:
@@ -207,74 +207,76 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     def delete(self, hit: Response) -> bool:
         """Delete the entry that served this response; False if it no longer exists."""
-        return self.pool.delete(key=_key_of(hit))
+        return self.pool.delete(key=_cache_key(hit))
 
     async def adelete(self, hit: Response) -> bool:
         """:meth:`delete`, without blocking the event loop."""
-        return await self.pool.adelete(key=_key_of(hit))
+        return await self.pool.adelete(key=_cache_key(hit))
 
     # --- calls
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Answer a chat, from the cache if possible."""
-        return cast("ChatResponse", self._answers.invoke(*self._chat(self._wrapped.chat, messages, kwargs)))
+        call = self._chat_call(self._wrapped.chat, messages, kwargs)
+        return cast("ChatResponse", self._answers.invoke(*call))
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Complete a prompt, from the cache if possible."""
-        asked = self._completion(self._wrapped.complete, prompt, formatted, kwargs)
-        return cast("CompletionResponse", self._answers.invoke(*asked))
+        call = self._completion_call(self._wrapped.complete, prompt, formatted, kwargs)
+        return cast("CompletionResponse", self._answers.invoke(*call))
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Answer a chat in a stream, from the cache if possible."""
-        return cast("ChatResponseGen", self._answers.stream(*self._chat(self._wrapped.stream_chat, messages, kwargs)))
+        call = self._chat_call(self._wrapped.stream_chat, messages, kwargs)
+        return cast("ChatResponseGen", self._answers.stream(*call))
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Complete a prompt in a stream, from the cache if possible."""
-        asked = self._completion(self._wrapped.stream_complete, prompt, formatted, kwargs)
-        return cast("CompletionResponseGen", self._answers.stream(*asked))
+        call = self._completion_call(self._wrapped.stream_complete, prompt, formatted, kwargs)
+        return cast("CompletionResponseGen", self._answers.stream(*call))
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """:meth:`chat`, without blocking the event loop."""
-        asked = self._chat(self._wrapped.achat, messages, kwargs, _aserving)
-        return cast("ChatResponse", await self._answers.ainvoke(*asked))
+        call = self._chat_call(self._wrapped.achat, messages, kwargs, _areturning)
+        return cast("ChatResponse", await self._answers.ainvoke(*call))
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """:meth:`complete`, without blocking the event loop."""
-        asked = self._completion(self._wrapped.acomplete, prompt, formatted, kwargs, _aserving)
-        return cast("CompletionResponse", await self._answers.ainvoke(*asked))
+        call = self._completion_call(self._wrapped.acomplete, prompt, formatted, kwargs, _areturning)
+        return cast("CompletionResponse", await self._answers.ainvoke(*call))
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """:meth:`stream_chat`, without blocking the event loop."""
-        asked = self._chat(self._wrapped.astream_chat, messages, kwargs, _aserving)
-        return cast("ChatResponseAsyncGen", await self._answers.astream(*asked))
+        call = self._chat_call(self._wrapped.astream_chat, messages, kwargs, _areturning)
+        return cast("ChatResponseAsyncGen", await self._answers.astream(*call))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """:meth:`stream_complete`, without blocking the event loop."""
-        asked = self._completion(self._wrapped.astream_complete, prompt, formatted, kwargs, _aserving)
-        return cast("CompletionResponseAsyncGen", await self._answers.astream(*asked))
+        call = self._completion_call(self._wrapped.astream_complete, prompt, formatted, kwargs, _areturning)
+        return cast("CompletionResponseAsyncGen", await self._answers.astream(*call))
 
-    def _chat(
-        self, ask: Way, messages: Sequence[ChatMessage], kwargs: dict[str, Any], serving: Way = _serving
-    ) -> tuple[KeyedRequest | None, Way, Way]:
+    def _chat_call(
+        self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any], returning: Call = _returning
+    ) -> tuple[KeyedRequest | None, Call, Call]:
         """The request of a chat, a function that asks the model, and one that gives a stored answer."""
-        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
-        give = _told(llm_chat_callback, serving, self, messages, **kwargs)
-        return asked, lambda _: ask(messages, **kwargs), give
+        request = self._keyed_request(chat_key, last_user_text(messages), messages, kwargs)
+        serve = _reporting(llm_chat_callback, returning, self, messages, **kwargs)
+        return request, lambda _: ask(messages, **kwargs), serve
 
-    def _completion(
-        self, ask: Way, prompt: str, formatted: bool, kwargs: dict[str, Any], serving: Way = _serving
-    ) -> tuple[KeyedRequest | None, Way, Way]:
-        """:meth:`_chat` for a completion."""
-        asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
-        given = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal takes its pictures in this place
-        give = _told(llm_completion_callback, serving, self, *given, **kwargs)
-        return asked, lambda _: ask(*given, **kwargs), give
+    def _completion_call(
+        self, ask: Call, prompt: str, formatted: bool, kwargs: dict[str, Any], returning: Call = _returning
+    ) -> tuple[KeyedRequest | None, Call, Call]:
+        """:meth:`_chat_call` for a completion."""
+        request = self._keyed_request(completion_key, prompt, prompt, formatted, kwargs)
+        arguments = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal takes its pictures in this place
+        serve = _reporting(llm_completion_callback, returning, self, *arguments, **kwargs)
+        return request, lambda _: ask(*arguments, **kwargs), serve
 
-    def _asked(self, make: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
+    def _keyed_request(self, make_key: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
         if self._tenants.served() is None:
             return None
         try:
-            key = make(self._wrapped, *request)
+            key = make_key(self._wrapped, *request)
         except SerializationError as error:
             self._answers.pass_by(error)
             return None
@@ -300,9 +302,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "rate_limiter":  # a hit does not call the model, so it has nothing to wait for
             super().__setattr__(name, value)
-        if name in _OF_THE_CALL:  # as Settings and query engines set it
+        if name in _CALL_FIELDS:  # as Settings and query engines set it
             setattr(self._wrapped, name, value)
-        elif name in SAME:  # on a copy of the model, which others may use too
+        elif name in SHARED_FIELDS:  # on a copy of the model, which others may use too
             self._wrapped = self._wrapped.model_copy(update={name: value})
 
     def __repr_args__(self) -> Generator[tuple[str, str], None, None]:
@@ -340,7 +342,7 @@ class CachedFunctionCallingLLM(CachedLLM, FunctionCallingLLM):
         return self._wrapped.get_tool_calls_from_response(response, *args, **kwargs)
 
 
-def _key_of(hit: Response) -> str:
+def _cache_key(hit: Response) -> str:
     key = hit.additional_kwargs.get("cache_key")
     if not isinstance(key, str):
         raise ConfigurationError("this response did not come from a cache: it has no cache_key in additional_kwargs")

@@ -25,10 +25,10 @@ from langmem_adapters.providers.addresses import unsaid_address
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import call_ids, numbered
 
-__all__ = ["chat_key", "completion_key", "last_said", "model_key"]
+__all__ = ["chat_key", "completion_key", "last_user_text", "model_key"]
 
 # How a call is made or watched, not what is asked.
-_OF_THE_CALL = frozenset(
+_CALL_SETTINGS = frozenset(
     {
         "api_key",
         "azure_ad_token_provider",
@@ -43,13 +43,13 @@ _OF_THE_CALL = frozenset(
     }
 )
 # Private state that counts: LiteLLM's, GoogleGenAI's, LangChainLLM's, OpenAIResponses', an inner CachedLLM's.
-_ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id", "_wrapped")
-_CONTINUED = "conversation"  # the parameter that names a conversation that the provider of OpenAIResponses keeps
+_PRIVATE_FIELDS = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id", "_wrapped")
+_CONVERSATION_PARAMETER = "conversation"  # names one that the provider of OpenAIResponses keeps
 # Headers that clients add by themselves: what kind of client they are, and their API key.
-_OF_THE_CLIENT = frozenset({"content-type", "user-agent", "x-goog-api-client", "x-goog-api-key"})
+_CLIENT_HEADERS = frozenset({"content-type", "user-agent", "x-goog-api-client", "x-goog-api-key"})
 # Fields that count although they are not dumped: how prompts are made, and where BedrockConverse asks.
-_UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
-_UNDUMPED |= {"endpoint_url", "region_name"}
+_UNDUMPED_FIELDS = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
+_UNDUMPED_FIELDS |= {"endpoint_url", "region_name"}
 
 
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
@@ -60,24 +60,25 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
     the content of their files, tools, formats. Raises SerializationError for a request that cannot be told from
     another, or that continues what the provider keeps of earlier calls.
     """
-    _check_whole(llm, kwargs)
-    said = _as_called([without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages])
-    held = (place for message in messages for place in (message.blocks, message.additional_kwargs) if place)
-    files = [_content(path) for place in held for path in _paths(place)]
-    shown = (files,) if files else ()
-    return fingerprint("llama-index chat", _model(llm), numbered(said), _described(_lasting(kwargs)), *shown)
+    _check_complete(llm, kwargs)
+    data = [without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages]
+    data = numbered(_in_call_order(data))
+    contents = (content for message in messages for content in (message.blocks, message.additional_kwargs) if content)
+    file_hashes = [_file_hash(path) for content in contents for path in _file_paths(content)]
+    files = (file_hashes,) if file_hashes else ()
+    return fingerprint("llama-index chat", _model_data(llm), data, _parameter_values(kwargs), *files)
 
 
-def _as_called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _in_call_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages with tool results in the order of the calls: agents append first what ends first, which is chance."""
     ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
-    places = {id_: place for place, id_ in enumerate(ids)}
+    positions = {id_: n for n, id_ in enumerate(ids)}
 
-    def place(message: dict[str, Any]) -> int:
-        return places.get(str(message.get("tool_call_id")), -1) if message["role"] == "tool" else -1
+    def call_position(message: dict[str, Any]) -> int:
+        return positions.get(str(message.get("tool_call_id")), -1) if message["role"] == "tool" else -1
 
-    runs = groupby(messages, key=lambda message: place(message) < 0)
-    return [message for _, run in runs for message in sorted(run, key=place)]
+    runs = groupby(messages, key=lambda message: call_position(message) < 0)
+    return [message for _, run in runs for message in sorted(run, key=call_position)]
 
 
 def _without_usage(message: ChatMessage) -> ChatMessage:
@@ -90,33 +91,33 @@ def _without_usage(message: ChatMessage) -> ChatMessage:
 
 def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> str:
     """The key of a completion; see :func:`chat_key`."""
-    _check_whole(llm, kwargs)
-    return fingerprint("llama-index completion", _model(llm), prompt, formatted, _described(_lasting(kwargs)))
+    _check_complete(llm, kwargs)
+    return fingerprint("llama-index completion", _model_data(llm), prompt, formatted, _parameter_values(kwargs))
 
 
 def model_key(llm: LLM) -> str:
     """The key of a model and its parameters; see :func:`chat_key`."""
-    return fingerprint("llama-index model", _model(llm))
+    return fingerprint("llama-index model", _model_data(llm))
 
 
-def _check_whole(llm: LLM, kwargs: Mapping[str, Any]) -> None:
+def _check_complete(llm: LLM, kwargs: Mapping[str, Any]) -> None:
     """Refuse a request that does not say all; nor would the provider, after a hit, know what had been said."""
-    given = {**(getattr(llm, "additional_kwargs", None) or {}), **kwargs}
-    given |= more if isinstance(more := given.get("extra_body"), Mapping) else {}
-    if getattr(llm, "track_previous_responses", False) or given.get(_CONTINUED):
+    parameters = {**(getattr(llm, "additional_kwargs", None) or {}), **kwargs}
+    parameters |= extra_body if isinstance(extra_body := parameters.get("extra_body"), Mapping) else {}
+    if getattr(llm, "track_previous_responses", False) or parameters.get(_CONVERSATION_PARAMETER):
         raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
 
 
-def last_said(messages: Sequence[ChatMessage]) -> str:
+def last_user_text(messages: Sequence[ChatMessage]) -> str:
     """What the user said last. Raises ConfigurationError for anything but a list of messages."""
-    said = (one.content or "" for one in reversed(checked_chats(messages)) if one.role == MessageRole.USER)
-    return next(said, "")
+    texts = (message.content or "" for message in reversed(checked_chats(messages)) if message.role == MessageRole.USER)
+    return next(texts, "")
 
 
-def _paths(value: Any) -> Iterator[Any]:
+def _file_paths(value: Any) -> Iterator[Any]:
     """The files that are named in place of their content, in blocks and in the values beside them."""
-    held = vars(value) | (value.model_extra or {}) if isinstance(value, BaseModel) else value
-    for item in held.values() if isinstance(held, dict) else held:
+    values = vars(value) | (value.model_extra or {}) if isinstance(value, BaseModel) else value
+    for item in values.values() if isinstance(values, dict) else values:
         if type(item) in ATOMS:
             continue
         if isinstance(item, Path):
@@ -124,58 +125,59 @@ def _paths(value: Any) -> Iterator[Any]:
         elif isinstance(item, DocumentBlock) and item.path is not None:  # which may be a str
             yield item.path
         elif isinstance(item, (BaseModel, dict, list)):
-            yield from _paths(item)
+            yield from _file_paths(item)
 
 
-def _content(path: Any) -> str:
+def _file_hash(path: Any) -> str:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError as error:
         raise SerializationError(f"a file of the request cannot be read: {type(error).__name__}") from error
 
 
-def _model(llm: LLM) -> Any:
+def _model_data(llm: LLM) -> Any:
     """A model and its parameters."""
-    known_as = llm.metadata.model_name  # before its fields: here Ollama asks its server how long a context may be
+    model_name = llm.metadata.model_name  # before its fields: here Ollama asks its server how long a context may be
     kind, fields = _parameters(llm)
-    return [kind, known_as, fields]
+    return [kind, model_name, fields]
 
 
 def _parameters(model: BaseModel) -> list[Any]:
     """The class of a model, with the fields that a dump would have, and some others."""
-    names = [name for name, field in type(model).model_fields.items() if not field.exclude or name in _UNDUMPED]
+    names = [name for name, field in type(model).model_fields.items() if not field.exclude or name in _UNDUMPED_FIELDS]
     fields = {name: getattr(model, name, None) for name in names}
-    if isinstance(given := fields.get("additional_kwargs"), Mapping):  # sent with each call: LiteLLM's API key too
-        fields["additional_kwargs"] = _lasting(given)
+    if isinstance(kwargs := fields.get("additional_kwargs"), Mapping):  # sent with each call: LiteLLM's API key too
+        fields["additional_kwargs"] = _without_call_settings(kwargs)
     private = getattr(model, "__pydantic_private__", None) or {}
-    fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
+    fields |= {name: private[name] for name in _PRIVATE_FIELDS if private.get(name) is not None}
     if address := unsaid_address(model):
         fields["address"] = address
-    said = getattr(model, "default_headers", None) or {}
+    own_headers = getattr(model, "default_headers", None) or {}
     headers = _headers(private.get("_client") or private.get("_aclient"))
-    fields |= {f"header {name}": value for name, value in headers.items() if value != said.get(name)}
-    return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
+    fields |= {f"header {name}": value for name, value in headers.items() if value != own_headers.get(name)}
+    fields = _without_call_settings(fields)
+    return [name_of(type(model)), {name: _parameter_data(value) for name, value in fields.items()}]
 
 
 def _headers(client: Any) -> dict[str, Any]:
     """The headers of a client of Anthropic's or Google's, as far as the user gave them."""
     options = getattr(getattr(client, "_api_client", None), "_http_options", None)
     headers = getattr(client, "_custom_headers", None) or getattr(options, "headers", None)
-    given = headers.items() if isinstance(headers, Mapping) else ()
-    return {name: value for name, value in given if name.lower() not in _OF_THE_CLIENT}
+    items = headers.items() if isinstance(headers, Mapping) else ()
+    return {name: value for name, value in items if name.lower() not in _CLIENT_HEADERS}
 
 
-def _told(value: Any) -> Any:
+def _parameter_data(value: Any) -> Any:
     """A parameter as data; for one that is no data, such as a client, its name."""
     try:
-        return fingerprint(_described(value))
+        return fingerprint(_value_data(value))
     except SerializationError:
         if isinstance(value, BaseModel):  # such as LangChain's model in a LangChainLLM
             return _parameters(value)
         if isinstance(value, Mapping):
-            return {str(name): _told(item) for name, item in value.items()}
+            return {str(name): _parameter_data(item) for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [_told(item) for item in value]
+            return [_parameter_data(item) for item in value]
     except RecursionError:  # it contains itself
         pass
     with suppress(SerializationError, RecursionError):  # of a path, an enum, a dataclass
@@ -183,27 +185,31 @@ def _told(value: Any) -> Any:
     return ["a", as_setting(value) or getattr(value, "__qualname__", type(value).__qualname__)]
 
 
-def _lasting(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in parameters.items() if name not in _OF_THE_CALL}
+def _parameter_values(parameters: Mapping[str, Any]) -> Any:
+    return _value_data(_without_call_settings(parameters))
 
 
-def _described(value: Any) -> Any:
+def _without_call_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name not in _CALL_SETTINGS}
+
+
+def _value_data(value: Any) -> Any:
     """A value as data; tools and classes by their name, description and schema."""
     if isinstance(value, BaseTool):
         metadata = value.metadata
-        return ["tool", metadata.name, metadata.description, _described(metadata.get_parameters_dict())]
+        return ["tool", metadata.name, metadata.description, _value_data(metadata.get_parameters_dict())]
     if isinstance(value, type):
-        return ["class", value.__qualname__, _held_by(value)]
+        return ["class", value.__qualname__, _class_schema(value)]
     if isinstance(value, ImageNode) and value.image_path:
         raise SerializationError("an image node names a file, whose content may have changed")
     if isinstance(value, BaseModel):
-        return ["model", type(value).__qualname__, _described(dict(value))]
+        return ["model", type(value).__qualname__, _value_data(dict(value))]
     if isinstance(value, Mapping):
-        return {name: _described(item) for name, item in value.items()}
-    return [_described(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _value_data(item) for name, item in value.items()}
+    return [_value_data(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _held_by(cls: type) -> Any:
+def _class_schema(cls: type) -> Any:
     """What an object of a class holds: two classes of one name may ask for different things."""
     if not issubclass(cls, BaseModel):
         return identity(cls)

@@ -28,32 +28,32 @@ from langmem_adapters.providers.tool_calls import are_complete, called_anew
 from langmem_adapters.providers.usage import unspent, usage_of
 from langmem_adapters.sharing import apart
 
-__all__ = ["Recording", "Response", "pieces", "read_response", "took_all", "worth_storing", "write_response"]
+__all__ = ["Recording", "Response", "pieces", "reached_limit", "read_response", "worth_storing", "write_response"]
 
 Response: TypeAlias = ChatResponse | CompletionResponse
 R = TypeVar("R", bound=Response)
 
-_OF_PIECES = ("usage", "thinking_delta")  # not stored here: usage is stored beside it, the other is of one piece
+_STREAM_KWARGS = ("usage", "thinking_delta")  # not stored here: usage is stored beside it, the other is of one piece
 
 
 def worth_storing(response: Response) -> bool:
     """Whether a response is whole: neither cut off, filtered, refused, nor empty, and its calls have all arguments."""
-    return _says_something(response) and not ending_of(response).cut and not _has_half_a_call(response)
+    return _has_content(response) and not ending_of(response).cut and not _has_incomplete_call(response)
 
 
-def took_all(response: Response, limit: Any) -> bool:
+def reached_limit(response: Response, limit: Any) -> bool:
     """Whether a response took all tokens it was allowed: streams of BedrockConverse do not tell that they were cut."""
-    used = usage_of(response)
-    return type(limit) is int and used is not None and used["output_tokens"] >= limit > 0
+    usage = usage_of(response)
+    return type(limit) is int and usage is not None and usage["output_tokens"] >= limit > 0
 
 
-def _has_half_a_call(response: Response) -> bool:
+def _has_incomplete_call(response: Response) -> bool:
     calls = response.message.blocks if isinstance(response, ChatResponse) else ()
-    given = [call.tool_kwargs for call in calls if isinstance(call, ToolCallBlock)]
-    return not all(are_complete(args) for args in given if isinstance(args, str))
+    arguments = [call.tool_kwargs for call in calls if isinstance(call, ToolCallBlock)]
+    return not all(are_complete(args) for args in arguments if isinstance(args, str))
 
 
-def _says_something(response: Response) -> bool:
+def _has_content(response: Response) -> bool:
     if isinstance(response, CompletionResponse):
         return bool(response.text.strip())
     message = response.message
@@ -68,28 +68,28 @@ def write_response(response: Response) -> dict[str, Any]:
 
     ``raw``, what the provider sent beside it, is not kept, except for the usage.
     """
-    kwargs = {name: value for name, value in response.additional_kwargs.items() if name not in _OF_PIECES}
+    kwargs = {name: value for name, value in response.additional_kwargs.items() if name not in _STREAM_KWARGS}
     data: dict[str, Any] = {"kwargs": kwargs, "usage": usage_of(response)}
-    own = _own_fields(response)
-    if own and not any(field.is_required() for field in own.values()):
+    own_fields = _own_fields(response)
+    if own_fields and not any(field.is_required() for field in own_fields.values()):
         data["class"] = [type(response).__module__, type(response).__name__]
     if response.logprobs is not None:
-        data["logprobs"] = [[one.model_dump() for one in likely] for likely in response.logprobs]
+        data["logprobs"] = [[token.model_dump() for token in candidates] for candidates in response.logprobs]
     if isinstance(response, CompletionResponse):
         data["text"] = response.text
-        same = True
+        is_equal = True
     else:
         data["message"] = to_message(response.message).to_data()
-        same = _message(data["message"]) == _without_objects(response.message)
-    if not same or any(getattr(response, name) for name in own) or decode(encode(data))["kwargs"] != kwargs:
+        is_equal = _read_message(data["message"]) == _without_objects(response.message)
+    if not is_equal or any(getattr(response, name) for name in own_fields) or decode(encode(data))["kwargs"] != kwargs:
         raise SerializationError("a response of a model would not come back equal")
     return data
 
 
 def _own_fields(response: Response) -> dict[str, FieldInfo]:
     """The additional fields of a provider's own class of responses, such as citations."""
-    known = {*ChatResponse.model_fields, *CompletionResponse.model_fields}
-    return {name: field for name, field in type(response).model_fields.items() if name not in known}
+    common = {*ChatResponse.model_fields, *CompletionResponse.model_fields}
+    return {name: field for name, field in type(response).model_fields.items() if name not in common}
 
 
 def _without_objects(message: ChatMessage) -> ChatMessage:
@@ -114,30 +114,30 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
     """
     try:
         kwargs = unspent(data["kwargs"]) | {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
-        told: dict[str, Any] = {"additional_kwargs": kwargs, "logprobs": data.get("logprobs")}
-        told["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
+        fields: dict[str, Any] = {"additional_kwargs": kwargs, "logprobs": data.get("logprobs")}
+        fields["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
-            return _class(data, CompletionResponse)(text=data["text"], **told)
-        message = _message(without_thought_ids(called_anew(data["message"], new_id)))
+            return _response_class(data, CompletionResponse)(text=data["text"], **fields)
+        message = _read_message(without_thought_ids(called_anew(data["message"], new_id)))
         if "usage" in message.additional_kwargs:  # Anthropic's streams put it here, where keys ignore it
             message.additional_kwargs |= unspent({"usage": message.additional_kwargs["usage"]})
-        return _class(data, ChatResponse)(message=message, **told)
+        return _response_class(data, ChatResponse)(message=message, **fields)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
 
 
-def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
+def _response_class(data: Mapping[str, Any], default: type[R]) -> type[R]:
     """The provider's own class of a stored response, whose fields are empty, but which its code reads.
 
     Only classes that this process already has are looked at: nothing is imported because a store names it.
     """
-    known = [of]
-    for each in known:
-        known += cast("list[type[R]]", each.__subclasses__())
-    return next((each for each in known if [each.__module__, each.__name__] == data.get("class")), of)
+    classes = [default]
+    for cls in classes:
+        classes += cast("list[type[R]]", cls.__subclasses__())
+    return next((cls for cls in classes if [cls.__module__, cls.__name__] == data.get("class")), default)
 
 
-def _message(data: dict[str, Any]) -> ChatMessage:
+def _read_message(data: dict[str, Any]) -> ChatMessage:
     return from_message(Message.from_data(data))
 
 
@@ -147,12 +147,12 @@ def pieces(response: Any) -> Iterator[Any]:
     if isinstance(response, ChatResponse):
         for thought in response.message.blocks:
             if isinstance(thought, ThinkingBlock) and thought.content:
-                for so_far, word in _growing(in_words(thought.content)):
-                    said = [*thoughts, ThinkingBlock(content=so_far), TextBlock(text="")]
-                    yield _piece(response, said, delta="", additional_kwargs={"thinking_delta": word})
+                for so_far, word in _growing_texts(in_words(thought.content)):
+                    blocks = [*thoughts, ThinkingBlock(content=so_far), TextBlock(text="")]
+                    yield _piece(response, blocks, delta="", additional_kwargs={"thinking_delta": word})
                 thoughts.append(thought)
     words = in_words(_text(response))
-    for so_far, word in _growing(words[:-1]):
+    for so_far, word in _growing_texts(words[:-1]):
         if isinstance(response, CompletionResponse):
             yield type(response)(text=so_far, delta=word)
         else:
@@ -160,23 +160,23 @@ def pieces(response: Any) -> Iterator[Any]:
     yield response.model_copy(update={"delta": words[-1]})
 
 
-def _growing(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _growing_texts(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     return zip(accumulate(words), words, strict=True)
 
 
-def _piece(response: ChatResponse, blocks: list[ContentBlock], **told: Any) -> ChatResponse:
-    return type(response)(message=ChatMessage(role=response.message.role, blocks=blocks), **told)
+def _piece(response: ChatResponse, blocks: list[ContentBlock], **fields: Any) -> ChatResponse:
+    return type(response)(message=ChatMessage(role=response.message.role, blocks=blocks), **fields)
 
 
-def _copied(response: Any) -> Any:
+def _independent_copy(response: Any) -> Any:
     """A copy of a response that its reader cannot change."""
-    same = {"additional_kwargs": apart(response.additional_kwargs)}
+    update = {"additional_kwargs": apart(response.additional_kwargs)}
     if isinstance(response, ChatResponse):
         message = response.message
         blocks = [block.model_copy(update=apart(dict(block))) for block in message.blocks]
         kwargs = apart(message.additional_kwargs)
-        same["message"] = message.model_copy(update={"blocks": blocks, "additional_kwargs": kwargs})
-    return response.model_copy(update=same)
+        update["message"] = message.model_copy(update={"blocks": blocks, "additional_kwargs": kwargs})
+    return response.model_copy(update=update)
 
 
 class Recording:
@@ -185,17 +185,17 @@ class Recording:
     def __init__(self) -> None:
         self._text = ""
         self._last: Any = None
-        self._cut: Any = None
-        self._said: set[bool] = set()
+        self._cut_raw: Any = None
+        self._last_flags: set[bool] = set()
 
     def take(self, response: Any) -> None:
         """Record the next piece."""
         self._text += response.delta or ""
-        self._last = _copied(response)
+        self._last = _independent_copy(response)
         ending = ending_of(response)
         if ending.cut:  # a last piece with nothing but the usage does not repeat it
-            self._cut = response.raw
-        self._said |= ending.said
+            self._cut_raw = response.raw
+        self._last_flags |= ending.last_flags
 
     def whole(self) -> Any:
         """The last response, with the text of all deltas, and with what was told of a cut; None if nothing came.
@@ -205,10 +205,10 @@ class Recording:
         """
         if self._last is None:
             return None
-        told = {} if self._cut is None else {"raw": self._cut}
-        if self._said == {False}:
-            told = {"raw": {"status": "incomplete"}}
-        return _with_text(self._last.model_copy(update={"delta": None, "logprobs": None, **told}), self._text)
+        update = {} if self._cut_raw is None else {"raw": self._cut_raw}
+        if self._last_flags == {False}:
+            update = {"raw": {"status": "incomplete"}}
+        return _with_text(self._last.model_copy(update={"delta": None, "logprobs": None, **update}), self._text)
 
 
 def _with_text(last: Any, text: str) -> Any:
@@ -220,9 +220,9 @@ def _with_text(last: Any, text: str) -> Any:
     texts = [block for block in blocks if isinstance(block, TextBlock)]
     if text == "".join(block.text for block in texts):
         return last
-    place = blocks.index(texts[0]) if texts else 0  # several that do not add up to it: Mistral's has all pieces
-    others = [block for block in blocks[place:] if not isinstance(block, TextBlock)]
-    blocks = [*blocks[:place], TextBlock(text=text), *others]
+    position = blocks.index(texts[0]) if texts else 0  # several that do not add up to it: Mistral's has all pieces
+    others = [block for block in blocks[position:] if not isinstance(block, TextBlock)]
+    blocks = [*blocks[:position], TextBlock(text=text), *others]
     return last.model_copy(update={"message": last.message.model_copy(update={"blocks": blocks})})
 
 

@@ -15,7 +15,7 @@ from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import open_index
-from langmem_adapters.llamaindex.filters import metadata_predicate, one_value
+from langmem_adapters.llamaindex.filters import metadata_predicate, required_value
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Occurrence
 from langmem_adapters.outages import Outages
@@ -108,11 +108,11 @@ class BrainRetriever(_Retriever):
         super().__init__(similarity_top_k, on_error, callback_manager)
 
     def _find(self, query: str) -> Flow[list[NodeWithScore]]:
-        found = yield from step(self._search.search, query, self.similarity_top_k)
+        matches = yield from step(self._search.search, query, self.similarity_top_k)
         session = self._search.brain.scope.session
         return [
-            _node(one, score, one.id, Occurrence(session=session, message_id=one.id, created_at=one.created_at))
-            for one, score in found
+            _node(m, score, m.id, Occurrence(session=session, message_id=m.id, created_at=m.created_at))
+            for m, score in matches
         ]
 
     def __repr__(self) -> str:
@@ -158,27 +158,27 @@ class LongTermRetriever(_Retriever):
         if not isinstance(memory, LongTermMemory):
             raise ConfigurationError(f"LongTermRetriever searches a LongTermMemory, not {type(memory).__name__}")
         self._memory = memory
-        self._is_wanted = metadata_predicate(filters)
-        self._session = one_value(filters, "session")
+        self._matches_filters = metadata_predicate(filters)
+        self._session = required_value(filters, "session")
         super().__init__(similarity_top_k, on_error, callback_manager)
 
     def _find(self, query: str) -> Flow[list[NodeWithScore]]:
-        k, filters = self.similarity_top_k, [self._is_wanted]
-        found = yield from search_filtered(self._memory, query, k, filters, self._session)
-        return [_node(one.memory.message, one.score, one.memory.id, said) for one, said in found]
+        k, filters = self.similarity_top_k, [self._matches_filters]
+        matches = yield from search_filtered(self._memory, query, k, filters, self._session)
+        return [_node(match.memory.message, match.score, match.memory.id, occurrence) for match, occurrence in matches]
 
     def __repr__(self) -> str:
         return f"LongTermRetriever({self._memory!r})"
 
 
-def _node(message: Message, score: float, id_: str, said: Occurrence) -> NodeWithScore:
-    metadata = metadata_of(message, said)
-    hidden = [key for key, value in metadata.items() if key not in {"role", "name"} or value is None]
+def _node(message: Message, score: float, id_: str, occurrence: Occurrence) -> NodeWithScore:
+    metadata = metadata_of(message, occurrence)
+    hidden_keys = [key for key, value in metadata.items() if key not in {"role", "name"} or value is None]
     node = TextNode(
         id_=id_,
         text=message.text,
         metadata=metadata,
-        excluded_llm_metadata_keys=hidden,
+        excluded_llm_metadata_keys=hidden_keys,
         excluded_embed_metadata_keys=list(metadata),
     )
     return NodeWithScore(node=node, score=score)

@@ -42,13 +42,13 @@ class ChatSession:
         self._brain = brain
         self._log = brain._flows  # noqa: SLF001 - the one way to write with its ttl
         self._session = self._log.session
-        self.place: tuple[Store, Namespace] = (self._log.store, self._log.namespace)
-        self.seen: list[str] = []
+        self.location: tuple[Store, Namespace] = (self._log.store, self._log.namespace)
+        self.seen_ids: list[str] = []
         """The ids of the active messages, as they were read, without those that were archived since."""
 
-    def after(self, other: ChatSession | None) -> Self:
+    def continuing(self, other: ChatSession | None) -> Self:
         """Take over what another one has seen, if that was of the same session; returns itself."""
-        self.seen = other.seen if other is not None and other.place == self.place else []
+        self.seen_ids = other.seen_ids if other is not None and other.location == self.location else []
         return self
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
@@ -66,21 +66,21 @@ class ChatSession:
                 check_count(name, number, least=0)
         start = offset or 0
         stop = None if limit is None else min(start + limit, sys.maxsize)
-        n = stop if status == _ACTIVE else 0 if status else None
-        page = yield from self._look(n, archive=status != _ACTIVE)
-        self.seen = [item.id for item in page.items]
-        return _chats((_archive(page) + page.items)[start:stop])
+        active = stop if status == _ACTIVE else 0 if status else None  # how many of them are read; None: all
+        page = yield from self._read_page(active, archive=status != _ACTIVE)
+        self.seen_ids = [item.id for item in page.items]
+        return _readable_chats((_archived_items(page) + page.items)[start:stop])
 
     def count(self, status: MessageStatus | None) -> Flow[int]:
         """How many messages with a status there are."""
-        page = yield from self._look(0, archive=status != _ACTIVE)
-        return len(_archive(page)) + (0 if status == MessageStatus.ARCHIVED else page.total)
+        page = yield from self._read_page(0, archive=status != _ACTIVE)
+        return len(_archived_items(page)) + (0 if status == MessageStatus.ARCHIVED else page.total)
 
     def replace(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Put these in place of all messages, archived ones too."""
         new = [self._log.entry(to_message(chat)) for chat in checked_chats(chats)]
-        place = "append" if status == _ACTIVE else "archive"
-        yield from self._change(lambda page: {**_everything(page), place: new}, archive=True)
+        target = "append" if status == _ACTIVE else "archive"
+        yield from self._change(lambda page: {**_full_removal(page), target: new}, archive=True)
 
     def remove_oldest(self, n: int, *, archive: bool) -> Flow[list[ChatMessage]]:
         """Take the oldest active messages away, into the archive if asked, and return them.
@@ -89,41 +89,41 @@ class ChatSession:
         LlamaIndex gives its memory blocks what it has read, and not what this returns.
         """
         check_count("n", n, least=0)
-        seen, self.seen = {*self.seen[:n]}, self.seen[n:]
+        seen_ids, self.seen_ids = {*self.seen_ids[:n]}, self.seen_ids[n:]
 
         def oldest(page: Page) -> Page:
-            read = [item for item in page.items if item.id in seen]
-            new = [item for item in page.items if item.id not in seen]
-            return page._replace(items=read + new[: n - len(seen)])
+            seen_items = [item for item in page.items if item.id in seen_ids]
+            other_items = [item for item in page.items if item.id not in seen_ids]
+            return page._replace(items=seen_items + other_items[: n - len(seen_ids)])
 
         def plan(page: Page) -> _Change:
             page = oldest(page)
             if archive:
-                return {**_active(page), "archive": [(item.id, item.data) for item in page.items]}
+                return {**_oldest_removal(page), "archive": [(item.id, item.data) for item in page.items]}
             return _deletion(page, page.items)
 
-        return _chats(oldest((yield from self._change(plan, n))).items)
+        return _readable_chats(oldest((yield from self._change(plan, n))).items)
 
     def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
         """Remove the active message at a position, and return it."""
         check_whole("idx", idx)
 
         def chosen(page: Page) -> list[Item]:
-            readable = [item for item in page.items if _chats([item])]
+            readable = [item for item in page.items if _readable_chats([item])]
             return [readable[idx]] if -len(readable) <= idx < len(readable) else []
 
         def plan(page: Page) -> _Change:
             return _deletion(page, chosen(page))
 
         page = yield from self._change(plan)
-        return next(iter(_chats(chosen(page))), None)
+        return next(iter(_readable_chats(chosen(page))), None)
 
     def remove_all(self, status: MessageStatus | None) -> Flow[None]:
         """Remove the messages with a status, or the whole session."""
         if status is None:
             yield from step(self._brain.clear)
         else:
-            yield from self._change(_everything, None if status == _ACTIVE else 0, archive=status != _ACTIVE)
+            yield from self._change(_full_removal, None if status == _ACTIVE else 0, archive=status != _ACTIVE)
 
     def forget(self) -> Flow[list[ChatMessage] | None]:
         """Remove the whole session, and return its active messages."""
@@ -131,7 +131,7 @@ class ChatSession:
         yield from self.remove_all(None)
         return messages or None
 
-    def _look(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
+    def _read_page(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
         """The oldest ``n`` entries of the log, or all; if asked, with all values as they were at the same moment."""
         while True:
             page = yield from self._session.scan(limit=n, keys=WATCHED)
@@ -144,32 +144,32 @@ class ChatSession:
     def _change(self, plan: Callable[[Page], _Change], n: int | None = None, *, archive: bool = False) -> Flow[Page]:
         """Read, and write what is planned, all or nothing; read again if another writer came first."""
         while True:
-            page = yield from self._look(n, archive=archive)
+            page = yield from self._read_page(n, archive=archive)
             change = plan(page)
             if not any(change.values()):
                 return page
-            last, entries = decode(page.values.get(ARCHIVED, b"0")), change.pop("archive", [])
-            if type(last) is not int:
+            last_number, entries = decode(page.values.get(ARCHIVED, b"0")), change.pop("archive", [])
+            if type(last_number) is not int:
                 raise SerializationError(f"the value {ARCHIVED!r} of this session is not a number")
-            put = {f"{ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
-            own = change.pop("put", {})
-            put |= {ARCHIVED: encode(last + max(len(entries), 1)), **own}
-            begun = yield from self._log.begun(page.items, page.values)
-            if begun is None:
+            put = {f"{ARCHIVE}{last_number + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
+            own_put = change.pop("put", {})
+            put |= {ARCHIVED: encode(last_number + max(len(entries), 1)), **own_put}
+            started = yield from self._log.begun(page.items, page.values)
+            if started is None:
                 continue
-            if (yield from self._session.try_write(put=put, guard=unchanged(begun), **change)):
+            if (yield from self._session.try_write(put=put, guard=unchanged(started), **change)):
                 return page
 
 
-def _archive(page: Page) -> list[Item]:
+def _archived_items(page: Page) -> list[Item]:
     return [Item(0, key, data) for key, data in sorted(page.values.items()) if key.startswith(ARCHIVE)]
 
 
-def _everything(page: Page) -> _Change:
-    return {**_active(page), "delete": [item.id for item in _archive(page)]}
+def _full_removal(page: Page) -> _Change:
+    return {**_oldest_removal(page), "delete": [item.id for item in _archived_items(page)]}
 
 
-def _active(page: Page) -> _Change:
+def _oldest_removal(page: Page) -> _Change:
     """Remove these, the oldest; if the summary ends at one of them, mark what it covers as removed too."""
     summary = read_summary(page.values.get(SUMMARY))
     if summary is None or ends_at(summary) not in {item.id for item in page.items}:
@@ -177,14 +177,14 @@ def _active(page: Page) -> _Change:
     return {"remove": page.items, "put": {SUMMARY: summary.model_copy(update={"left": True}).to_bytes()}}
 
 
-def _deletion(page: Page, gone: Sequence[Item]) -> _Change:
+def _deletion(page: Page, items: Sequence[Item]) -> _Change:
     """Remove these, so that a thread that still has them does not show them."""
-    ids = [item.id for item in gone]
-    moved = moved_back(page.values, set(ids), [item.id for item in page.items])
-    return {"remove": gone, "put": moved | (with_deleted(page.values, ids) if gone else {})}
+    ids = [item.id for item in items]
+    moved_values = moved_back(page.values, set(ids), [item.id for item in page.items])
+    return {"remove": items, "put": moved_values | (with_deleted(page.values, ids) if items else {})}
 
 
-def _chats(items: Sequence[Item]) -> list[ChatMessage]:
+def _readable_chats(items: Sequence[Item]) -> list[ChatMessage]:
     """The messages that can be read; for a damaged one, a warning names the place."""
     messages = (salvage(item.data, f"entry {item.id!r}") for item in items)
     return [from_message(message) for message in messages if message is not None]

@@ -40,7 +40,7 @@ _NAMES = "SELECT name FROM langmem_node_namespaces WHERE name >= ? AND name < ?"
 _NODES = "SELECT node, vector FROM langmem_nodes WHERE namespace = ? LIMIT ?"
 _NODE = "SELECT node, vector FROM langmem_nodes WHERE node = ?"
 _NAMESPACE = "langmem_namespace"
-_EXACT = 5_000  # vectors of the ledger that are compared where the store gives fewer than it is asked for
+_MAX_EXACT_VECTORS = 5_000  # vectors of the ledger that are compared where the store gives fewer than it is asked for
 
 
 class NodeVectors:
@@ -98,15 +98,15 @@ class NodeVectors:
         self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
         self._batch = batch
         self._new_id = new_id
-        place = self._ledger.place
-        self._changing = ForkSafeLock() if place.in_memory else lock_of(place.path)
-        within = _within(store)
-        self._alone = contextlib.nullcontext if within is None else lock_of(id(within)).held
+        location = self._ledger.place
+        self._change_lock = ForkSafeLock() if location.in_memory else lock_of(location.path)
+        shared_object = _unsynchronized_part(store)
+        self._store_lock = contextlib.nullcontext if shared_object is None else lock_of(id(shared_object)).held
 
     def mark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None if it has not begun."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
-            return _mark(connection, name)
+            return _watermark(connection, name)
 
     def change(
         self,
@@ -119,28 +119,31 @@ class NodeVectors:
         since: Position | None = None,
     ) -> None:
         """Note the vectors, change the store, and then note the position; repeating it has the same result."""
-        with self._changing.held():
-            space = self._begun(name, maker, since)
-            added = {_node(space.generation, id_): (id_, one.vector) for id_, one in upsert.items()}
-            gone = [_node(space.generation, id_) for id_ in delete]
+        with self._change_lock.held():
+            namespace = self._start_namespace(name, maker, since)
+            added = {_node(namespace.generation, id_): (id_, embedding.vector) for id_, embedding in upsert.items()}
+            deleted = [_node(namespace.generation, id_) for id_ in delete]
             with search_errors("vector"), self._ledger.writing() as connection, connection:
-                rows = (connection.execute(_NODE, (node,)).fetchone() for node in dict.fromkeys([*gone, *added]))
-                known = dict(filter(None, rows))
+                rows = (connection.execute(_NODE, (node,)).fetchone() for node in dict.fromkeys([*deleted, *added]))
+                existing = dict(filter(None, rows))
                 connection.executemany(
                     "INSERT OR REPLACE INTO langmem_nodes VALUES (?, ?, ?, ?)",
-                    [(node, space.number, to_bytes(id_), vector.tobytes()) for node, (id_, vector) in added.items()],
+                    [
+                        (node, namespace.number, to_bytes(id_), vector.tobytes())
+                        for node, (id_, vector) in added.items()
+                    ],
                 )
-            self._delete(space.generation, known)
-            self._add(space.generation, {node: vector for node, (_, vector) in added.items()})
+            self._delete(namespace.generation, existing)
+            self._add(namespace.generation, {node: vector for node, (_, vector) in added.items()})
             try:
                 with search_errors("vector"), self._ledger.writing() as connection, connection:
-                    check(_mark(connection, name), maker, since)
-                    left = [(node,) for node in gone if node not in added]
-                    connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", left)
+                    check(_watermark(connection, name), maker, since)
+                    removable = [(node,) for node in deleted if node not in added]
+                    connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", removable)
                     if position is not None:
                         connection.execute(
                             "UPDATE langmem_node_namespaces SET seq = ?, entry = ? WHERE number = ?",
-                            (position[0], to_bytes(position[1]), space.number),
+                            (position[0], to_bytes(position[1]), namespace.number),
                         )
             except Conflict:
                 self._clear(name)  # by now it holds changes of both
@@ -152,25 +155,25 @@ class NodeVectors:
     def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids that the store finds nearest, by their cosine."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
-            space = _find(connection, name)
-            if space is None or not space.mark.maker.fits(maker):
+            namespace = _find_namespace(connection, name)
+            if namespace is None or not namespace.mark.maker.fits(maker):
                 return []
-            if connection.execute(_NODES, (space.number, 1)).fetchone() is None:
+            if connection.execute(_NODES, (namespace.number, 1)).fetchone() is None:
                 return []  # the store may have no place for vectors yet
-        nodes = self._query(space.generation, vector, k)
+        nodes = self._query(namespace.generation, vector, k)
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             if len(nodes) < k:
-                nodes += [node for node, _ in connection.execute(_NODES, (space.number, _EXACT))]
-            found = _cosines(connection, space.number, nodes, vector)
-        return sorted(found.items(), key=lambda pair: -pair[1])[:k]
+                nodes += [node for node, _ in connection.execute(_NODES, (namespace.number, _MAX_EXACT_VECTORS))]
+            cosines = _cosines(connection, namespace.number, nodes, vector)
+        return sorted(cosines.items(), key=lambda pair: -pair[1])[:k]
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         """The cosines of some ids; those that do not exist are left out."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
-            space = _find(connection, name)
-            if space is None or not space.mark.maker.fits(maker):
+            namespace = _find_namespace(connection, name)
+            if namespace is None or not namespace.mark.maker.fits(maker):
                 return {}
-            return _cosines(connection, space.number, [_node(space.generation, id_) for id_ in ids], vector)
+            return _cosines(connection, namespace.number, [_node(namespace.generation, id_) for id_ in ids], vector)
 
     def namespaces(self, start: str) -> list[str]:
         """The names that begin with this."""
@@ -179,23 +182,23 @@ class NodeVectors:
 
     def clear(self, name: str) -> None:
         """Delete a namespace, in the store first."""
-        with self._changing.held():
+        with self._change_lock.held():
             self._clear(name)
 
     def _clear(self, name: str) -> None:
         with search_errors("vector"), self._ledger.writing() as connection, connection:
-            space = _find(connection, name)
-            if space is None:
+            namespace = _find_namespace(connection, name)
+            if namespace is None:
                 return
-            nodes = dict(connection.execute(_NODES, (space.number, -1)).fetchall())
+            nodes = dict(connection.execute(_NODES, (namespace.number, -1)).fetchall())
             # A position that no log has: if this is interrupted, the next one to come sees it, and clears again.
             connection.execute(
-                "UPDATE langmem_node_namespaces SET seq = -1, entry = x'' WHERE number = ?", (space.number,)
+                "UPDATE langmem_node_namespaces SET seq = -1, entry = x'' WHERE number = ?", (namespace.number,)
             )
-        self._delete(space.generation, nodes)
+        self._delete(namespace.generation, nodes)
         with search_errors("vector"), self._ledger.writing() as connection, connection:
-            connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (space.number,))
-            connection.execute("DELETE FROM langmem_node_namespaces WHERE number = ?", (space.number,))
+            connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (namespace.number,))
+            connection.execute("DELETE FROM langmem_node_namespaces WHERE number = ?", (namespace.number,))
 
     def close(self) -> None:
         """Close the ledger; the store belongs to its owner."""
@@ -204,7 +207,7 @@ class NodeVectors:
     def __repr__(self) -> str:
         return f"NodeVectors({type(self._store).__name__}, {self._ledger.path!r})"
 
-    def _begun(self, name: str, maker: EmbedderSpec, since: Position | None) -> _Space:
+    def _start_namespace(self, name: str, maker: EmbedderSpec, since: Position | None) -> _NodeNamespace:
         """Find the namespace, or begin it; vectors of another embedder are deleted."""
         mark = self.mark(name)
         check(mark, maker, since)
@@ -221,10 +224,10 @@ class NodeVectors:
                 "UPDATE langmem_node_namespaces SET dimension = coalesce(dimension, ?) WHERE name = ?",
                 (maker.dimension, name),
             )
-            space = cast(_Space, _find(connection, name))
-        if not space.mark.maker.fits(maker):
+            namespace = cast(_NodeNamespace, _find_namespace(connection, name))
+        if not namespace.mark.maker.fits(maker):
             raise SearchError("another embedder started to fill the same namespace meanwhile")
-        return space
+        return namespace
 
     # ---- the store
 
@@ -240,7 +243,7 @@ class NodeVectors:
 
     def _remove(self, nodes: Sequence[str]) -> None:
         for n in range(0, len(nodes), self._batch):
-            with self._asking():
+            with self._store_errors():
                 self._store.delete_nodes(node_ids=list(nodes[n : n + self._batch]))
 
     def _add(self, generation: str, vectors: Mapping[str, Vector]) -> None:
@@ -256,25 +259,26 @@ class NodeVectors:
             for node, vector in vectors.items()
         ]
         for n in range(0, len(nodes), self._batch):
-            with self._asking():
+            with self._store_errors():
                 self._store.add(nodes[n : n + self._batch])
 
     def _query(self, generation: str, vector: Vector, k: int) -> list[str]:
-        own = MetadataFilters(filters=[MetadataFilter(key=_NAMESPACE, value=generation)])
-        with self._asking():
-            found = self._store.query(VectorStoreQuery(query_embedding=list(vector), similarity_top_k=k, filters=own))
-        return [node.node_id for node in found.nodes or ()] if found.ids is None else list(found.ids)
+        filters = MetadataFilters(filters=[MetadataFilter(key=_NAMESPACE, value=generation)])
+        with self._store_errors():
+            query = VectorStoreQuery(query_embedding=list(vector), similarity_top_k=k, filters=filters)
+            result = self._store.query(query)
+        return [node.node_id for node in result.nodes or ()] if result.ids is None else list(result.ids)
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _store_errors(self) -> Iterator[None]:
         try:
-            with self._alone():
+            with self._store_lock():
                 yield
         except Exception as error:
             raise SearchError(f"{type(self._store).__name__} failed: {type(error).__name__}") from error
 
 
-def _within(store: BasePydanticVectorStore) -> object:
+def _unsynchronized_part(store: BasePydanticVectorStore) -> object:
     """The part of a store in this process's memory that no thread may change while another iterates over it."""
     if isinstance(store, SimpleVectorStore):
         return store
@@ -282,13 +286,13 @@ def _within(store: BasePydanticVectorStore) -> object:
     return client if type(client).__name__ == "QdrantLocal" else None
 
 
-class _Space(NamedTuple):
+class _NodeNamespace(NamedTuple):
     number: int
     generation: str
     mark: Watermark
 
 
-def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
+def _find_namespace(connection: sqlite3.Connection, name: str) -> _NodeNamespace | None:
     row = connection.execute(
         "SELECT number, generation, embedder, dimension, seq, entry FROM langmem_node_namespaces WHERE name = ?",
         (name,),
@@ -296,12 +300,12 @@ def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
     if row is None:
         return None
     number, generation, *mark = row
-    return _Space(number, generation, Watermark.of(*mark))
+    return _NodeNamespace(number, generation, Watermark.of(*mark))
 
 
-def _mark(connection: sqlite3.Connection, name: str) -> Watermark | None:
-    space = _find(connection, name)
-    return None if space is None else space.mark
+def _watermark(connection: sqlite3.Connection, name: str) -> Watermark | None:
+    namespace = _find_namespace(connection, name)
+    return None if namespace is None else namespace.mark
 
 
 def _cosines(connection: sqlite3.Connection, namespace: int, nodes: Sequence[str], vector: Vector) -> dict[str, float]:

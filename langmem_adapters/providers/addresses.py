@@ -21,11 +21,11 @@ ADDRESSES: Final = frozenset(
     }
 )
 """The fields in which models say what address they ask."""
-_CLIENTS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
-_LINKS: Final = ("_client", "_api_client", "client")  # from a client to the one that asks for it
-_DEPTH = 3  # a resource of a client, the client, and its HTTP client
+_CLIENT_FIELDS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
+_CLIENT_LINKS: Final = ("_client", "_api_client", "client")  # from a client to the one that asks for it
+_MAX_LINKS = 3  # a resource of a client, the client, and its HTTP client
 # The default addresses of clients.
-_HOMES: Final = frozenset(
+_DEFAULT_ADDRESSES: Final = frozenset(
     {
         "http://127.0.0.1:11434",
         "https://api.anthropic.com",
@@ -42,29 +42,35 @@ def unsaid_address(model: Any) -> str:
 
     Only clients read ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``AWS_ENDPOINT_URL``, ``AWS_REGION`` and others.
     """
-    held = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
-    said = [str(held[name]).rstrip("/").lower() for name in ADDRESSES if held.get(name)]
-    found = dict.fromkeys(filter(None, (_asked_at(model, held, name) for name in _CLIENTS)))
-    return " ".join(url for url in found if not (any(one in url.lower() for one in said) if said else url in _HOMES))
+    attributes = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
+    field_addresses = [str(attributes[name]).rstrip("/").lower() for name in ADDRESSES if attributes.get(name)]
+    urls = dict.fromkeys(_client_address(model, attributes, name) for name in _CLIENT_FIELDS)
+    return " ".join(url for url in urls if url and not _is_expected(url, field_addresses))
 
 
-def _asked_at(model: Any, held: Mapping[str, Any], name: str) -> str:
+def _is_expected(url: str, field_addresses: list[str]) -> bool:
+    if field_addresses:
+        return any(address in url.lower() for address in field_addresses)
+    return url in _DEFAULT_ADDRESSES
+
+
+def _client_address(model: Any, attributes: Mapping[str, Any], name: str) -> str:
     """A client's address. One that the model would make at its first call is made now, or the key would change then."""
-    is_made = name not in held and isinstance(getattr(type(model), name, None), cached_property)
+    is_lazy = name not in attributes and isinstance(getattr(type(model), name, None), cached_property)
     try:
-        return _address(getattr(model, name) if is_made else held.get(name))
+        return _address(getattr(model, name) if is_lazy else attributes.get(name))
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the model says when it is asked
         return ""
 
 
 def _address(client: Any) -> str:
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_LINKS):
         if client is None:
             break
         for url in _urls(client):
             if isinstance(url, str) or type(url).__name__ == "URL":
-                return "/".join((str(url).rstrip("/"), *_within(client)))
-        client = next((found for link in _LINKS if (found := getattr(client, link, None)) is not None), None)
+                return "/".join((str(url).rstrip("/"), *_path_parts(client)))
+        client = next((linked for link in _CLIENT_LINKS if (linked := getattr(client, link, None)) is not None), None)
     return ""
 
 
@@ -76,11 +82,11 @@ def _urls(client: Any) -> Iterator[Any]:
     yield getattr(getattr(client, "_http_options", None), "base_url", None)
 
 
-def _within(client: Any) -> Iterator[str]:
+def _path_parts(client: Any) -> Iterator[str]:
     """What a client of Google's adds to its URL: the version of the API, and for Vertex AI project and location."""
     if (options := getattr(client, "_http_options", None)) is None:
         return
-    places = [getattr(options, "api_version", None)]
+    parts = [getattr(options, "api_version", None)]
     if getattr(client, "vertexai", False):
-        places += [client.project, client.location]
-    yield from (place for place in places if isinstance(place, str) and place)
+        parts += [client.project, client.location]
+    yield from (part for part in parts if isinstance(part, str) and part)

@@ -53,8 +53,8 @@ def _media(kind: str, *, data: Any = None, url: Any = None, mime: Any = None, **
         return None
     if isinstance(mime, str) and mime:
         standard["mime_type"] = mime
-    if known := {name: value for name, value in extras.items() if isinstance(value, str)}:
-        standard["extras"] = known
+    if text_extras := {name: value for name, value in extras.items() if isinstance(value, str)}:
+        standard["extras"] = text_extras
     return standard
 
 

@@ -10,7 +10,7 @@ from langmem_adapters.providers.usage import fields, sent
 __all__ = ["Ending", "ending_of", "field", "is_broken_off", "is_cut", "refuses"]
 
 # In the words of OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, vLLM and Ollama.
-_SPOILED = tuple(
+_INCOMPLETE_REASONS = tuple(
     """length max_tokens model_length model_context_window_exceeded error_limit pause_turn timeout user_cancel load
     unload content_filter content_filtered safety image_safety recitation image_recitation language blocklist
     prohibited_content image_prohibited_content spii refusal guardrail_intervened error error_toxic other image_other
@@ -18,24 +18,26 @@ _SPOILED = tuple(
     too_many_tool_calls missing_thought_signature incomplete malformed_response model_armor escalation
     pup_limited_disabled continuation compaction insufficient_system_resource sensitive abort repetition""".split()  # noqa: SIM905 - one line a word, otherwise
 )
-_REASONS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
-_TOLD = (*_REASONS, "refusal", "incomplete_details", "status")
-_ENDING = frozenset(
+_REASON_FIELDS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
+_REPORTED_FIELDS = (*_REASON_FIELDS, "refusal", "incomplete_details", "status")
+_REPORTING_PROVIDERS = frozenset(
     {"anthropic", "deepseek", "fireworks", "google_genai", "groq", "mistralai", "openai", "openrouter", "xai"}
 )
-_UNDER_WAY = ("in_progress", "queued")
-_UNFINISHED = (*_UNDER_WAY, "cancelled", "failed", "incomplete")
+_RUNNING_STATUSES = ("in_progress", "queued")
+_UNFINISHED_STATUSES = (*_RUNNING_STATUSES, "cancelled", "failed", "incomplete")
 
 
-def is_cut(told: Any) -> bool:
+def is_cut(report: Any) -> bool:
     """Whether what a provider tells beside its answer, in a mapping or in attributes, says that it is not whole."""
-    found: Mapping[str, Any] = told if isinstance(told, dict) else {name: field(told, name) for name in _TOLD}
-    for name in _REASONS.intersection(found):
-        reason = found[name]
+    if not isinstance(report, dict):
+        report = {name: field(report, name) for name in _REPORTED_FIELDS}
+    for name in _REASON_FIELDS.intersection(report):
+        reason = report[name]
         # By its end: chunks that repeat it, as OpenRouter's do, add up to "lengthlength".
-        if str(getattr(reason, "name", reason)).rpartition(".")[2].lower().endswith(_SPOILED):
+        if str(getattr(reason, "name", reason)).rpartition(".")[2].lower().endswith(_INCOMPLETE_REASONS):
             return True
-    return bool(found.get("refusal") or found.get("incomplete_details")) or found.get("status") in _UNFINISHED
+    is_unfinished = report.get("status") in _UNFINISHED_STATUSES
+    return is_unfinished or bool(report.get("refusal") or report.get("incomplete_details"))
 
 
 class Ending(NamedTuple):
@@ -43,27 +45,27 @@ class Ending(NamedTuple):
 
     cut: bool
     """Whether there should be more, or something else: see :func:`is_cut`."""
-    said: frozenset[bool]
+    last_flags: frozenset[bool]
     """Whether it is the last piece; empty if it has no field that could say so."""
 
 
 def ending_of(response: Any) -> Ending:
     """Look for the end in all places in which providers tell it."""
-    whole = sent(field(response, "raw"))
-    told = _told(response, whole)
-    event = fields(whole.get("response"))  # of OpenAI's Responses, whose streams all begin under way
-    cut = any(map(is_cut, told)) or (event.get("status") not in _UNDER_WAY and is_cut(event))
-    return Ending(cut, frozenset(said for one in (*told, event) if (said := _is_last(one)) is not None))
+    raw = sent(field(response, "raw"))
+    reports = _reports(response, raw)
+    event = fields(raw.get("response"))  # of OpenAI's Responses, whose streams all begin under way
+    cut = any(map(is_cut, reports)) or (event.get("status") not in _RUNNING_STATUSES and is_cut(event))
+    return Ending(cut, frozenset(is_last for report in (*reports, event) if (is_last := _is_last(report)) is not None))
 
 
-def _told(response: Any, whole: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What is told beside a response, in its message, and in each choice of the ``whole`` that was sent."""
-    beside = [fields(field(holder, "additional_kwargs")) for holder in (response, field(response, "message"))]
-    told = [*beside, whole, fields(whole.get("delta"))]  # the last one is Anthropic's
-    choices = whole.get("choices") or whole.get("candidates")
+def _reports(response: Any, raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What is told beside a response, in its message, and in each choice of the ``raw`` that was sent."""
+    extras = [fields(field(holder, "additional_kwargs")) for holder in (response, field(response, "message"))]
+    reports = [*extras, raw, fields(raw.get("delta"))]  # the last one is Anthropic's
+    choices = raw.get("choices") or raw.get("candidates")
     for choice in map(fields, choices if isinstance(choices, list | tuple) else ()):
-        told += [choice, fields(choice.get("message"))]
-    return told
+        reports += [choice, fields(choice.get("message"))]
+    return reports
 
 
 def refuses(content: Any) -> bool:
@@ -72,23 +74,23 @@ def refuses(content: Any) -> bool:
     return any("refusal" in (field(block, "type"), field(field(block, "value"), "type")) for block in blocks)
 
 
-def is_broken_off(*told: Mapping[str, Any]) -> bool:
+def is_broken_off(*reports: Mapping[str, Any]) -> bool:
     """Whether a provider that always tells why an answer ends did not: its stream did not come to the end."""
-    ends = any(one.get(name) for one in told for name in (*_REASONS, "status"))
-    return not ends and any(one.get("model_provider") in _ENDING for one in told)
+    has_reason = any(report.get(name) for report in reports for name in (*_REASON_FIELDS, "status"))
+    return not has_reason and any(report.get("model_provider") in _REPORTING_PROVIDERS for report in reports)
 
 
-def _is_last(told: Mapping[str, Any]) -> bool | None:
-    if "contentBlockDelta" in told:  # Bedrock's, whose last piece has the usage
+def _is_last(report: Mapping[str, Any]) -> bool | None:
+    if "contentBlockDelta" in report:  # Bedrock's, whose last piece has the usage
         return False
-    if isinstance(last := told.get("metadata"), Mapping) and "usage" in last:
+    if isinstance(metadata := report.get("metadata"), Mapping) and "usage" in metadata:
         return True
-    said = [told[name] for name in _REASONS.intersection(told)]
-    if isinstance(status := told.get("status"), str):
-        said.append(status)
-    if not said and isinstance(event := told.get("event_type"), str):  # Cohere's
+    reasons = [report[name] for name in _REASON_FIELDS.intersection(report)]
+    if isinstance(status := report.get("status"), str):
+        reasons.append(status)
+    if not reasons and isinstance(event := report.get("event_type"), str):  # Cohere's
         return event == "stream-end"
-    return any(reason and reason not in _UNDER_WAY for reason in said) if said else None
+    return any(reason and reason not in _RUNNING_STATUSES for reason in reasons) if reasons else None
 
 
 def field(holder: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ from langmem_adapters.providers.finish_reasons import field
 
 __all__ = ["without_item_ids", "without_item_ids_beside", "without_thought_ids"]
 
-_WORK: Final = frozenset(
+_TOOL_BLOCK_TYPES: Final = frozenset(
     {
         "code_interpreter_call",
         "file_search_call",
@@ -21,14 +21,14 @@ _WORK: Final = frozenset(
         "web_search_call",
     }
 )
-_IDS: Final = {
+_ID_PREFIXES: Final = {
     "text": "msg_",
     "output_text": "msg_",
     "refusal": "msg_",
     "function_call": "fc_",
     "custom_tool_call": "ctc_",
 }
-_OF_CALLS: Final = "__openai_function_call_ids__"  # LangChain's name for these ids, by the ids of the calls
+_CALL_IDS_KEY: Final = "__openai_function_call_ids__"  # LangChain's name for these ids, by the ids of the calls
 
 
 def without_item_ids(content: list[Any]) -> list[Any]:
@@ -39,33 +39,33 @@ def without_item_ids(content: list[Any]) -> list[Any]:
     removed, and then also what OpenAI's own tools did, which it refuses without the thought; thoughts that are given in
     full, encrypted, stay with all their parts.
     """
-    sealed = {_thought_id(block) for block in content if _is_sealed(block)}
-    kept = [block for block in content if _thought_id(block) is None or _thought_id(block) in sealed]
-    if len(kept) < len(content):
-        kept = [block for block in kept if not _is_work(block)]
-    return list(map(_without_id, kept))
+    encrypted_ids = {_thought_id(block) for block in content if _is_encrypted(block)}
+    remaining = [block for block in content if _thought_id(block) is None or _thought_id(block) in encrypted_ids]
+    if len(remaining) < len(content):
+        remaining = [block for block in remaining if not _is_tool_block(block)]
+    return list(map(_without_id, remaining))
 
 
 def without_item_ids_beside(kwargs: dict[str, Any]) -> dict[str, Any]:
     """:func:`without_item_ids` for what is beside the content: with ``output_version="v0"``, all but texts."""
-    kept = _without(_OF_CALLS, kwargs)
-    if _thought_id(thought := kept.get("reasoning")) is None or _is_sealed(thought):
-        return kept
-    others = [one for one in kept.pop("tool_outputs", ()) if not _is_work(one)]
-    return _without("reasoning", kept) | ({"tool_outputs": others} if others else {})
+    remaining = _without_key(_CALL_IDS_KEY, kwargs)
+    if _thought_id(thought := remaining.get("reasoning")) is None or _is_encrypted(thought):
+        return remaining
+    tool_outputs = [output for output in remaining.pop("tool_outputs", ()) if not _is_tool_block(output)]
+    return _without_key("reasoning", remaining) | ({"tool_outputs": tool_outputs} if tool_outputs else {})
 
 
-def without_thought_ids(said: dict[str, Any]) -> dict[str, Any]:
+def without_thought_ids(data: dict[str, Any]) -> dict[str, Any]:
     """A message's data without the ids of thoughts that it has in full; its host shows a model none without one."""
-    content = said.get("content")
-    return {**said, "content": list(map(_thought, content))} if isinstance(content, list) else said
+    content = data.get("content")
+    return {**data, "content": list(map(_without_thought_id, content))} if isinstance(content, list) else data
 
 
-def _thought(block: Any) -> Any:
+def _without_thought_id(block: Any) -> Any:
     extras = block.get("extras") if isinstance(block, dict) and block.get("type") == "reasoning" else None
-    if not (isinstance(extras, dict) and _begins(extras.get("id"), "rs_")):
+    if not (isinstance(extras, dict) and _has_prefix(extras.get("id"), "rs_")):
         return block
-    return {**block, "extras": _without("id", extras)}
+    return {**block, "extras": _without_key("id", extras)}
 
 
 def _without_id(block: Any) -> Any:
@@ -73,31 +73,31 @@ def _without_id(block: Any) -> Any:
         return block
     kind, extras = block.get("type"), block.get("extras")
     if isinstance(extras, dict) and kind == "tool_call" and "item_id" in extras:
-        return {**block, "extras": _without("item_id", extras)}
-    begins = _IDS.get(kind) if isinstance(kind, str) else None
-    if begins is None or not _begins(block.get("id"), begins):
+        return {**block, "extras": _without_key("item_id", extras)}
+    prefix = _ID_PREFIXES.get(kind) if isinstance(kind, str) else None
+    if prefix is None or not _has_prefix(block.get("id"), prefix):
         return block
-    return _without("id", block)
+    return _without_key("id", block)
 
 
-def _without(left_out: str, told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name != left_out}
+def _without_key(key: str, mapping: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name != key}
 
 
 def _thought_id(block: Any) -> str | None:
     """The id under which OpenAI keeps a thought; each part of a thought has it."""
-    is_kept = isinstance(block, dict) and block.get("type") == "reasoning" and _begins(block.get("id"), "rs_")
-    return str(block["id"]) if is_kept else None
+    has_id = isinstance(block, dict) and block.get("type") == "reasoning" and _has_prefix(block.get("id"), "rs_")
+    return str(block["id"]) if has_id else None
 
 
-def _is_sealed(block: Any) -> bool:
-    return any(isinstance(held, dict) and held.get("encrypted_content") for held in (block, field(block, "extras")))
+def _is_encrypted(block: Any) -> bool:
+    return any(isinstance(part, dict) and part.get("encrypted_content") for part in (block, field(block, "extras")))
 
 
-def _is_work(block: Any) -> bool:
+def _is_tool_block(block: Any) -> bool:
     kinds = (field(block, "type"), field(field(block, "value"), "type"))
-    return any(isinstance(kind, str) and kind in _WORK for kind in kinds)
+    return any(isinstance(kind, str) and kind in _TOOL_BLOCK_TYPES for kind in kinds)
 
 
-def _begins(id_: Any, with_: str) -> bool:
-    return isinstance(id_, str) and id_.startswith(with_)
+def _has_prefix(id_: Any, prefix: str) -> bool:
+    return isinstance(id_, str) and id_.startswith(prefix)

@@ -11,16 +11,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["are_complete", "call_ids", "called_anew", "numbered", "renamed"]
+__all__ = ["are_complete", "call_ids", "called_anew", "numbered", "replace_call_ids"]
 
-_LISTS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks", "reasoning_details"})
-_REFERENCES = frozenset({"tool_call_id", "call_id", "tool_use_id"})
-_CALLS = frozenset(
+_CALL_LIST_KEYS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks", "reasoning_details"})
+_CALL_ID_KEYS = frozenset({"tool_call_id", "call_id", "tool_use_id"})
+_CALL_TYPES = frozenset(
     {"custom_tool_call", "function", "function_call", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
 )
-_GIVEN = frozenset({"args", "arguments", "artifact", "input", "output", "tool_kwargs"})  # arguments and results
-_OF_MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral takes no other ids
-_THOUGHT: Final = "__thought__"  # in a call's id, LiteLLM puts Gemini's signature of the call after this
+_PAYLOAD_KEYS = frozenset({"args", "arguments", "artifact", "input", "output", "tool_kwargs"})  # arguments and results
+_MISTRAL_ID_PATTERN: Final = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral takes no other ids
+_SIGNATURE_MARK: Final = "__thought__"  # in a call's id, LiteLLM puts Gemini's signature of the call after this
 
 
 def call_ids(calls: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -42,40 +42,40 @@ def are_complete(args: str | None) -> bool:
 def numbered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages with their tool calls numbered in order, as models make up new ids each time."""
     ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
-    return renamed(messages, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else messages
+    return replace_call_ids(messages, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else messages
 
 
 def called_anew(message: dict[str, Any], new_id: Callable[[], str]) -> dict[str, Any]:
     """A message with new ids of its tool calls, in the form of the provider's own."""
     ids = call_ids(message.get("tool_calls") or ())
-    return renamed(message, {id_: _like(id_, new_id()) for id_ in ids}) if ids else message
+    return replace_call_ids(message, {id_: _id_like(id_, new_id()) for id_ in ids}) if ids else message
 
 
-def _like(id_: str, new: str) -> str:
-    if _OF_MISTRAL.fullmatch(id_):
-        return hashlib.sha256(new.encode()).hexdigest()[:9]
-    _, mark, signature = id_.partition(_THOUGHT)
-    return f"call_{new}{mark}{signature}"
+def _id_like(id_: str, new_id: str) -> str:
+    if _MISTRAL_ID_PATTERN.fullmatch(id_):
+        return hashlib.sha256(new_id.encode()).hexdigest()[:9]
+    _, mark, signature = id_.partition(_SIGNATURE_MARK)
+    return f"call_{new_id}{mark}{signature}"
 
 
-def renamed(value: Any, names: Mapping[str, str], *, listed: bool = False) -> Any:
-    """Copy the data of one or many messages, or of calls that are ``listed``, with other ids of tool calls."""
+def replace_call_ids(value: Any, new_ids: Mapping[str, str], *, in_call_list: bool = False) -> Any:
+    """Copy the data of one or many messages, or of calls ``in_call_list``, with other ids of tool calls."""
     if isinstance(value, list):
-        return [renamed(item, names, listed=listed) for item in value]
+        return [replace_call_ids(item, new_ids, in_call_list=in_call_list) for item in value]
     if not isinstance(value, dict):
         return value
-    if names.keys() >= value.keys():  # data by call id, such as a provider's signatures
-        return {names[key]: item for key, item in value.items()}
-    is_call = listed or value.get("type") in _CALLS
+    if new_ids.keys() >= value.keys():  # data by call id, such as a provider's signatures
+        return {new_ids[key]: item for key, item in value.items()}
+    is_call = in_call_list or value.get("type") in _CALL_TYPES
     copy: dict[str, Any] = {}
     for key, item in value.items():
         if isinstance(item, str):
-            is_id = key in _REFERENCES or (is_call and key == "id")
-            copy[key] = names.get(item, item) if is_id else item
-        elif key in _REFERENCES and isinstance(item, list):  # as in streams of LlamaIndex's BedrockConverse
-            copy[key] = [names.get(id_, id_) if isinstance(id_, str) else id_ for id_ in item]
-        elif key in _GIVEN:
+            is_id = key in _CALL_ID_KEYS or (is_call and key == "id")
+            copy[key] = new_ids.get(item, item) if is_id else item
+        elif key in _CALL_ID_KEYS and isinstance(item, list):  # as in streams of LlamaIndex's BedrockConverse
+            copy[key] = [new_ids.get(id_, id_) if isinstance(id_, str) else id_ for id_ in item]
+        elif key in _PAYLOAD_KEYS:
             copy[key] = item
         else:
-            copy[key] = renamed(item, names, listed=key in _LISTS)
+            copy[key] = replace_call_ids(item, new_ids, in_call_list=key in _CALL_LIST_KEYS)
     return copy

@@ -6,38 +6,42 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-__all__ = ["heaviest"]
+__all__ = ["heaviest_alignment"]
 
 
-def heaviest(weights: Sequence[Mapping[int, int]], columns: int) -> list[tuple[int, int]]:
+def heaviest_alignment(weights: Sequence[Mapping[int, int]], column_count: int) -> list[tuple[int, int]]:
     """Pairs of a row and a column, both rising, of the greatest total weight; of several, those in the last columns.
 
     Only pairs that are possible are examined, as Hunt and Szymanski do it, not each row with each column.
 
     Args:
         weights: For each row, the columns that it may be paired with, and the weight of each pair, which is above 0.
-        columns: How many columns there are.
+        column_count: How many columns there are.
 
-    >>> heaviest([{0: 1, 2: 1}, {1: 2}, {2: 2}], 3)
+    >>> heaviest_alignment([{0: 1, 2: 1}, {1: 2}, {2: 2}], 3)
     [(0, 0), (1, 1), (2, 2)]
     """
-    first: list[int] = []  # the first column that reaches a weight of 1, 2, 3 …
-    ends: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # the pairs that complete each weight
-    for row, found in enumerate(weights):
-        totals = [(bisect_left(first, column) + weight, column) for column, weight in found.items()]
+    first_columns: list[int] = []  # the first column that reaches a weight of 1, 2, 3 …
+    pairs_by_total: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # the pairs that complete each weight
+    for row, row_weights in enumerate(weights):
+        totals = [(bisect_left(first_columns, column) + weight, column) for column, weight in row_weights.items()]
         for total, column in totals:
-            ends[total].append((row, column))
-            place = total
-            while place and (place > len(first) or first[place - 1] > column):
-                place -= 1
-            first[place:total] = [column] * (total - place)
+            pairs_by_total[total].append((row, column))
+            start = total
+            while start and (start > len(first_columns) or first_columns[start - 1] > column):
+                start -= 1
+            first_columns[start:total] = [column] * (total - start)
     pairs: list[tuple[int, int]] = []
-    end, total = (len(weights), columns), len(first)
+    end, total = (len(weights), column_count), len(first_columns)
     while total:
-        within = [(row, column) for row, column in ends[total] if row < end[0] and column < end[1]]
-        last = [pair for pair in within if pair[1] == end[1] - 1]
-        top = within[0][0]  # rows rise
-        end = last[-1] if last else (top, max(column for row, column in within if row == top))
+        candidates = [(row, column) for row, column in pairs_by_total[total] if row < end[0] and column < end[1]]
+        in_last_column = [pair for pair in candidates if pair[1] == end[1] - 1]
+        top_row = candidates[0][0]  # rows rise
+        end = (
+            in_last_column[-1]
+            if in_last_column
+            else (top_row, max(column for row, column in candidates if row == top_row))
+        )
         total -= weights[end[0]][end[1]]
         pairs.append(end)
     return pairs[::-1]

@@ -6,27 +6,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.threads.overlap import CHANGED, Words, is_said
+from langmem_adapters.langchain.threads.exchanges import CHANGED_KEY, TextOf, is_dialogue
 from langmem_adapters.model import Message
 
-__all__ = ["SENT", "sent_as", "with_changes"]
+__all__ = ["SENT", "mark_changed_questions", "sent_fingerprints"]
 
 SENT: Final = "brain_sent"
 """Key in a thread's state: fingerprints of a run's questions, as its client sent them, by message id."""
 
 
-def sent_as(new: Iterable[Message], words: Words) -> dict[str, str]:
+def sent_fingerprints(new: Iterable[Message], text_of: TextOf) -> dict[str, str]:
     """The value of :data:`SENT` for the new messages of a thread when a run begins."""
-    return {m.id: fingerprint(words(m)) for m in new if m.role == "user" and is_said(m)}
+    return {m.id: fingerprint(text_of(m)) for m in new if m.role == "user" and is_dialogue(m)}
 
 
-def with_changes(
-    new: Iterable[Message], said: Sequence[Message], state: Mapping[str, Any], words: Words
+def mark_changed_questions(
+    new: Iterable[Message], thread_messages: Sequence[Message], state: Mapping[str, Any], text_of: TextOf
 ) -> list[Message]:
-    """The messages for a session; each question that the run ``said`` in other words than it was asked is marked."""
+    """The messages for a session; each question that the thread has in other words than it was asked is marked."""
     sent = state.get(SENT) or {}
-    changed = {m.id for m in said if m.id in sent and sent[m.id] != fingerprint(words(m))}
+    changed = {m.id for m in thread_messages if m.id in sent and sent[m.id] != fingerprint(text_of(m))}
     return [
-        m.model_copy(update={"metadata": {**m.metadata, CHANGED: True}}) if own.id in changed else m
-        for m, own in zip(new, said, strict=True)
+        m.model_copy(update={"metadata": {**m.metadata, CHANGED_KEY: True}}) if original.id in changed else m
+        for m, original in zip(new, thread_messages, strict=True)
     ]

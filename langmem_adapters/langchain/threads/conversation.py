@@ -13,10 +13,17 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.overlap import Words, is_said, joined, shared
-from langmem_adapters.langchain.threads.recording import OLDER, first_said, replaced, undeleted, written_by
-from langmem_adapters.langchain.threads.storable import legible
-from langmem_adapters.langchain.threads.taken_out import FIRST, KNEW
+from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
+from langmem_adapters.langchain.threads.overlap import merge, shared_positions
+from langmem_adapters.langchain.threads.recording import (
+    OLDER_KEY,
+    first_unrecorded,
+    recorded_positions,
+    replaced_positions,
+    without_deleted,
+)
+from langmem_adapters.langchain.threads.storable import to_message_leniently
+from langmem_adapters.langchain.threads.summaries import FIRST_SHARED_KEY, SHARED_IDS_KEY
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
@@ -30,7 +37,7 @@ def conversation_of(
     start: int,
     *,
     state: Mapping[str, Any],
-    words: Words,
+    words: TextOf,
     most: int,
 ) -> Flow[list[Message]]:
     """The session and the thread in one; the thread alone, if the session is no longer there.
@@ -45,45 +52,57 @@ def conversation_of(
         most: How many messages are shown at most, if some are from before the session began.
     """
     history = context.messages
-    start = first_said(thread, start, state)
-    relevant, known = thread.since(history, start, state.get(FIRST))
-    heard = yield from undeleted(brain, relevant[:known], history)
-    knew = state.get(KNEW) or ()
+    start = first_unrecorded(thread, start, state)
+    relevant, existing = thread.relevant_to(history, start, state.get(FIRST_SHARED_KEY))
+    undeleted = yield from without_deleted(brain, relevant[:existing], history)
+    shared_ids = state.get(SHARED_IDS_KEY) or ()
     # Once a question is deleted, others with the same words may be matched in its place.
-    left = shared(history, relevant[:known], words) if knew and len(heard) < known else ()
-    new = relevant[known:]  # may hold deleted messages that a client sends again; only a repeated question stays
-    asked = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
-    relevant = heard + (yield from undeleted(brain, new[:asked], history)) + new[asked:]
+    retained = shared_positions(history, relevant[:existing], words) if shared_ids and len(undeleted) < existing else ()
+    new = relevant[existing:]  # may hold deleted messages that a client sends again; only a repeated question stays
+    question_position = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
+    before_question = yield from without_deleted(brain, new[:question_position], history)
+    relevant = undeleted + before_question + new[question_position:]
     if not history and not covers(context.summary):
         return relevant
-    own = written_by(state, history) | replaced(history)
-    conversation = joined(history, relevant, len(heard), own=own, knew=knew, left=left, words=words)
-    older = yield from _older(brain, thread.until(state.get(OLDER) or "", most - len(history)), conversation)
-    lead = len(list(takewhile(lambda message: not is_said(message), conversation)))
-    return conversation[:lead] + older + conversation[lead:]
+    conversation = merge(
+        history,
+        relevant,
+        len(undeleted),
+        own_positions=recorded_positions(state, history) | replaced_positions(history),
+        shared_ids=shared_ids,
+        retained=retained,
+        text_of=words,
+    )
+    older = thread.dialogue_until(state.get(OLDER_KEY) or "", most - len(history))
+    older = yield from _lacking_messages(brain, older, conversation)
+    lead_length = len(list(takewhile(lambda message: not is_dialogue(message), conversation)))
+    return conversation[:lead_length] + older + conversation[lead_length:]
 
 
-def _older(brain: BrainMemory, older: list[Message], conversation: Sequence[Message]) -> Flow[list[Message]]:
+def _lacking_messages(brain: BrainMemory, older: list[Message], conversation: Sequence[Message]) -> Flow[list[Message]]:
     """The messages of a thread from before its session began that the conversation lacks, from a question on.
 
     A thread may be older than its session: it was copied, or had no memory, or the session was cleared or expired.
     """
-    there = set(map(id, conversation))
-    left = dropwhile(lambda message: message.role != "user", (one for one in older if id(one) not in there))
-    return (yield from undeleted(brain, list(left), conversation))
+    included = set(map(id, conversation))
+    lacking = [message for message in older if id(message) not in included]
+    from_question = dropwhile(lambda message: message.role != "user", lacking)
+    return (yield from without_deleted(brain, list(from_question), conversation))
 
 
-def asked_in(said: Sequence[BaseMessage]) -> Message | None:
+def asked_in(run_messages: Sequence[BaseMessage]) -> Message | None:
     """The newest question of a run."""
-    return next((legible(message) for message in reversed(said) if role_of(message) == "user"), None)
+    return next(
+        (to_message_leniently(message) for message in reversed(run_messages) if role_of(message) == "user"), None
+    )
 
 
-def with_question(conversation: list[Message], asked: Message | None) -> list[Message]:
+def with_question(conversation: list[Message], question: Message | None) -> list[Message]:
     """What a model is shown: the conversation, with the run's question if others took every question out of it.
 
     No provider can answer a conversation in which nobody asks anything, and some refuse it.
     """
-    if asked is None or any(message.role == "user" for message in conversation):
+    if question is None or any(message.role == "user" for message in conversation):
         return conversation
-    lead = len(list(takewhile(lambda message: message.role == "system", conversation)))
-    return [*conversation[:lead], asked, *conversation[lead:]]
+    lead_length = len(list(takewhile(lambda message: message.role == "system", conversation)))
+    return [*conversation[:lead_length], question, *conversation[lead_length:]]

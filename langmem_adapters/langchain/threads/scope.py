@@ -18,20 +18,20 @@ __all__ = ["Lookup", "ScopeOf", "task_of"]
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
 
-_TOOLS = "tools"  # what create_agent calls the node in which tools run
+_TOOLS_NODE = "tools"  # what create_agent calls the node in which tools run
 
 
-def _user_of(runtime: Runtime[Any]) -> object:
-    return _of_context(runtime, "user_id")
+def _context_user(runtime: Runtime[Any]) -> object:
+    return _context_value(runtime, "user_id")
 
 
-def _session_of(runtime: Runtime[Any]) -> object:
+def _context_session(runtime: Runtime[Any]) -> object:
     info = runtime.execution_info  # None outside of a run
-    named = _of_context(runtime, "session_id")
-    return (info and info.thread_id) if named is None or named == "" else named
+    session_id = _context_value(runtime, "session_id")
+    return (info and info.thread_id) if session_id is None or session_id == "" else session_id
 
 
-def _of_context(runtime: Runtime[Any], name: str) -> object:
+def _context_value(runtime: Runtime[Any], name: str) -> object:
     context = runtime.context
     return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
 
@@ -46,8 +46,8 @@ class ScopeOf(NamedTuple):
 
     def __call__(self, runtime: Runtime[Any]) -> Scope:
         """The scope. Raises ConfigurationError if it is incomplete, so that nobody is given another's memory."""
-        user = _id("user", _user_of if self.user is None else self.user, runtime)
-        session = _id("session", _session_of if self.session is None else self.session, runtime)
+        user = _resolve_id("user", _context_user if self.user is None else self.user, runtime)
+        session = _resolve_id("session", _context_session if self.session is None else self.session, runtime)
         if self.needs_user and not user:
             raise ConfigurationError(
                 'the run has no user: pass it context={"user_id": …}, or give the middleware user= or long_term=False'
@@ -58,8 +58,8 @@ class ScopeOf(NamedTuple):
                 ' context={"session_id": …}, or give the middleware session='
             )
         if self.session is None:
-            session += _tools_above(runtime)
-        return Scope(tenant=_id("tenant", self.tenant, runtime), user=user, session=session)
+            session += _subagent_suffix(runtime)
+        return Scope(tenant=_resolve_id("tenant", self.tenant, runtime), user=user, session=session)
 
     def as_of_now(self, runtime: Runtime[Any]) -> Callable[[], Scope]:
         """A function that finds the scope later, in the present context: a user's function may ask for its run."""
@@ -67,12 +67,12 @@ class ScopeOf(NamedTuple):
         return lambda: context.run(lambda: self(runtime))
 
 
-def _tools_above(runtime: Runtime[Any]) -> str:
+def _subagent_suffix(runtime: Runtime[Any]) -> str:
     """The suffix for the session of an agent that a tool of another agent calls: once for each level.
 
     It is given the outer agent's context and thread, but what a model says to it is not said in that conversation.
     """
-    return SUBAGENT * sum(node == _TOOLS for node, _ in _nodes_above(runtime))
+    return SUBAGENT * sum(node == _TOOLS_NODE for node, _ in _outer_nodes(runtime))
 
 
 def task_of(runtime: Runtime[Any]) -> str:
@@ -80,11 +80,11 @@ def task_of(runtime: Runtime[Any]) -> str:
 
     A graph that is nested in the outer one, around the agent, gives its own tasks new ids each time.
     """
-    above = [(node, task) for node, task in _nodes_above(runtime) if task]
-    return "/".join([*(task for _, task in above[:1]), *(node for node, _ in above)])
+    outer = [(node, task) for node, task in _outer_nodes(runtime) if task]
+    return "/".join([*(task for _, task in outer[:1]), *(node for node, _ in outer)])
 
 
-def _nodes_above(runtime: Runtime[Any]) -> list[tuple[str, str]]:
+def _outer_nodes(runtime: Runtime[Any]) -> list[tuple[str, str]]:
     """The nodes in which an agent runs, from the outermost, and the ids of their tasks.
 
     There are no ids above an agent that keeps a thread of its own (``checkpointer=True``). The number of a call that a
@@ -95,5 +95,5 @@ def _nodes_above(runtime: Runtime[Any]) -> list[tuple[str, str]]:
     return [(node, task) for node, _, task in (part.partition(":") for part in parts)]
 
 
-def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:
-    return id_of(name, found(runtime) if callable(found) else found)
+def _resolve_id(name: str, lookup: Lookup, runtime: Runtime[Any]) -> str:
+    return id_of(name, lookup(runtime) if callable(lookup) else lookup)

@@ -20,13 +20,13 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 
 __all__ = ["Reader", "Snapshots", "is_cut_off"]
 
-_READS: Final = {"messages", "aget_messages"}
-_WRITES: Final = {"add_messages"}
-_BEGINS: Final = {"_enter_history", "_aenter_history"}
-_ENDS: Final = {"_exit_history", "_aexit_history"}
-_SHOWN: Final = "input_messages"  # their variable for what the model was shown
-_RUN: Final = "run"  # their variable for the turn's run in traces
-_TURNS: Final = 256  # that may run at once through one object
+_READ_METHODS: Final = {"messages", "aget_messages"}
+_WRITE_METHODS: Final = {"add_messages"}
+_ENTER_METHODS: Final = {"_enter_history", "_aenter_history"}
+_EXIT_METHODS: Final = {"_exit_history", "_aexit_history"}
+_INPUT_VARIABLE: Final = "input_messages"  # their variable for what the model was shown
+_RUN_VARIABLE: Final = "run"  # their variable for the turn's run in traces
+_MAX_OPEN_TURNS: Final = 256  # that may run at once through one object
 
 
 class Reader(NamedTuple):
@@ -39,14 +39,14 @@ class Reader(NamedTuple):
 
     name: str
     run_id: UUID | None
-    shown: list[BaseMessage] | None
+    input_messages: list[BaseMessage] | None
 
     @classmethod
     def of_now(cls) -> Reader:
         """Identify the caller of the history's property or method that calls this."""
-        frame = _caller(inspect.currentframe(), _READS)
+        frame = _caller(inspect.currentframe(), _READ_METHODS)
         name = frame.f_code.co_name if frame else ""
-        return cls(name, _run_id(), _shown(frame) if frame and name in _ENDS else None)
+        return cls(name, _run_id(), _input_messages(frame) if frame and name in _EXIT_METHODS else None)
 
 
 def is_cut_off() -> bool:
@@ -55,10 +55,10 @@ def is_cut_off() -> bool:
     Without asyncio, ``RunnableWithMessageHistory`` then takes the part that has arrived for the whole answer. The steps
     below the turn that produced it have not ended.
     """
-    frame = _caller(inspect.currentframe(), _WRITES)
-    if frame is None or frame.f_code.co_name not in _ENDS:
+    frame = _caller(inspect.currentframe(), _WRITE_METHODS)
+    if frame is None or frame.f_code.co_name not in _EXIT_METHODS:
         return False
-    steps = getattr(frame.f_locals.get(_RUN), "child_runs", None) or ()
+    steps = getattr(frame.f_locals.get(_RUN_VARIABLE), "child_runs", None) or ()
     return any(step.end_time is None for step in steps)
 
 
@@ -76,22 +76,22 @@ def _run_id() -> UUID | None:
     return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
 
 
-def _shown(frame: FrameType) -> list[BaseMessage] | None:
-    shown = frame.f_locals.get(_SHOWN)
-    return shown if isinstance(shown, list) else None
+def _input_messages(frame: FrameType) -> list[BaseMessage] | None:
+    messages = frame.f_locals.get(_INPUT_VARIABLE)
+    return messages if isinstance(messages, list) else None
 
 
-class _Begun(NamedTuple):
+class _OpenTurn(NamedTuple):
     """How many messages a turn was given, and the last of them."""
 
     length: int
     last: BaseMessage | None
 
-    def begins(self, shown: list[BaseMessage]) -> bool:
+    def is_prefix_of(self, messages: list[BaseMessage]) -> bool:
         """Whether these messages begin with them; they have been through JSON, where an artifact may change."""
-        if self.last is None or self.length > len(shown):
+        if self.last is None or self.length > len(messages):
             return self.last is None
-        last = shown[self.length - 1]
+        last = messages[self.length - 1]
         return (last.type, last.id, last.content) == (self.last.type, self.last.id, self.last.content)
 
 
@@ -100,32 +100,33 @@ class Snapshots:
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
-        self._begun: deque[_Begun] = deque(maxlen=_TURNS)
-        self._read: tuple[UUID, list[BaseMessage]] | None = None
+        self._open_turns: deque[_OpenTurn] = deque(maxlen=_MAX_OPEN_TURNS)
+        self._latest_read: tuple[UUID, list[BaseMessage]] | None = None
 
     def known(self, reader: Reader) -> list[BaseMessage] | None:
         """The messages for this read; None if it must read from the store."""
-        if reader.shown is not None and (turn := self._ended(reader.shown)):
-            return reader.shown[: turn.length]
-        return self._read[1] if self._read is not None and self._read[0] == reader.run_id else None
+        if reader.input_messages is not None and (turn := self._close_turn(reader.input_messages)):
+            return reader.input_messages[: turn.length]
+        run_id, messages = self._latest_read or (None, None)
+        return messages if run_id == reader.run_id else None
 
-    def _ended(self, shown: list[BaseMessage]) -> _Begun | None:
+    def _close_turn(self, input_messages: list[BaseMessage]) -> _OpenTurn | None:
         """The turn that ends here; None if a subclass or a wrapper showed other messages than were read here."""
         with no_fork, self._lock.held():
-            fitting = [begun for begun in self._begun if begun.begins(shown)]
-            turn = max(fitting, key=lambda begun: begun.length, default=None)
+            candidates = [turn for turn in self._open_turns if turn.is_prefix_of(input_messages)]
+            turn = max(candidates, key=lambda turn: turn.length, default=None)
             if turn is not None:
-                self._begun.remove(turn)
+                self._open_turns.remove(turn)
             return turn
 
     def keep(self, reader: Reader, messages: list[BaseMessage]) -> None:
         """Remember what was read."""
-        if reader.name in _BEGINS:
+        if reader.name in _ENTER_METHODS:
             with no_fork, self._lock.held():
-                self._begun.append(_Begun(len(messages), messages[-1] if messages else None))
+                self._open_turns.append(_OpenTurn(len(messages), messages[-1] if messages else None))
         elif reader.run_id is not None:
-            self._read = reader.run_id, messages
+            self._latest_read = reader.run_id, messages
 
     def written(self) -> None:
         """Let a step read again; turns that have begun still end with what they began with."""
-        self._read = None
+        self._latest_read = None

@@ -15,22 +15,23 @@ from langmem_adapters.langchain.convert import role_of, to_message
 from langmem_adapters.model import Message, MessageData
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["UNSTORED", "added", "legible", "storable"]
+__all__ = ["UNSTORED_KEY", "added", "to_message_leniently", "without_unstorable"]
 
-UNSTORED: Final = "unstored"
+UNSTORED_KEY: Final = "unstored"
 """Key in a message's metadata: the names of the parts that it is stored without."""
 
 T = TypeVar("T")
 
 
-def legible(message: BaseMessage) -> Message:
+def to_message_leniently(message: BaseMessage) -> Message:
     """:func:`to_message`; for a message with values that its class does not allow, only what is certain of it."""
     try:
         return to_message(message)
     except SerializationError:
         content = message.content
         text = content if isinstance(content, str) else ""
-        return Message(id=str(message.id or ""), role=role_of(message), content=text, metadata={UNSTORED: ["content"]})
+        metadata = {UNSTORED_KEY: ["content"]}
+        return Message(id=str(message.id or ""), role=role_of(message), content=text, metadata=metadata)
 
 
 def added(brain: BrainMemory, messages: Sequence[Message | MessageData], warn: WarnOnce) -> Flow[None]:
@@ -38,42 +39,44 @@ def added(brain: BrainMemory, messages: Sequence[Message | MessageData], warn: W
     try:
         yield from brain._add(messages)  # noqa: SLF001 - a part of this flow
     except SerializationError as error:
-        whole = [message if isinstance(message, Message) else message.message() for message in messages]
-        kept = [storable(message) for message in whole]
-        if all(message is old for message, old in zip(kept, whole, strict=True)):
+        originals = [message if isinstance(message, Message) else message.message() for message in messages]
+        reduced = [without_unstorable(message) for message in originals]
+        if all(message is original for message, original in zip(reduced, originals, strict=True)):
             raise
         warn("messages are stored without the parts that cannot be stored", error)
-        yield from brain._add(kept)  # noqa: SLF001 - same
+        yield from brain._add(reduced)  # noqa: SLF001 - same
 
 
-def storable(message: Message) -> Message:
+def without_unstorable(message: Message) -> Message:
     """The message without those of its parts that cannot be stored; their names are in its metadata.
 
     >>> from langmem_adapters import Message
     >>> plot = Message(role="tool", content="a plot", host={"langchain": {"artifact": object(), "status": "error"}})
-    >>> storable(plot).host, storable(plot).metadata
+    >>> without_unstorable(plot).host, without_unstorable(plot).metadata
     ({'langchain': {'status': 'error'}}, {'unstored': ['artifact']})
     """
-    lost: list[str] = []
+    unstored: list[str] = []
     content = message.content
-    host = {name: _kept(fields, lost) for name, fields in message.host.items()}
-    calls = [call.model_copy(update={"args": _kept(call.args, lost)}) for call in message.tool_calls]
-    blocks = content if isinstance(content, str) else [block for block in content if _keeps("content", block, lost)]
-    metadata = _kept(message.metadata, lost)
-    if not lost:
+    host = {name: _storable_fields(fields, unstored) for name, fields in message.host.items()}
+    calls = [call.model_copy(update={"args": _storable_fields(call.args, unstored)}) for call in message.tool_calls]
+    if not isinstance(content, str):
+        content = [block for block in content if _check_storable("content", block, unstored)]
+    metadata = _storable_fields(message.metadata, unstored)
+    if not unstored:
         return message
-    metadata = {**metadata, UNSTORED: sorted(set(lost))}
-    return message.model_copy(update={"host": host, "tool_calls": calls, "content": blocks, "metadata": metadata})
+    metadata = {**metadata, UNSTORED_KEY: sorted(set(unstored))}
+    return message.model_copy(update={"host": host, "tool_calls": calls, "content": content, "metadata": metadata})
 
 
-def _kept(fields: dict[str, T], lost: list[str]) -> dict[str, T]:
-    return {name: value for name, value in fields.items() if _keeps(name, value, lost)}
+def _storable_fields(fields: dict[str, T], unstored: list[str]) -> dict[str, T]:
+    return {name: value for name, value in fields.items() if _check_storable(name, value, unstored)}
 
 
-def _keeps(name: str, value: Any, lost: list[str]) -> bool:
+def _check_storable(name: str, value: Any, unstored: list[str]) -> bool:
+    """Whether a value can be stored; if not, its name is added to ``unstored``."""
     try:
         plain(value)
     except SerializationError:
-        lost.append(name)
+        unstored.append(name)
         return False
     return True

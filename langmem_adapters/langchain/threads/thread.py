@@ -13,9 +13,10 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import from_message, from_summary
-from langmem_adapters.langchain.threads.overlap import is_said, known
-from langmem_adapters.langchain.threads.recording import undeleted, words_in
-from langmem_adapters.langchain.threads.storable import added, legible
+from langmem_adapters.langchain.threads.exchanges import is_dialogue
+from langmem_adapters.langchain.threads.overlap import existing_count
+from langmem_adapters.langchain.threads.recording import without_deleted, words_in
+from langmem_adapters.langchain.threads.storable import added, to_message_leniently
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce
@@ -84,26 +85,26 @@ def _to_thread(brain: BrainMemory, summary: str) -> Flow[dict[str, Any]]:
     if summary not in {"key", "message"}:
         raise ConfigurationError(f'summary is "key" or "message", not {summary!r}')
     history = yield from step(brain.messages)
-    known_summary = yield from step(brain.get_summary)
+    stored_summary = yield from step(brain.get_summary)
     session = brain.scope.session
-    messages = _identified([(message.id, from_message(message), message) for message in history], session)
-    if known_summary is None:
+    messages = _with_unique_ids([(message.id, from_message(message), message) for message in history], session)
+    if stored_summary is None:
         return {"messages": messages}
     if summary == "key":
-        return {"messages": messages, SUMMARY_KEY: known_summary.text}
-    front = from_summary(known_summary).model_copy(update={"id": fingerprint(SUMMARY_KEY, session)})
-    return {"messages": [front, *messages]}
+        return {"messages": messages, SUMMARY_KEY: stored_summary.text}
+    summary_message = from_summary(stored_summary).model_copy(update={"id": fingerprint(SUMMARY_KEY, session)})
+    return {"messages": [summary_message, *messages]}
 
 
-def _identified(found: list[tuple[str, BaseMessage, Message]], session: str) -> list[BaseMessage]:
+def _with_unique_ids(messages: list[tuple[str, BaseMessage, Message]], session: str) -> list[BaseMessage]:
     """Give each message its stored id, or one made from its content; no two are the same."""
-    taken: set[str] = set()
-    for id_, message, stored in found:
-        while not id_ or id_ in taken:
+    used_ids: set[str] = set()
+    for id_, message, stored in messages:
+        while not id_ or id_ in used_ids:
             id_ = fingerprint(session, id_, stored.to_data())  # noqa: PLW2901 - until it is free
-        taken.add(id_)
+        used_ids.add(id_)
         message.id = id_
-    return [message for _, message, _ in found]
+    return [message for _, message, _ in messages]
 
 
 def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -> Flow[int]:
@@ -112,14 +113,15 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     checked_brain(brain)
     state = thread if isinstance(thread, Mapping) else {"messages": thread}
     messages = convert_to_messages(state.get("messages") or [])
-    said = [message for message in map(legible, messages) if is_said(message)]
+    thread_messages = [message for message in map(to_message_leniently, messages) if is_dialogue(message)]
     history = yield from step(brain.messages)
     summary = yield from step(brain.get_summary)
-    words = words_in(brain.store)
-    new = yield from undeleted(brain, said[known(history, said, summary, words=words) :], history)
+    text_of = words_in(brain.store)
+    existing = existing_count(history, thread_messages, summary, text_of=text_of)
+    new = yield from without_deleted(brain, thread_messages[existing:], history)
     if new and brain.long_term is not None:
-        left = yield from _left(brain.long_term, brain.scope.session)
-        new = [m for m in new if not m.id or left.isdisjoint([(m.id, ""), (m.id, said_in(m, words))])]
+        departed = yield from _departed_ids(brain.long_term, brain.scope.session)
+        new = [m for m in new if not m.id or departed.isdisjoint([(m.id, ""), (m.id, said_in(m, text_of))])]
     yield from added(brain, new, WarnOnce())
     if summary is None and (text := state.get(SUMMARY_KEY)):
         yield from step(brain.set_summary, str(text))
@@ -134,15 +136,15 @@ def checked_brain(brain: object) -> BrainMemory:
     return brain
 
 
-def _left(long_term: LongTermMemory, session: str) -> Flow[set[tuple[str, str]]]:
+def _departed_ids(long_term: LongTermMemory, session: str) -> Flow[set[tuple[str, str]]]:
     """The ids of the session's messages in the long-term memory, each with its text, or "" if it was corrected.
 
     Clients that number the messages of each request anew say something else under the same id.
     """
     memories = yield from step(long_term.all)
     return {
-        (o.message_id, "" if memory.corrected else said_in(memory.message))
+        (occurrence.message_id, "" if memory.corrected else said_in(memory.message))
         for memory in memories
-        for o in memory.occurrences
-        if o.session == session
+        for occurrence in memory.occurrences
+        if occurrence.session == session
     }

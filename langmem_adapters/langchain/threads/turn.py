@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from langmem_adapters.conversation.turn import INTERRUPTED, mark_interrupted
-from langmem_adapters.langchain.threads.storable import UNSTORED, legible
+from langmem_adapters.langchain.threads.storable import UNSTORED_KEY, to_message_leniently
 from langmem_adapters.model import Message
 from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
 from langmem_adapters.providers.tool_calls import are_complete
@@ -21,9 +21,10 @@ __all__ = ["Piece", "gather", "mark"]
 Piece: TypeAlias = str | BaseMessage
 """What a chain streams: texts, chunks of messages, messages."""
 
-_COMPLETED, _RESPONSE = "completed", "resp_"  # OpenAI's status of a whole answer, and how its response ids begin
-_REPORTED = ("additional_kwargs", "response_metadata", "usage_metadata")
-_RUN_ID = "lc_"  # how LangChain's own ids begin; a stream may mix them with one of the provider's
+_COMPLETED_STATUS = "completed"  # OpenAI's, of a whole answer
+_RESPONSE_ID_PREFIX = "resp_"  # OpenAI's
+_REPORTED_FIELDS = ("additional_kwargs", "response_metadata", "usage_metadata")
+_RUN_ID_PREFIX = "lc_"  # how LangChain's own ids begin; a stream may mix them with one of the provider's
 
 
 def gather(pieces: Sequence[Piece], warn: WarnOnce) -> list[Message]:
@@ -32,88 +33,90 @@ def gather(pieces: Sequence[Piece], warn: WarnOnce) -> list[Message]:
     What a model reports in each chunk, such as costs, may not add up; then it is left out, with a warning.
     """
     messages = []
-    for run in _runs(pieces):
-        first, *rest = run
+    for group in _group_by_message(pieces):
+        first, *rest = group
         if isinstance(first, str):
-            if said := "".join(map(str, run)):
-                messages.append(legible(AIMessage(said)))
+            if text := "".join(map(str, group)):
+                messages.append(to_message_leniently(AIMessage(text)))
         elif isinstance(first, AIMessageChunk):
-            messages.append(_whole([first, *(chunk for chunk in rest if isinstance(chunk, AIMessageChunk))], warn))
+            chunks = [first, *(chunk for chunk in rest if isinstance(chunk, AIMessageChunk))]
+            messages.append(_merge_chunks(chunks, warn))
         else:
-            messages.append(legible(first))
+            messages.append(to_message_leniently(first))
     return messages
 
 
 def mark(message: Message) -> Message:
     """Mark the last message of an interrupted turn, also in ``response_metadata`` for readers in LangChain."""
-    host = message.host.get("langchain", {})
-    told, content = host.get("response_metadata", {}), message.content
-    if message.role == "assistant" and told.get("status") != _COMPLETED:
+    fields, content = dict(message.host.get("langchain", {})), message.content
+    reported = dict(fields.get("response_metadata", {}))
+    if message.role == "assistant" and reported.get("status") != _COMPLETED_STATUS:
         # OpenAI does not keep an answer that was not read to its end, and refuses to go on from it by its ids.
-        told = {name: value for name, value in told.items() if not (name == "id" and str(value).startswith(_RESPONSE))}
+        if str(reported.get("id")).startswith(_RESPONSE_ID_PREFIX):
+            del reported["id"]
         content = content if isinstance(content, str) else without_item_ids(content)
-        if beside := host.get("additional_kwargs"):
-            host = {**host, "additional_kwargs": without_item_ids_beside(beside)}
-    shown = {**host, "response_metadata": {**told, INTERRUPTED: True}}
-    host = {**message.host, "langchain": shown}
+        if kwargs := fields.get("additional_kwargs"):
+            fields["additional_kwargs"] = without_item_ids_beside(kwargs)
+    fields["response_metadata"] = {**reported, INTERRUPTED: True}
+    host = {**message.host, "langchain": fields}
     return mark_interrupted(message).model_copy(update={"content": content, "host": host})
 
 
-def _runs(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
+def _group_by_message(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
     """Group pieces by the message that they belong to; chunks of messages that stream at once may alternate."""
-    runs: list[list[Piece]] = []
-    named: dict[str, list[Piece]] = {}
-    known: str | None = None  # the id of the message whose chunks the last run is
+    groups: list[list[Piece]] = []
+    group_by_id: dict[str, list[Piece]] = {}
+    last_id: str | None = None  # the id of the message whose chunks the last group is
     for piece in pieces:
-        own = piece.id if isinstance(piece, AIMessageChunk) else None
-        run = named.get(own) if own else None
-        if run is None or (run is not runs[-1] and getattr(run[-1], "chunk_position", None) == "last"):
-            if not runs or not _goes_on(runs[-1][-1], piece, known):
-                runs.append([])
-                known = None
-            run = runs[-1]
-        run.append(piece)
-        if own:
-            named[own] = run
-        if run is runs[-1]:
-            known = own or known
-    return runs
+        piece_id = piece.id if isinstance(piece, AIMessageChunk) else None
+        group = group_by_id.get(piece_id) if piece_id else None
+        if group is None or (group is not groups[-1] and getattr(group[-1], "chunk_position", None) == "last"):
+            if not groups or not _continues(groups[-1][-1], piece, last_id):
+                groups.append([])
+                last_id = None
+            group = groups[-1]
+        group.append(piece)
+        if piece_id:
+            group_by_id[piece_id] = group
+        if group is groups[-1]:
+            last_id = piece_id or last_id
+    return groups
 
 
-def _goes_on(last: Piece, piece: Piece, known: str | None) -> bool:
+def _continues(last: Piece, piece: Piece, last_id: str | None) -> bool:
     """Whether a piece belongs to the message of the piece before it."""
     if isinstance(last, str):
         return isinstance(piece, str)
     if not (isinstance(last, AIMessageChunk) and isinstance(piece, AIMessageChunk)):
         return False
-    if not (known and piece.id):
+    if not (last_id and piece.id):
         return True
-    return last.chunk_position != "last" and piece.id.startswith(_RUN_ID) != known.startswith(_RUN_ID)
+    return last.chunk_position != "last" and piece.id.startswith(_RUN_ID_PREFIX) != last_id.startswith(_RUN_ID_PREFIX)
 
 
-def _whole(chunks: Sequence[AIMessageChunk], warn: WarnOnce) -> Message:
+def _merge_chunks(chunks: Sequence[AIMessageChunk], warn: WarnOnce) -> Message:
     """The message that chunks add up to, without calls whose arguments are incomplete."""
-    lost: list[str] = []
+    unmerged: list[str] = []
     try:
-        whole = add_ai_message_chunks(*chunks)
+        merged = add_ai_message_chunks(*chunks)
     except (TypeError, ValueError) as error:
         warn("an answer is stored without those parts of its chunks that cannot be merged", error)
-        whole, lost = _bare(chunks)
-    message = legible(whole)
-    if lost:
-        message = message.model_copy(update={"metadata": {**message.metadata, UNSTORED: lost}})
-    broken = {call["id"] for call in whole.tool_call_chunks if not are_complete(call["args"])}
-    return without_calls(message, broken) if broken else message
+        merged, unmerged = _merge_bare_chunks(chunks)
+    message = to_message_leniently(merged)
+    if unmerged:
+        message = message.model_copy(update={"metadata": {**message.metadata, UNSTORED_KEY: unmerged}})
+    incomplete_ids = {call["id"] for call in merged.tool_call_chunks if not are_complete(call["args"])}
+    return without_calls(message, incomplete_ids) if incomplete_ids else message
 
 
-def _bare(chunks: Sequence[AIMessageChunk]) -> tuple[AIMessageChunk, list[str]]:
+def _merge_bare_chunks(chunks: Sequence[AIMessageChunk]) -> tuple[AIMessageChunk, list[str]]:
     """The chunks joined by content and calls, or else by text and calls; and the names of what is left out."""
-    lost = [name for name in _REPORTED if any(getattr(chunk, name) for chunk in chunks)]
+    unmerged = [name for name in _REPORTED_FIELDS if any(getattr(chunk, name) for chunk in chunks)]
     bare = [
         AIMessageChunk(content=chunk.content, id=chunk.id, tool_call_chunks=chunk.tool_call_chunks) for chunk in chunks
     ]
     try:
-        return add_ai_message_chunks(*bare), lost
+        return add_ai_message_chunks(*bare), unmerged
     except (TypeError, ValueError):
-        words = [chunk.model_copy(update={"content": str(chunk.text)}) for chunk in bare]
-        return add_ai_message_chunks(*words), sorted([*lost, "content"])
+        texts = [chunk.model_copy(update={"content": str(chunk.text)}) for chunk in bare]
+        return add_ai_message_chunks(*texts), sorted([*unmerged, "content"])

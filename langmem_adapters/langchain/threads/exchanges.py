@@ -1,0 +1,228 @@
+"""The exchanges of a conversation, and those that a history and a thread share. Pure rules; no store is read.
+
+An exchange is a question and what was answered to it. Messages with the same id and the same content are the same. But
+a client that sends the whole conversation with each call may give new ids to old messages, leave out what it does not
+show, such as tool calls, and send texts in place of blocks. So the rest is compared exchange by exchange.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from langmem_adapters.langchain.threads.alignment import heaviest_alignment
+from langmem_adapters.longterm import RECALLED
+from langmem_adapters.model import Message
+
+__all__ = [
+    "CHANGED_KEY",
+    "INSTRUCTION_ROLES",
+    "Exchange",
+    "ExchangePairs",
+    "MatchBy",
+    "TextOf",
+    "has_other_answer",
+    "id_key",
+    "is_dialogue",
+    "is_summary_or_recalled",
+    "pair_exchanges",
+    "position_pairs",
+    "split_exchanges",
+]
+
+TextOf: TypeAlias = Callable[[Message], str]
+"""Gives the text of a message by which it is compared."""
+
+MatchBy: TypeAlias = Literal["answers", "questions", "ids"]
+"""How an exchange is recognized. "answers": by its question and answer. "questions", for a client's own: by the
+question alone, or by the last answer and a part of the question. "ids", if it keeps ids: by both, or the latter."""
+
+CHANGED_KEY: Final = "brain_changed"
+"""Key in the metadata of a question: its client knows it in other words."""
+
+INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
+"""The roles of instructions."""
+
+_CERTAIN = 2
+
+
+class _Keys(NamedTuple):
+    """What identifies a message."""
+
+    id: tuple[str, str, str] | None
+    content: tuple[str, ...] | None
+    text: str
+
+
+class Exchange:
+    """A question and what followed it; ``question`` is None if the conversation begins in the middle of an exchange."""
+
+    __slots__ = ("answer_texts", "is_answered", "is_changed", "keys", "last_answer", "question")
+
+    def __init__(self, question: str | None) -> None:
+        self.question = question
+        self.is_answered = False
+        self.is_changed = False  # whether its client is known to have the question in other words
+        self.keys: dict[int, _Keys] = {}  # by the positions of the messages
+        self.answer_texts: set[str] = set()  # of all answers; those of tools may be shown as the assistant's
+        self.last_answer = ""  # what the assistant said last
+
+    def add(self, position: int, message: Message, text: str) -> None:
+        """Add the next message, with the text by which it is compared."""
+        calls = [call.id or "" for call in message.tool_calls]
+        has_content = bool(text or calls or message.tool_call_id or message.role == "user")
+        content = (message.role, text, message.tool_call_id or "", *calls) if has_content else None
+        self.keys[position] = _Keys(id_key(message, text), content, text)
+        self.is_changed = self.is_changed or bool(message.metadata.get(CHANGED_KEY))
+        if message.role != "user":
+            self.is_answered = True
+            self.answer_texts |= {text} - {""}
+            if text and message.role == "assistant":
+                self.last_answer = text
+
+
+ExchangePairs: TypeAlias = list[tuple[Exchange, Exchange]]
+
+
+def id_key(message: Message, text: str) -> tuple[str, str, str] | None:
+    """The id with role and text, if there is an id: clients that number each request's messages anew repeat ids."""
+    return (message.id, message.role, text) if message.id else None
+
+
+def is_dialogue(message: Message) -> bool:
+    """Whether a message was said in the conversation: it is no instruction, no summary and no recalled memory."""
+    if message.role in INSTRUCTION_ROLES or message.metadata.get(RECALLED):
+        return False
+    return not is_summary_or_recalled(message.host.get("langchain", {}).get("additional_kwargs") or {})
+
+
+def is_summary_or_recalled(additional_kwargs: Mapping[str, Any]) -> bool:
+    """Whether the additional arguments of a message mark it as a summary or as recalled."""
+    # LangChain's SummarizationMiddleware writes its summary as a user message
+    return bool(additional_kwargs.get(RECALLED)) or additional_kwargs.get("lc_source") == "summarization"
+
+
+def split_exchanges(messages: Sequence[Message], text_of: TextOf) -> list[Exchange]:
+    """The exchanges of a conversation, without instructions, summaries and recalled memories."""
+    exchanges: list[Exchange] = []
+    for position, message in enumerate(messages):
+        if is_dialogue(message):
+            text = text_of(message)
+            if message.role == "user" or not exchanges:
+                exchanges.append(Exchange(text if message.role == "user" else None))
+            exchanges[-1].add(position, message, text)
+    return exchanges
+
+
+def has_other_answer(old: Exchange, new: Exchange) -> bool:
+    """Whether a thread shows another answer than the history to the same question."""
+    answers_differ = old.is_answered and bool(new.last_answer) and old.answer_texts.isdisjoint(new.answer_texts)
+    return answers_differ and len(position_pairs(old, new)) < 2  # noqa: PLR2004
+
+
+def position_pairs(old: Exchange, new: Exchange) -> list[tuple[int, int]]:
+    """The positions of the messages that both forms of an exchange have; rising."""
+    pairs = [(min(old.keys), min(new.keys))] if _asks_the_same(old, new) else []
+    positions_by_key: dict[tuple[int, object], list[int]] = {}  # by id, by content, by content without its calls
+    for n, keys in old.keys.items():
+        for key in enumerate((keys.id, keys.content, keys.content and keys.content[:3])):
+            positions_by_key.setdefault(key, []).append(n)
+    for position, keys in list(new.keys.items())[len(pairs) :]:
+        last_position = pairs[-1][0] if pairs else -1
+        for key in enumerate((keys.id, keys.content, keys.content)):
+            positions = positions_by_key.get(key, []) if key[1] else []
+            if positions[-1:] > [last_position]:
+                pairs.append((positions[bisect_right(positions, last_position)], position))
+                break
+    return pairs
+
+
+def _asks_the_same(old: Exchange, new: Exchange) -> bool:
+    """Whether two forms of an exchange have the same question, even in other words.
+
+    A filter may have changed it before it was recorded, or a client sends more with it than it keeps. But a client that
+    keeps the ids of answers may have asked something else: an agent may be given a part of a question.
+    """
+    if old.question == new.question or None in {old.question, new.question}:
+        return old.question == new.question is not None
+    ids = {keys.id for keys in old.keys.values()} - {None}
+    return old.is_changed or ids.isdisjoint(keys.id for keys in new.keys.values())
+
+
+def _may_ask_the_same(old: Exchange, new: Exchange) -> bool:
+    """Whether a client may know the question in these words; a shared short answer such as "Yes." does not prove it."""
+    return old.is_changed or bool(new.question and old.question and new.question in old.question)
+
+
+def pair_exchanges(history: list[Exchange], thread: list[Exchange], by: MatchBy) -> ExchangePairs:
+    """The exchanges that both have, rising: those that share an id, and between them those that say the same."""
+    ids = {keys.id: n for n, old in enumerate(history) for keys in old.keys.values() if keys.id}
+    shared_by_id: list[tuple[int, int]] = []
+    for m, new in enumerate(thread):
+        n = next((ids[keys.id] for keys in new.keys.values() if keys.id in ids), -1)
+        if n >= 0 and (not shared_by_id or n > shared_by_id[-1][0]):
+            shared_by_id.append((n, m))
+    if shared_by_id and by == "questions":
+        by = "ids"  # a client that returns ids returns answers
+    pairs: ExchangePairs = []
+    start = 0, 0
+    for n, m in [*shared_by_id, (len(history), len(thread))]:
+        between = history[start[0] : n]
+        pairs += _longest_common(between, _without_pending_question(between, thread[start[1] : m]), by)
+        pairs += zip(history[n : n + 1], thread[m : m + 1], strict=True)
+        start = n + 1, m + 1
+    return pairs
+
+
+def _without_pending_question(history: list[Exchange], thread: list[Exchange]) -> list[Exchange]:
+    """The thread without a last question that is not answered yet, unless the history ends with that one, too."""
+    if not thread or thread[-1].is_answered or (history and _likeness(history[-1], thread[-1], "answers") == _CERTAIN):
+        return thread
+    return thread[:-1]
+
+
+def _longest_common(history: list[Exchange], thread: list[Exchange], by: MatchBy) -> ExchangePairs:
+    """The longest sequence of exchanges that both have; of several, the one that reaches farthest in the thread."""
+    reversed_pairs = zip(reversed(history), reversed(thread), strict=False)
+    tail_length = len(list(takewhile(lambda pair: _likeness(*pair, by) == _CERTAIN, reversed_pairs)))
+    tail = zip(history[len(history) - tail_length :], thread[len(thread) - tail_length :], strict=True)
+    history, thread = history[: len(history) - tail_length], thread[: len(thread) - tail_length]
+    pairs = heaviest_alignment(_weights(history, thread, by), len(thread))
+    return [*((history[n], thread[m]) for n, m in pairs), *tail]
+
+
+def _weights(history: list[Exchange], thread: list[Exchange], by: MatchBy) -> list[dict[int, int]]:
+    """For each exchange of a history, the positions of those in the thread that may be it, and how sure that is."""
+    questions: dict[str | None, list[int]] = {}
+    answers: dict[str, list[int]] = {}
+    for m, new in enumerate(thread):
+        questions.setdefault(new.question, []).append(m)
+        if by != "answers" and new.last_answer:
+            answers.setdefault(new.last_answer, []).append(m)
+    weights = []
+    for old in history:
+        candidates = {*questions.get(old.question, ()), *questions.get(None, ()), *answers.get(old.last_answer, ())}
+        positions = range(len(thread)) if old.question is None else candidates
+        weights.append({m: likeness for m in positions if (likeness := _likeness(old, thread[m], by))})
+    return weights
+
+
+def _likeness(old: Exchange, new: Exchange, by: MatchBy) -> int:
+    """How sure it is that two exchanges are the same; 0 if nothing says so."""
+    shares_answer = not old.answer_texts.isdisjoint(new.answer_texts)
+    if None in {old.question, new.question}:
+        return _CERTAIN if shares_answer else 0
+    if old.question != new.question:
+        return int(
+            by != "answers"
+            and bool(old.last_answer)
+            and old.last_answer == new.last_answer
+            and _may_ask_the_same(old, new)
+        )
+    if shares_answer or not (old.is_answered or new.is_answered):
+        return _CERTAIN
+    if not new.is_answered:
+        return 0 if old.last_answer else 1  # clients do not show an answer without text
+    return 1 if by == "questions" or not old.is_answered else 0
