@@ -1259,7 +1259,7 @@ def test_who_waited_on_a_loop_that_is_closed_is_not_called_any_more(caplog: pyte
 def test_a_call_that_is_older_than_all_removals_that_are_remembered_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(under_way, "_MOST", 2)
+    monkeypatch.setattr(under_way, "_MAX_REMOVALS", 2)
     monkeypatch.setattr(under_way, "_removals", deque(maxlen=2))
 
     @cached(store=MemoryStore())
