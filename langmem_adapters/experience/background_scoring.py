@@ -100,9 +100,9 @@ class BackgroundScoring:
         self._count_unscored(f"{_MAX_PENDING:,} others wait for the scorer")
         return False
 
-    def _count_unscored(self, why: str) -> None:
+    def _count_unscored(self, reason: str) -> None:
         self._counts.add("unscored")
-        self.warn(f"{self._what} was not scored: {why}")
+        self.warn(f"{self._what} was not scored: {reason}")
 
     def _track(self, scoring: Future[None] | asyncio.Task[None]) -> None:
         self._running.add(scoring)

@@ -247,9 +247,9 @@ class PoolFlows:
         except SerializationError:
             return True
 
-    def _count_unreadable(self, why: SerializationError) -> None:
+    def _count_unreadable(self, error: SerializationError) -> None:
         self._counts.add("unreadable")
-        _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, why)
+        _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, error)
 
     def _experiences(self) -> Iterator[Experience]:
         experiences = (self._read(data) for _, data in self._shelf.all())

@@ -209,14 +209,14 @@ class Calls:
             if is_leader:
                 self._lead(call, flight)
             elif not (yield from flight.wait(max(deadline - self._timer(), 0.0))):
-                if not flight.is_left:
+                if not flight.has_lost_reader:
                     return  # that call takes too long
                 self._abandon(flight)  # the thread that read its stream has ended
-            elif (data := flight.landed.result()) is not None:
+            elif (data := flight.outcome.result()) is not None:
                 yield from self._read(call, Experience.from_bytes(data))
                 self._counts.add("shared", call.served)
                 return
-            elif not flight.broken_off or self._timer() >= deadline:
+            elif not flight.is_abandoned or self._timer() >= deadline:
                 return  # it failed: the next leader may fail too, after one more wait
         try:
             yield from self._acquire_lease(call, call.flight, deadline)
@@ -228,7 +228,7 @@ class Calls:
 
     def _lead(self, call: Invocation, flight: Flight) -> None:
         call.flight = flight
-        flight.end_with(call, left=self._abandon, give_back=lambda ended: run(self._give_back(ended)))
+        flight.end_with(call, on_abandoned=self._abandon, give_back=lambda ended: run(self._give_back(ended)))
 
     def _acquire_lease(self, call: Invocation, flight: Flight, deadline: float) -> Flow[None]:
         """Wait for another process that makes the same call, if there is one, and serve its result."""
@@ -264,7 +264,7 @@ class Calls:
             if call.flight is not None:
                 call.flight.land(call.kept.to_bytes() if call.kept else None)
                 yield from self._give_back(call.flight)
-            elif call.kept and not call.is_outdated and (slower := self.flights.of(call.key)) is not None:
+            elif call.kept and not call.is_outdated and (slower := self.flights.get(call.key)) is not None:
                 slower.land(call.kept.to_bytes())  # its followers need not wait any longer
 
     def _put(self, call: Invocation, value: Any) -> Flow[bool]:
@@ -304,7 +304,7 @@ class Calls:
 
     def _give_back(self, flight: Flight) -> Flow[None]:
         lease, flight.lease = flight.lease, None  # taken first, as a cancelled caller may do the same at this moment
-        if lease is not None and not flight.is_copy:
+        if lease is not None and not flight.is_forked_copy:
             try:
                 yield from self._leases().give_back(lease)
             except LangmemError as error:
@@ -335,7 +335,7 @@ class Calls:
             self._abandoned_leases.append(
                 flight.lease.data
             )  # before another caller takes over and still finds the lease
-        flight.break_off()
+        flight.abandon()
         if flight.lease is not None:
             try:
                 submit(lambda: run(self._give_back(flight)), lane="leases")

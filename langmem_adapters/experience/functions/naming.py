@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.values import MAIN, identity, if_data, name_of
+from langmem_adapters.experience.functions.values import MAIN_MODULES, identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 
 __all__ = [
@@ -193,7 +193,7 @@ def _distinguishing_code(function: types.FunctionType) -> list[Any]:
     """
     module_globals, code = function.__globals__, function.__code__
     is_script = code.co_filename == module_globals.get("__file__") != "<stdin>"  # <stdin> is another script next time
-    was_typed = module_globals.get("__name__") in MAIN and not is_script
+    was_typed = module_globals.get("__name__") in MAIN_MODULES and not is_script
     return [_code_identity(code)] if was_typed or function.__name__ == _LAMBDA else []
 
 

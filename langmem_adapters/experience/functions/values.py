@@ -21,19 +21,19 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS, attributes_of, class_of, fields_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["MAIN", "identities_by_name", "identity", "if_data", "name_of"]
+__all__ = ["MAIN_MODULES", "identities_by_name", "identity", "if_data", "name_of"]
 
 # The class of pydantic's own offsets. A global offset itself would crash an interpreter in dev mode when it exits.
 _PYDANTIC_ZONE = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
 _PLAIN_ZONES = (type(None), dt.timezone, _PYDANTIC_ZONE)  # the encoded time holds all of these
-MAIN = {"__main__", "__mp_main__"}  # a script, and a script in a process spawned by multiprocessing
+MAIN_MODULES = {"__main__", "__mp_main__"}  # a script, and a script in a process spawned by multiprocessing
 _EXTENDED_TYPES = (str, int, float, bytes, Decimal, list, tuple, set, frozenset, dict, UserDict)  # or subclasses
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """A function's module and name; for a script, the name under which it would be imported."""
     module = getattr(function, "__module__", "") or ""
-    if module in MAIN:
+    if module in MAIN_MODULES:
         main = sys.modules.get(module)
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         module = spec.name if spec else Path(file).stem if file else module
@@ -44,7 +44,7 @@ def identity(value: Any, *, nested: bool = False) -> Any:
     """A value as data, with the names of classes that the codec alone would not write.
 
     A class itself is identified by its module and name (for a script, as if imported) and by its fields.
-    With ``within``, the value is an attribute of another; only its own fields and items count, not its attributes.
+    With ``nested``, the value is an attribute of another; only its own fields and items count, not its attributes.
     """
     kind = class_of(value)
     if kind in ATOMS:
