@@ -92,7 +92,9 @@ class Arguments:
         """
         named = dict(arguments)
         extra = named.pop(self._kwargs_name, {})
-        return {**extra, **named} if isinstance(extra, Mapping) and not {*extra} & {*arguments} else dict(arguments)
+        if not isinstance(extra, Mapping) or {*extra} & {*arguments}:
+            return dict(arguments)
+        return {**extra, **named}
 
     def owner_name(self, bound: inspect.BoundArguments) -> str:
         """The name of the class of a method's object; empty, if it is the class that defines the method."""
@@ -131,11 +133,8 @@ class Arguments:
         contents = [] if trusted else list(closure_contents(function))
         try:
             parts = function_identity(function, trusted=trusted)
-            return (
-                fingerprint(identity(parts)),
-                trusted or (has_stable_identity(function) and is_complete(parts)),
-                contents,
-            )
+            is_reusable = trusted or (has_stable_identity(function) and is_complete(parts))
+            return fingerprint(identity(parts)), is_reusable, contents
         except (SerializationError, RecursionError) as error:
             raise ConfigurationError(
                 f"{name_of(function)} has bound arguments, or holds values, that are not data and cannot"
@@ -178,9 +177,9 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
     if isinstance(function, staticmethod | classmethod):
         raise ConfigurationError(f"put @{type(function).__name__} above @cached, not below it")
     if not callable(function):
-        hint = ": put it below the decorator that made this, or decorate its invoke method" * hasattr(
-            function, "invoke"
-        )
+        hint = ""
+        if hasattr(function, "invoke"):
+            hint = ": put it below the decorator that made this, or decorate its invoke method"
         raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}{hint}")
     try:
         return signature_of(function)

@@ -326,7 +326,7 @@ class Calls:
     def let_go(self, call: Invocation) -> None:
         """Give up a call that failed, was interrupted, or need not be made. Does not wait for the store."""
         if call.flight is not None:
-            if call.kept or isinstance(sys.exc_info()[1], Exception):  # it failed: followers make calls of their own
+            if call.kept or isinstance(sys.exc_info()[1], Exception):  # followers then make their own calls
                 call.flight.land(call.kept.to_bytes() if call.kept else None)
             self._abandon(call.flight)
 

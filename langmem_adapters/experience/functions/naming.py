@@ -106,7 +106,9 @@ def is_complete(parts: Any) -> bool:
     """Whether all closure variables in an identity had a value: one assigned below the function has none yet."""
     if isinstance(parts, dict):
         return all(map(is_complete, parts.values()))
-    return all(map(is_complete, parts)) if isinstance(parts, list | tuple) else parts is not _NO_VALUE
+    if isinstance(parts, list | tuple):
+        return all(map(is_complete, parts))
+    return parts is not _NO_VALUE
 
 
 def _own_name(function: Callable[..., Any]) -> Any:

@@ -112,7 +112,8 @@ class Invocation:
 def request_argument(arguments: Arguments, rules: Rules) -> str:
     """The name of the argument that a context builder replaces; empty, if there is none."""
     names = [parameter for parameter in arguments.signature.parameters if parameter != arguments.owner]
-    name = rules.request or ("req" if "req" in names else names[0] if len(names) == 1 else "")
+    default = "req" if "req" in names else ""
+    name = rules.request or (names[0] if len(names) == 1 else default)
     if name not in names and (rules.context_builder is not None or rules.request):
         raise ConfigurationError(
             f"which argument of {arguments.name} is the request? Say so with request=, one of {names}"

@@ -86,7 +86,7 @@ class Eviction:
         return removed
 
     def _is_droppable(self, data: bytes | None, *, ignore_worth: bool) -> bool:
-        return data is None or not (ignore_worth or self._worth(data) is not None)
+        return data is None or (not ignore_worth and self._worth(data) is None)
 
     def _excess(self, page: Page) -> tuple[int, int]:
         entries = 0 if self._max_entries is None else page.total - self._max_entries
