@@ -23,7 +23,7 @@ _VIEW_TYPES: dict[type, type] = {Listing: list, Figures: dict}
 def is_same(a: Any, b: Any) -> bool:
     """Whether two values are equal and of the same types, at every level.
 
-    >>> same([1, True, (None,)], [1, True, (None,)]), same(1, True), same([1], (1,))
+    >>> is_same([1, True, (None,)], [1, True, (None,)]), is_same(1, True), is_same([1], (1,))
     (True, False, False)
     """
     return not lost(a, b)
@@ -37,9 +37,9 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
     >>> lost({"a": [1, 2.0]}, {"a": [1, 2]}), lost((1,), [1]), lost((1,), [1], tuples_as_lists=True)
     ('float', 'tuple', '')
     """
-    name, kind, copy_kind = type(value).__qualname__, class_of(value), class_of(copy)
+    type_name, kind, copy_kind = type(value).__qualname__, class_of(value), class_of(copy)
     if kind is not copy_kind and not (tuples_as_lists and kind is tuple and copy_kind is list):
-        return name
+        return type_name
     parts, others = _parts(value), _parts(copy)
     if parts is None or others is None:
         if _is_equal(value, copy):
@@ -47,14 +47,14 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
         # for instance a Send of LangGraph, which may hold a tuple
         parts, others = (attributes_of(value), attributes_of(copy)) if tuples_as_lists else ({}, {})
         if not parts:
-            return name
+            return type_name
     if parts.keys() != others.keys():
-        return name
-    for name_of_part, part in parts.items():
-        if changed := lost(part, others[name_of_part], tuples_as_lists=tuples_as_lists):
+        return type_name
+    for key, part in parts.items():
+        if changed := lost(part, others[key], tuples_as_lists=tuples_as_lists):
             return changed
     # a model may define equality itself, but not with tuples as lists
-    return name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
+    return type_name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:

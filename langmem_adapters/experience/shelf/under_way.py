@@ -48,8 +48,12 @@ class Begun:
     def is_outdated(self) -> bool:
         """Whether the key was removed or refreshed since."""
         with _lock.held():
-            since = list(itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals)))
-        return len(since) == _MAX_REMOVALS or any(removal.affects(self._namespace, self._key) for removal in since)
+            later_removals = list(
+                itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals))
+            )
+        return len(later_removals) == _MAX_REMOVALS or any(
+            removal.affects(self._namespace, self._key) for removal in later_removals
+        )
 
 
 def outdate(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
