@@ -15,7 +15,7 @@ from langmem_adapters.experience.cached import CachedFunction, FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Rules
 from langmem_adapters.experience.functions.values import name_of
-from langmem_adapters.experience.functions.wrappers import wrapped
+from langmem_adapters.experience.functions.wrappers import wrap_function
 from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.pool_flows import QueryType
@@ -129,8 +129,8 @@ def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the 
 exp_cache = cached
 """MetaGPT's name for :func:`cached`."""
 
-_POOL = ("user", "tenant", "ttl", "max_entries", "max_bytes", "prices")
-_RULES = {field.name for field in dataclasses.fields(Rules)} - {"serializer"}
+_POOL_OPTIONS = ("user", "tenant", "ttl", "max_entries", "max_bytes", "prices")
+_RULE_OPTIONS = {field.name for field in dataclasses.fields(Rules)} - {"serializer"}
 
 
 def _decorated(
@@ -152,38 +152,38 @@ def _decorated(
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     **options: Any,
 ) -> Callable[..., Any]:
-    of_pool = {name: options.pop(name) for name in _POOL if name in options}
-    if unknown := options.keys() - _RULES:
+    pool_options = {name: options.pop(name) for name in _POOL_OPTIONS if name in options}
+    if unknown := options.keys() - _RULE_OPTIONS:
         raise ConfigurationError(f"cached has no option {', '.join(sorted(unknown))}")
-    given = {name: value for name, value in options.items() if value is not None}
+    rule_options = {name: value for name, value in options.items() if value is not None}
     check_one_of("cached", url=url, store=store, pool=pool)
     if not isinstance(pool, ExperiencePool | None):
         raise ConfigurationError(f"a pool is what ExperiencePool(…) gives, not {type(pool).__name__}")
-    if pool is not None and (of_pool or tag is not None or index is not None):
+    if pool is not None and (pool_options or tag is not None or index is not None):
         raise ConfigurationError("a pool has its own tag, index, bounds and owner: give them to the pool")
 
     check_sources(clock=clock, timer=timer, sleep=sleep, new_id=new_id)
-    check_seconds("ttl", of_pool.get("ttl"))
-    own = None if serializer is None else as_serializer(serializer)
-    rules = Rules(serializer=own, **given)
+    check_seconds("ttl", pool_options.get("ttl"))
+    custom_serializer = None if serializer is None else as_serializer(serializer)
+    rules = Rules(serializer=custom_serializer, **rule_options)
     arguments = Arguments(function, key=key, ignore=ignore, trusted=tag is not None or pool is not None)
     rules.check(arguments.name, is_async=is_coroutine(function) or inspect.isasyncgenfunction(function))
     stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-    responses = Responses(function, returns=returns, serializer=own or DataSerializer(), stream=stream)
+    responses = Responses(function, returns=returns, serializer=custom_serializer or DataSerializer(), stream=stream)
 
     def make_pool() -> ExperiencePool:
         if pool is not None:
             return pool
-        finds = index
+        pool_index = index
         if index is None and (rules.context_builder is not None or rules.query_type == "semantic"):
-            finds = cache_index(url, store)
+            pool_index = cache_index(url, store)
         return ExperiencePool(
             cache_store(url, store),
             tag=name_of(function) if tag is None else tag,
-            index=finds,
+            index=pool_index,
             clock=clock,
             new_id=new_id,
-            **of_pool,
+            **pool_options,
         )
 
     cache = FunctionCache(
@@ -197,4 +197,4 @@ def _decorated(
         sleep=sleep,
         new_id=new_id,
     )
-    return wrapped(function, cache)
+    return wrap_function(function, cache)

@@ -181,7 +181,7 @@ def test_c10_meanings_are_looked_for_among_ones_own(any_store: Store) -> None:
 
 
 def test_tenants_who_have_not_been_here_for_long_keep_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenants, "_LATEST", 2)
+    monkeypatch.setattr(tenants, "_MAX_TENANTS", 2)
     cache = ExperienceCache(store=MemoryStore(), tenant=served)
     model = numbered(cache)
     assert [asked(model, tenant) for tenant in "abcdeabcde"] == list("0123401234")

@@ -44,7 +44,7 @@ import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
 from langmem_adapters.experience import AtLeast, DataSerializer, FunctionCache, JsonSerializer, bypass, refresh
 from langmem_adapters.experience.functions import wrappers
-from langmem_adapters.experience.functions.equality import same
+from langmem_adapters.experience.functions.equality import is_same
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Metric
@@ -164,9 +164,9 @@ def test_f2b_every_kind_of_function_serves_an_equal_value_of_the_same_type(any_s
         call, calls, cache = make(kind, lambda n, value=value: value, store=any_store, returns=returns, tag=f"{number}")
         first, second, third = call(number), call(number), call(number)
         wanted = [value, value] if "generator" in kind else value
-        assert same(first, wanted)
-        assert same(second, wanted), value
-        assert same(third, wanted), value
+        assert is_same(first, wanted)
+        assert is_same(second, wanted), value
+        assert is_same(third, wanted), value
         assert (len(calls), cache.stats()["hits"], cache.stats()["refused"]) == (1, 2, 0), value
 
 
@@ -204,9 +204,9 @@ COLOURS: list[Any] = []
 def test_f2b_methods_share_their_results_and_annotations_bring_types_back() -> None:
     one, other = Town(), Town()
     for town in (one, other):
-        assert same(town.city(), City(name="Paris"))
-        assert same(asyncio.run(town.acity(name="Oslo")), Point(4))
-        assert same(list(town.cities("a", "b")), [City(name="a"), City(name="b")])
+        assert is_same(town.city(), City(name="Paris"))
+        assert is_same(asyncio.run(town.acity(name="Oslo")), Point(4))
+        assert is_same(list(town.cities("a", "b")), [City(name="a"), City(name="b")])
         assert Town.colour(a=1, b=2) is town.colour(b=2, a=1) is Colour.BLUE
     assert (one.calls, other.calls, COLOURS) == (["Paris", "Oslo", "ab"], [], [{"a": 1, "b": 2}])
     found = one.city.cache.lookup("Paris")
@@ -303,8 +303,8 @@ def test_what_would_not_come_back_equal_is_returned_and_not_kept(kind: str, valu
 )
 def test_a_type_that_loses_something_is_not_kept_or_comes_back_whole(value: Any, returns: Any) -> None:
     call, calls, _ = make("function", lambda: value, store=MemoryStore(), returns=returns)
-    assert same(call(), value)
-    assert same(call(), value)
+    assert is_same(call(), value)
+    assert is_same(call(), value)
     assert len(calls) == (1 if value == [True] else 2)
 
 
@@ -363,8 +363,8 @@ PAGE = {"url": "https://example.org", "file": "a", "links": {1: "b"}}
 )
 def test_paths_and_urls_come_back_by_the_annotation(value: Any, returns: Any) -> None:
     call, calls, _ = make("function", lambda: value, store=MemoryStore(), returns=returns)
-    assert same(call(), value)
-    assert same(call(), value)
+    assert is_same(call(), value)
+    assert is_same(call(), value)
     assert len(calls) == 1
 
 
@@ -476,8 +476,8 @@ class Lazy:
     ],
 )
 def test_values_are_the_same_all_the_way_down_or_not_at_all(one: Any, other: Any) -> None:
-    assert not same(one, other)
-    assert same(one, pickle.loads(pickle.dumps(one)))
+    assert not is_same(one, other)
+    assert is_same(one, pickle.loads(pickle.dumps(one)))
 
 
 def test_the_text_of_a_message_is_a_text(any_store: Store) -> None:
@@ -594,7 +594,7 @@ def _alike(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all((type(k), k) in typed and _alike(v, typed[type(k), k]) for k, v in a.items())
     if type(a) is type(b) and isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(_alike, a, b))
-    return same(a, b)
+    return is_same(a, b)
 
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
@@ -1104,7 +1104,7 @@ def test_a_stream_without_end_is_not_gathered_without_bound(
     def items() -> Iterator[str]:
         yield from ("x" * 100 for _ in range(12))
 
-    monkeypatch.setattr(wrappers, "_LONGEST", 1000)
+    monkeypatch.setattr(wrappers, "_MAX_STREAM_BYTES", 1000)
     read, cache = _streamed(kind, items)
     assert len(read()) == 12
     assert (cache.stats()["refused"], cache.stats()["stored"]) == (1, 0)
@@ -1116,7 +1116,7 @@ def test_a_stream_without_end_is_not_gathered_without_bound(
 
 
 def test_of_a_stream_that_is_too_long_nothing_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wrappers, "_LONGEST", 10_000)
+    monkeypatch.setattr(wrappers, "_MAX_STREAM_BYTES", 10_000)
     text = "x" * 1000
 
     @cached(store=MemoryStore())
@@ -1493,9 +1493,9 @@ def test_c5_a_poisoned_record_is_a_miss_and_is_healed(any_store: Store, kind: st
     place = ("experience", "", "", "t")
     ((key, data),) = any_store.get(place).items()
     any_store.write(place, put={key: _poison()[poison](json.loads(data))})
-    assert same(call(), wanted)
+    assert is_same(call(), wanted)
     assert len(calls) == 2
-    assert same(call(), wanted)
+    assert is_same(call(), wanted)
     assert (len(calls), cache.pool.stats()["unreadable"]) == (2, 1)
     assert set(any_store.get(place)) == {key}
 

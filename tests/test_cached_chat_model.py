@@ -938,7 +938,7 @@ def test_c8_a_stream_that_is_broken_off_lets_its_followers_go() -> None:
 
 
 def test_c8_who_reads_a_stream_and_asks_the_same_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flights, "_PATIENCE", 60)
+    monkeypatch.setattr(flights, "_MAX_READ_GAP_SECONDS", 60)
     inner = Scripted()
     model = CachedChatModel(inner, _cache())
     before = time.monotonic()
@@ -953,7 +953,7 @@ def test_c8_who_reads_a_stream_and_asks_the_same_does_not_wait_for_itself(monkey
 async def test_c8_a_task_that_reads_a_stream_and_asks_the_same_does_not_wait_for_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flights, "_PATIENCE", 60)
+    monkeypatch.setattr(flights, "_MAX_READ_GAP_SECONDS", 60)
     inner = AsyncScripted()
     model = CachedChatModel(inner, _cache())
     before = time.monotonic()
@@ -997,7 +997,7 @@ async def test_c8_a_call_that_is_cancelled_before_its_answer_is_kept_leaves_nobo
 
 def test_c8_nor_does_who_reads_it_through_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which runs each step in a context of its own."""
-    monkeypatch.setattr(flights, "_PATIENCE", 60)
+    monkeypatch.setattr(flights, "_MAX_READ_GAP_SECONDS", 60)
     inner = Scripted()
     chain = ChatPromptTemplate.from_messages([("human", "{q}")]) | CachedChatModel(inner, _cache())
     before = time.monotonic()
@@ -1044,7 +1044,7 @@ def test_c8_nobody_waits_for_a_stream_whose_readers_thread_has_ended() -> None:
 
 def test_c8_nobody_waits_long_for_a_stream_that_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server leaves a blocking stream as it is when its client goes, and the thread that read it serves others."""
-    monkeypatch.setattr(flights, "_PATIENCE", 0.01)
+    monkeypatch.setattr(flights, "_MAX_READ_GAP_SECONDS", 0.01)
     model = CachedChatModel(Scripted(script=["One two three.", "Another."]), _cache(), wait=60)
     leave = threading.Event()
     begun: list[Any] = []
@@ -1065,7 +1065,7 @@ def test_c8_nobody_waits_long_for_a_stream_that_is_not_read_on(monkeypatch: pyte
 
 
 async def test_c8_nor_for_an_async_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flights, "_PATIENCE", 0.01)
+    monkeypatch.setattr(flights, "_MAX_READ_GAP_SECONDS", 0.01)
     model = CachedChatModel(Scripted(script=["One two three.", "Another."]), _cache(), wait=60)
     stream = model.astream("Hi")
     await anext(stream)
@@ -1084,7 +1084,7 @@ def test_c8_who_reads_many_streams_remembers_none_that_has_ended() -> None:
 
 def test_c8_a_stream_whose_model_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is not waited for is a reader who takes so long between two pieces."""
-    monkeypatch.setattr(flights, "_PATIENCE", 0.01)
+    monkeypatch.setattr(flights, "_MAX_READ_GAP_SECONDS", 0.01)
     thinks, go_on = threading.Event(), threading.Event()
 
     class Slow(Scripted):

@@ -1219,7 +1219,7 @@ def test_c8_fifty_threads_make_one_call_and_a_failed_leader_fails_nobody_else(
 def test_c8_who_reads_a_stream_in_a_context_of_its_own_does_not_wait_for_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flights, "_PATIENCE", 60)
+    monkeypatch.setattr(flights, "_MAX_READ_GAP_SECONDS", 60)
     llm = cached(Scripted())
     stream = llm.stream_chat(HI)
     contextvars.copy_context().run(next, stream)

@@ -205,7 +205,7 @@ def test_the_first_success_serves_those_who_wait_for_a_slower_one(place: str, wa
         quick = run(f.cache.begin(Invocation((), {})))
     assert quick.flight is None
     run(f.cache.finish(quick, 5))
-    assert slow.flight.landed.done()
+    assert slow.flight.outcome.done()
     late.join(20)
     assert got == [5]
     run(f.cache.finish(slow, 6))  # lands a second time, which is nothing
@@ -304,7 +304,7 @@ def test_a_call_that_is_out_of_date_tells_nobody_who_asked_since() -> None:
     new = run(read.cache.begin(Invocation((), {})))
     run(read.cache.finish(old, "old"))
     assert new.flight is not None
-    assert not new.flight.landed.done()
+    assert not new.flight.outcome.done()
     run(read.cache.finish(new, "new"))
     assert read() == "new"
 
@@ -353,9 +353,9 @@ def test_what_is_not_kept_does_not_end_the_wait_for_another() -> None:
         quick = run(f.cache.begin(Invocation((), {})))
     run(f.cache.finish(quick, 5))
     assert slow.flight is not None
-    assert not slow.flight.landed.done()
+    assert not slow.flight.outcome.done()
     run(f.cache.finish(slow, 6))
-    assert slow.flight.landed.result() is not None
+    assert slow.flight.outcome.result() is not None
 
 
 async def test_c8_a_cancelled_leader_does_not_cancel_its_followers_nor_a_follower_the_leader(
@@ -721,8 +721,8 @@ def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
         time.sleep(0.001)
     store.clear(("experience", "", "", "f", "leases"))  # of which the child has a copy
     key = f.cache._key((), {})
-    assert f.cache.flights.of(key) is not None
-    assert in_a_fork(lambda: str(f.cache.flights.of(key))) == "None"
+    assert f.cache.flights.get(key) is not None
+    assert in_a_fork(lambda: str(f.cache.flights.get(key))) == "None"
     assert in_a_fork(f) == "child"
     crowd.release.set()
     leader.join()
@@ -1076,13 +1076,13 @@ def test_who_comes_while_all_try_for_themselves_waits_for_one_of_them(any_store:
     theirs = run(leases.take(key))
     assert theirs is not None
     turn = run(f.cache.begin(Invocation((), {})))
-    assert (len(looks), turn.flight) == (1, f.cache.flights.of(key))
+    assert (len(looks), turn.flight) == (1, f.cache.flights.get(key))
     assert turn.flight is not None
-    assert not turn.flight.landed.done()
+    assert not turn.flight.outcome.done()
     assert turn.flight.lease is not None
     assert run(leases.take(key)) is None
     run(f.cache.finish(turn, 5))
-    assert (f.cache.flights.of(key), f()) == (None, 5)
+    assert (f.cache.flights.get(key), f()) == (None, 5)
     assert run(leases.take(key)) is not None
 
 
@@ -1226,7 +1226,7 @@ def test_who_waits_gives_a_reader_a_whole_moment_to_begin() -> None:
     assert flight is not None
     waiting = flight.wait(60)
     next(waiting)
-    flight.hand_out(begun=False)  # the stream is there by now
+    flight.hand_out(is_started=False)  # the stream is there by now
     waiting.send(True)
     flight.read_on()  # and somebody reads it
     waiting.send(True)
@@ -1237,7 +1237,7 @@ def test_who_waits_gives_a_reader_a_whole_moment_to_begin() -> None:
 
 
 async def test_who_waits_for_long_is_called_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flights, "_MOMENT", 0.001)
+    monkeypatch.setattr(flights, "_POLL_SECONDS", 0.001)
     flight = Flights().join("k")[0]
     assert flight is not None
     assert not await arun(flight.wait(0.02))  # twenty moments
@@ -1259,7 +1259,7 @@ def test_who_waited_on_a_loop_that_is_closed_is_not_called_any_more(caplog: pyte
 def test_a_call_that_is_older_than_all_removals_that_are_remembered_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(under_way, "_MOST", 2)
+    monkeypatch.setattr(under_way, "_MAX_REMOVALS", 2)
     monkeypatch.setattr(under_way, "_removals", deque(maxlen=2))
 
     @cached(store=MemoryStore())

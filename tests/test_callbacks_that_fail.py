@@ -149,7 +149,7 @@ def test_those_who_wait_are_told_though_nothing_was_kept() -> None:
         return "Paris"
 
     assert f("France") == "Paris"
-    assert f.cache.flights.of(f.cache._key(("France",), {})) is None
+    assert f.cache.flights.get(f.cache._key(("France",), {})) is None
 
 
 # --- models

@@ -112,18 +112,18 @@ def test_it_waits_a_moment_and_no_second_time(gated: Gated, monkeypatch: pytest.
     waits.clear()
     for _ in range(3):
         cache.lookup(prompt(ALIKE), "m")
-    assert waits == [module._MOMENT, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert waits == [module._WAIT_SECONDS, 0.0, 0.0, 0.0, 0.0, 0.0]
     gated.gate.set()
     until(lambda: ALIKE in gated.texts and SLOW in gated.texts)
     until(lambda: cache.lookup(prompt("What is slow to embed"), "m") is not None)
-    until(lambda: not any(shelf._index._is_late for shelf in _shelves(cache)))
+    until(lambda: not any(shelf._index._needs_catch_up for shelf in _shelves(cache)))
     waits.clear()
     cache.lookup(prompt(ALIKE), "m")
-    assert waits == [module._MOMENT]  # nobody is late any more
+    assert waits == [module._WAIT_SECONDS]  # nobody is late any more
 
 
 def test_what_was_kept_just_now_is_found(any_store: Store, gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOMENT", 60)  # however busy the machine is
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 60)  # however busy the machine is
     cache = caching(gated, any_store)
     for n in range(20):
         cache.update(prompt(f"{ASKED} {n} times"), "m", answer(str(n)))
@@ -138,7 +138,7 @@ def test_what_is_kept_while_a_thread_embeds_is_embedded_without_another_search(g
     assert gated.at_it.wait(60)
     for n in range(3):
         cache.update(prompt(f"{ASKED} {n}"), "m", answer(str(n)))
-    until(lambda: all(shelf._index._is_late for shelf in _shelves(cache)))
+    until(lambda: all(shelf._index._needs_catch_up for shelf in _shelves(cache)))
     gated.gate.set()
     until(lambda: {f"{ASKED} {n}" for n in range(3)} <= set(gated.texts))
 
@@ -161,10 +161,10 @@ def test_without_a_model_a_search_waits_for_the_other_and_finds_all() -> None:
     pool = ExperiencePool(MemoryStore(), index=open_index("memory:"))
     pool.create(Experience(req="my red bicycle", resp=1))
     found: list[int] = []
-    with pool._shelf._index._following.held():  # type: ignore[union-attr]
+    with pool._shelf._index._follow_lock.held():  # type: ignore[union-attr]
         thread = threading.Thread(target=lambda: found.append(len(pool.query("bicycle"))))
         thread.start()
-        thread.join(3 * module._MOMENT)
+        thread.join(3 * module._WAIT_SECONDS)
         assert thread.is_alive()
     thread.join(60)
     assert found == [1]
@@ -175,7 +175,7 @@ def test_who_comes_as_the_other_goes_does_it_itself(monkeypatch: pytest.MonkeyPa
     store = MemoryStore()
     store.append(("a",), [("k", b"text")])
     store.write(("a",), put={"k": b"text"})
-    rows = Rows(store, ("a",), bounded=False, counted=False)
+    rows = Rows(store, ("a",), bounded=False, counts_bytes=False)
     index = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="one"))
     found = ShelfIndex(rows, index, bytes.decode)
     tries: list[float] = []
@@ -189,7 +189,7 @@ def test_who_comes_as_the_other_goes_does_it_itself(monkeypatch: pytest.MonkeyPa
     found.follow()
     assert len(tries) == 2
     assert [hit.id for hit in found.search("anything", 1)] == ["k"]
-    assert not found._is_late
+    assert not found._needs_catch_up
 
 
 def _held() -> ForkSafeLock:

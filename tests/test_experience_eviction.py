@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langmem_adapters import Experience, ExperiencePool, SearchError, StoreUnavailable, open_index, open_vectors
 from langmem_adapters.concurrency.workers import ask
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.experience.pool_flows import _lasts_until
+from langmem_adapters.experience.pool_flows import _expiry_from_bytes
 from langmem_adapters.flow import run
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
@@ -376,7 +376,7 @@ VALUES = st.recursive(
 )
 def test_the_bytes_of_an_entry_tell_when_it_expires_as_it_does_itself(fields: dict[str, Any]) -> None:
     experience = Experience(timestamp=1.0, **fields)
-    until = _lasts_until(experience.to_bytes())
+    until = _expiry_from_bytes(experience.to_bytes())
     if until > float("-inf"):
         assert experience.metric is None
         assert until == (float("inf") if experience.expires_at is None else experience.expires_at)

@@ -318,7 +318,7 @@ def test_what_one_hit_saves_is_not_lost_where_another_is_counted_in_between() ->
 
 
 def test_threads_may_ask_for_more_tags_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TAGS", 2)
+    monkeypatch.setattr(module, "_MAX_TAGS", 2)
     pool, often = ExperiencePool(MemoryStore()), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

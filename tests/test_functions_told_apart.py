@@ -24,7 +24,7 @@ import pytest
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, ExperiencePool, cached
-from langmem_adapters.experience.functions.naming import told_apart
+from langmem_adapters.experience.functions.naming import function_identity
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -92,7 +92,7 @@ def test_lambdas_are_told_apart_by_their_code() -> None:
     store = MemoryStore()
     swapped = [cached(store=store)(each) for each in (lambda x, y: x or y, lambda y, x: y or x)]
     assert [swapped[0](1, 2), swapped[1](2, 1)] == [1, 2]
-    assert told_apart(lambda: lambda *a: a) != told_apart(lambda: lambda **a: a)
+    assert function_identity(lambda: lambda *a: a) != function_identity(lambda: lambda **a: a)
 
 
 def test_what_another_function_has_made_is_told_apart_by_what_it_holds() -> None:
@@ -125,7 +125,7 @@ def test_what_a_function_changes_itself_is_no_part_of_it() -> None:
         cached(store=MemoryStore())(count)(1)
         return count
 
-    assert told_apart(made(0, itertools.count(1))) == told_apart(made(5, itertools.count(2)))
+    assert function_identity(made(0, itertools.count(1))) == function_identity(made(5, itertools.count(2)))
 
 
 def test_a_function_that_calls_itself_or_two_that_call_each_other() -> None:
@@ -367,7 +367,7 @@ HELD: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("one", "other"), HELD, ids=lambda held: type(held).__name__)
 def test_data_that_a_function_holds_counts_by_value(one: Any, other: Any) -> None:
     assert both([_held(one), _held(other)], "hi") == [f"{one}: hi", f"{other}: hi"]
-    assert told_apart(_held(one)) == told_apart(_held(one if one is operator else copy.deepcopy(one)))
+    assert function_identity(_held(one)) == function_identity(_held(one if one is operator else copy.deepcopy(one)))
 
 
 @pytest.mark.parametrize("held", [Client("ada"), Client("ada").ask, [Client("ada")], {"a": object()}, Prompt])

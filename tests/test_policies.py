@@ -160,7 +160,7 @@ def test_scorers_that_hang_hold_up_nothing_else_and_no_more_wait_than_a_bound(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     release = threading.Event()
-    monkeypatch.setattr(background_scoring, "_MOST", 10)
+    monkeypatch.setattr(background_scoring, "_MAX_PENDING", 10)
 
     @cached(store=MemoryStore(), scorer=lambda req, resp: 9 if release.wait(120) else 1)
     def f(n: int) -> int:
@@ -198,7 +198,7 @@ def test_a_score_whose_event_loop_ends_first_is_counted_as_none(caplog: pytest.L
 
 def test_scores_of_other_event_loops_are_not_waited_for_nor_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that was closed goes on with nothing, and one of another thread does not wake this one."""
-    monkeypatch.setattr(background_scoring, "_MOST", 2)
+    monkeypatch.setattr(background_scoring, "_MAX_PENDING", 2)
     hangs = True
 
     async def scorer(req: int, resp: int) -> int:

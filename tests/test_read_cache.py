@@ -87,8 +87,8 @@ def test_seconds_are_above_nothing_and_bounded(seconds: float) -> None:
 
 
 def test_threads_keep_it_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.experience.shelf.read_cache._ENTRIES", 8)
-    monkeypatch.setattr("langmem_adapters.experience.shelf.read_cache._BYTES", 200)
+    monkeypatch.setattr("langmem_adapters.experience.shelf.read_cache._MAX_ENTRIES", 8)
+    monkeypatch.setattr("langmem_adapters.experience.shelf.read_cache._MAX_BYTES", 200)
     tier = recent()
 
     def work(number: int) -> None:

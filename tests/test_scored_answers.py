@@ -491,7 +491,7 @@ def test_the_figures_of_many_tags_do_not_grow_for_ever() -> None:
     pool.lookup("q")
     for n in range(1_000):
         pool.at(str(n)).lookup("q")
-    assert len(pool._seen) <= 256
+    assert len(pool._counts_by_tag) <= 256
     assert pool.stats()["hits"] == 1
     assert pool.stats("999")["misses"] == 1
 

@@ -42,7 +42,7 @@ TOPICS = ("hindi", "chess", "weather", "paris", "london", "rome")
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that waits no more than a moment for a thread that embeds may miss something on a crowded machine."""
-    monkeypatch.setattr(shelf_index, "_MOMENT", 60.0)
+    monkeypatch.setattr(shelf_index, "_WAIT_SECONDS", 60.0)
 
 
 def topics(texts: Sequence[str]) -> list[list[float]]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import anew_in_child
-from langmem_adapters.experience.policies import Scorer, ask, asks_async
+from langmem_adapters.experience.policies import Scorer, ask, needs_event_loop
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.switches import bypass
 from langmem_adapters.flow import Flow, arun, run, submit
@@ -18,12 +18,12 @@ from langmem_adapters.model import Experience, Score
 from langmem_adapters.validation import check_function
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["BackgroundScoring", "Unscored"]
+__all__ = ["BackgroundScoring", "PendingScore"]
 
-_MOST = 1000  # experiences waiting for their score; each is held in memory
+_MAX_PENDING = 1000  # experiences waiting for their score; each is held in memory
 
 
-class Unscored(NamedTuple):
+class PendingScore(NamedTuple):
     """An experience that waits for its score, and where it is kept."""
 
     pool: ExperiencePool
@@ -58,21 +58,21 @@ class BackgroundScoring:
 
     def begin_anew(self) -> None:
         """Forget all scoring under way: after a fork, its threads exist only in the parent."""
-        self._under_way: set[Future[None] | asyncio.Task[None]] = set()
+        self._running: set[Future[None] | asyncio.Task[None]] = set()
 
-    def begin(self, kept: Unscored) -> None:
+    def begin(self, pending: PendingScore) -> None:
         """Score an experience on a background thread."""
         if self._scorer is not None and self._has_room():
             with bypass(), suppress(RuntimeError):  # the interpreter is shutting down
-                self._note(submit(lambda: run(self._score(kept)), lane="scores"))
+                self._track(submit(lambda: run(self._score(pending)), lane="scores"))
 
-    def abegin(self, kept: Unscored) -> None:
+    def abegin(self, pending: PendingScore) -> None:
         """:meth:`begin` from an async function; on its event loop if the scorer needs one."""
-        if not asks_async(self._scorer):
-            self.begin(kept)
+        if not needs_event_loop(self._scorer):
+            self.begin(pending)
         elif self._has_room():
             with bypass():
-                self._note(asyncio.get_running_loop().create_task(arun(self._score(kept))))
+                self._track(asyncio.get_running_loop().create_task(arun(self._score(pending))))
 
     def stats(self) -> dict[str, int]:
         """How many experiences were scored, and how many not."""
@@ -80,45 +80,45 @@ class BackgroundScoring:
 
     def flush(self) -> None:
         """Wait for the scores that are being made on threads."""
-        wait([future for future in list(self._under_way) if isinstance(future, Future)])
+        wait([future for future in list(self._running) if isinstance(future, Future)])
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also waits for scores made on it, not on other loops."""
-        here = asyncio.get_running_loop()
-        under_way = [each for each in list(self._under_way) if isinstance(each, Future) or each.get_loop() is here]
-        waiting = [asyncio.wrap_future(each) for each in under_way]
-        if waiting:
-            await asyncio.wait(waiting)
+        loop = asyncio.get_running_loop()
+        running = [each for each in list(self._running) if isinstance(each, Future) or each.get_loop() is loop]
+        futures = [asyncio.wrap_future(each) for each in running]
+        if futures:
+            await asyncio.wait(futures)
 
     def _has_room(self) -> bool:
-        if len(self._under_way) >= _MOST:
-            for each in list(self._under_way):
-                if isinstance(each, asyncio.Task) and each.get_loop().is_closed():
-                    self._end(each)
-        if len(self._under_way) < _MOST:
+        if len(self._running) >= _MAX_PENDING:
+            for scoring in list(self._running):
+                if isinstance(scoring, asyncio.Task) and scoring.get_loop().is_closed():
+                    self._finish(scoring)
+        if len(self._running) < _MAX_PENDING:
             return True
-        self._miss(f"{_MOST:,} others wait for the scorer")
+        self._count_unscored(f"{_MAX_PENDING:,} others wait for the scorer")
         return False
 
-    def _miss(self, why: str) -> None:
+    def _count_unscored(self, reason: str) -> None:
         self._counts.add("unscored")
-        self.warn(f"{self._what} was not scored: {why}")
+        self.warn(f"{self._what} was not scored: {reason}")
 
-    def _note(self, scoring: Future[None] | asyncio.Task[None]) -> None:
-        self._under_way.add(scoring)
-        scoring.add_done_callback(self._end)
+    def _track(self, scoring: Future[None] | asyncio.Task[None]) -> None:
+        self._running.add(scoring)
+        scoring.add_done_callback(self._finish)
 
-    def _end(self, scoring: Future[None] | asyncio.Task[None]) -> None:
-        self._under_way.discard(scoring)
+    def _finish(self, scoring: Future[None] | asyncio.Task[None]) -> None:
+        self._running.discard(scoring)
         if scoring.cancelled() or not scoring.done():
-            self._miss("its event loop ended before")
+            self._count_unscored("its event loop ended before")
 
-    def _score(self, kept: Unscored) -> Flow[None]:
-        pool, key, experience, req, response = kept
+    def _score(self, pending: PendingScore) -> Flow[None]:
+        pool, key, experience, req, response = pending
         try:
             score = yield from ask(self._scorer, req, response(experience))
             score = score if isinstance(score, Score) else Score(val=score)
             if (yield from pool.score_flow(experience, score, key=key)):
                 self._counts.add("scored")
         except Exception as error:  # noqa: BLE001 - no caller waits for it, so it is counted and logged
-            self._miss(type(error).__name__)
+            self._count_unscored(type(error).__name__)

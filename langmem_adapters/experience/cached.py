@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # older versions of typing_extensions take no such default
 else:
     A = ParamSpec("A")
 
-_COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors")
+_COUNT_NAMES = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors")
 
 
 class FunctionCache(Calls, Shared, Generic[A]):
@@ -59,7 +59,7 @@ class FunctionCache(Calls, Shared, Generic[A]):
         the scorer failed or was too slow; saved_seconds, saved_tokens, saved_money: what the hits have saved.
         """
         saved = Saved() if self._pool is None else self._pool.saved()
-        counts: dict[str, Any] = {name: self._counts[name] for name in _COUNTED}
+        counts: dict[str, Any] = {name: self._counts[name] for name in _COUNT_NAMES}
         return views.Figures(counts | self._scoring.stats() | saved.told(), title=f"Cache of {self._name}")
 
     def flush(self) -> None:
@@ -70,10 +70,10 @@ class FunctionCache(Calls, Shared, Generic[A]):
         """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
         await self._scoring.aflush()
 
-    async def afinish(self, turn: Invocation, value: Any, *, whole: bool = True) -> None:
+    async def afinish(self, call: Invocation, value: Any, *, whole: bool = True) -> None:
         """:meth:`finish` for an async function, whose task may be cancelled before :meth:`finish` begins."""
-        with self.held(turn):
-            await arun(self.finish(turn, value, whole=whole))
+        with self.held(call):
+            await arun(self.finish(call, value, whole=whole))
 
     def __reduce__(self) -> NoReturn:
         raise ConfigurationError(
@@ -88,9 +88,9 @@ class FunctionCache(Calls, Shared, Generic[A]):
         return views.attempt(self, lambda: views.statistics(self.stats(), title=f"Cache of {self._name}"))
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        owner = (None,) if self._arguments.stands_for_itself else ()
+        owner = (None,) if self._arguments.ignores_owner else ()
         bound = self._arguments.bind((*owner, *args), kwargs)
-        return self._identify(bound, self._arguments.counted(bound))
+        return self._call_key(bound, self._arguments.key_arguments(bound))
 
 
 class _Method(Protocol[S_contra, Q, R_co]):

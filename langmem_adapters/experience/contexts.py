@@ -12,9 +12,9 @@ from langmem_adapters.text import indented
 
 __all__ = ["as_examples", "role_zero_context", "simple_context"]
 
-_PLACE = "# Past Experience\n<experience>"
+_PLACEHOLDER = "# Past Experience\n<experience>"
 _HEADING = "# Past Experience\n"
-_LONGEST = 10_000  # characters of a request or a response in an example
+_MAX_CHARS = 10_000  # characters of a request or a response in an example
 
 
 def as_examples(experiences: Sequence[Experience]) -> str:
@@ -28,8 +28,8 @@ def as_examples(experiences: Sequence[Experience]) -> str:
     lines = []
     for number, experience in enumerate(experiences, start=1):
         score = score_of(experience) or "N/A"
-        asked, got = _both_ends(words(experience.req)), _both_ends(words(experience.resp))
-        lines.append(f"{number}. Given the request: {asked}, Returns: {got}, Which scored: {score}.")
+        request, response = _shorten_middle(words(experience.req)), _shorten_middle(words(experience.resp))
+        lines.append(f"{number}. Given the request: {request}, Returns: {response}, Which scored: {score}.")
     return "\n".join(lines)
 
 
@@ -56,11 +56,11 @@ def role_zero_context(req: Any, experiences: Sequence[Experience]) -> Any:
     if not req or not experiences:
         return req
     *before, last = req
-    content = str(last.get("content", "")).replace(_PLACE, _HEADING + as_examples(experiences))
+    content = str(last.get("content", "")).replace(_PLACEHOLDER, _HEADING + as_examples(experiences))
     return [*before, {**last, "content": content}]
 
 
-def _both_ends(text: str) -> str:
+def _shorten_middle(text: str) -> str:
     """A text, shortened in the middle if it is long: the question is often at the end."""
-    half = _LONGEST // 2
-    return indented(text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}")
+    half = _MAX_CHARS // 2
+    return indented(text if len(text) <= _MAX_CHARS else f"{text[:half]} … {text[-half:]}")

@@ -22,14 +22,14 @@ __all__ = ["ChromaEntry", "chroma_entries", "read_metagpt_pool"]
 
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
 _DUMMY = ("req", "resp", "")  # request, response and tag of the fake experience that MetaGPT's BM25 pool begins with
-_MILLISECONDS = 1000
-_BESIDE = ("-journal", "-wal")  # files that SQLite keeps beside a database, and reads with it
-_ROWS = """SELECT e.id, c.name, e.embedding_id, m.string_value FROM embeddings AS e
+_MS_PER_SECOND = 1000
+_SIDECAR_SUFFIXES = ("-journal", "-wal")  # files that SQLite keeps beside a database, and reads with it
+_ROWS_QUERY = """SELECT e.id, c.name, e.embedding_id, m.string_value FROM embeddings AS e
     JOIN segments AS s ON s.id = e.segment_id JOIN collections AS c ON c.id = s.collection
     LEFT JOIN embedding_metadata AS m ON m.id = e.id AND m.key IN ('obj_json', '_node_content')
     WHERE ? IN ('', c.name) ORDER BY e.id, m.key DESC"""
 # Chroma 1 queues changes and applies them later. Earlier versions did both in one transaction; max_seq_id was a blob.
-_PENDING = """SELECT 1 FROM embeddings_queue AS q JOIN collections AS c ON q.topic LIKE '%/' || c.id
+_PENDING_QUERY = """SELECT 1 FROM embeddings_queue AS q JOIN collections AS c ON q.topic LIKE '%/' || c.id
     JOIN segments AS s ON s.collection = c.id AND s.scope = 'METADATA' LEFT JOIN max_seq_id AS m ON m.segment_id = s.id
     WHERE ? IN ('', c.name) AND q.seq_id > ifnull(m.seq_id, 0) LIMIT 1"""
 _Row: TypeAlias = "tuple[str, str, str | None]"
@@ -59,26 +59,28 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
     files = [file for file in files if file.is_file()]
     if not files:
         raise SerializationError(f"{path} has neither a {_DOCSTORE} nor a {_CHROMA}")
-    found = [_experience(record) for file in files for record in _records(file, collection)]
-    if None in found:
-        _log.warning("%d records of %s are not experiences and are left out", found.count(None), path)
-    kept = [each for each in found if each and (each.req, each.resp, each.tag) != _DUMMY]
-    return sorted(kept, key=lambda each: each.timestamp or 0.0)
+    experiences = [_to_experience(record) for file in files for record in _records(file, collection)]
+    if None in experiences:
+        _log.warning("%d records of %s are not experiences and are left out", experiences.count(None), path)
+    readable = [each for each in experiences if each and (each.req, each.resp, each.tag) != _DUMMY]
+    return sorted(readable, key=lambda each: each.timestamp or 0.0)
 
 
 def _records(path: Path, collection: str) -> list[Any]:
-    return [each.held for each in chroma_entries(path, collection)] if path.name == _CHROMA else _docstore(path)
+    if path.name == _CHROMA:
+        return [entry.held for entry in chroma_entries(path, collection)]
+    return _docstore_records(path)
 
 
-def _docstore(path: Path) -> list[Any]:
+def _docstore_records(path: Path) -> list[Any]:
     """The objects in a LlamaIndex docstore."""
     nodes = None
     with contextlib.suppress(ValueError, RecursionError):  # these errors hold the whole text
-        whole = json.loads(path.read_bytes())
-        nodes = whole.get("docstore/data") if isinstance(whole, dict) else None
+        document = json.loads(path.read_bytes())
+        nodes = document.get("docstore/data") if isinstance(document, dict) else None
     if not isinstance(nodes, dict):
         raise SerializationError(f"{path} is not a docstore of LlamaIndex")
-    return [_object(node.get("__data__") if isinstance(node, dict) else None) for node in nodes.values()]
+    return [_stored_object(node.get("__data__") if isinstance(node, dict) else None) for node in nodes.values()]
 
 
 class ChromaEntry(NamedTuple):
@@ -96,50 +98,50 @@ def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
     SerializationError if this is not such a file, or if Chroma has queued changes that it has not applied yet.
     """
     try:
-        rows = _rows(path.resolve(), collection)
+        rows = _load_rows(path.resolve(), collection)
     except sqlite3.Error as error:
         raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
     if rows is None:
         raise SerializationError(f"{path} has changes that Chroma has not applied yet: open it once with Chroma")
-    return [ChromaEntry(name, id_, _object(text)) for name, id_, text in rows]
+    return [ChromaEntry(name, id_, _stored_object(text)) for name, id_, text in rows]
 
 
-def _rows(path: Path, collection: str) -> list[_Row] | None:
+def _load_rows(path: Path, collection: str) -> list[_Row] | None:
     try:
-        return _read(path, "ro", collection)
+        return _read_rows(path, "ro", collection)
     except sqlite3.OperationalError as error:
         if "locked" in str(error):  # another process is writing, and a copy would have half of its change
             raise
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        beside = [path.with_name(path.name + end) for end in _BESIDE]
-        for each in (path, *filter(Path.is_file, beside)):
-            shutil.copyfile(each, Path(folder, each.name))  # the copy is writable, even if the original is not
-        return _read(Path(folder, path.name), "rw", collection)
+        sidecars = [path.with_name(path.name + suffix) for suffix in _SIDECAR_SUFFIXES]
+        for file in (path, *filter(Path.is_file, sidecars)):
+            shutil.copyfile(file, Path(folder, file.name))  # the copy is writable, even if the original is not
+        return _read_rows(Path(folder, path.name), "rw", collection)
 
 
-def _read(path: Path, mode: str, collection: str) -> list[_Row] | None:
+def _read_rows(path: Path, mode: str, collection: str) -> list[_Row] | None:
     """Collection, id and text of each entry, in one consistent state; None, if changes are pending."""
-    first: dict[int, _Row] = {}
+    row_by_number: dict[int, _Row] = {}
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True)) as connection:
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # an error would quote the text
         connection.execute("BEGIN")
-        if connection.execute(_PENDING, (collection,)).fetchone():
+        if connection.execute(_PENDING_QUERY, (collection,)).fetchone():
             return None
-        for number, name, id_, text in connection.execute(_ROWS, (collection,)):
-            first.setdefault(number, (name, id_, text))  # obj_json before _node_content
-    return [*first.values()]
+        for number, name, id_, text in connection.execute(_ROWS_QUERY, (collection,)):
+            row_by_number.setdefault(number, (name, id_, text))  # obj_json before _node_content
+    return [*row_by_number.values()]
 
 
-def _object(node: Any) -> Any:
+def _stored_object(node: Any) -> Any:
     """The object that a node of MetaGPT holds, as JSON in its metadata."""
-    node = _parsed(node)
+    node = _parse_json(node)
     metadata = node.get("metadata") if isinstance(node, dict) else None
     if not isinstance(metadata, dict):
         return node
-    return _parsed(metadata.get("obj_json") or metadata.get("obj"))
+    return _parse_json(metadata.get("obj_json") or metadata.get("obj"))
 
 
-def _parsed(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     if isinstance(value, str):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(value)
@@ -147,29 +149,31 @@ def _parsed(value: Any) -> Any:
     return value
 
 
-def _experience(record: Any) -> Experience | None:
+def _to_experience(record: Any) -> Experience | None:
     if not isinstance(record, dict) or "req" not in record or "resp" not in record:
         return None
     fields = {name: record[name] for name in Experience.model_fields if record.get(name) is not None}
     fields.pop("expires_at", None)
     metric = fields.get("metric")
     if isinstance(metric, dict) and isinstance(metric.get("time_cost"), int | float):
-        fields["metric"] = {**metric, "time_cost": metric["time_cost"] / _MILLISECONDS}
+        fields["metric"] = {**metric, "time_cost": metric["time_cost"] / _MS_PER_SECOND}
     try:
-        experience = _valid(fields)
+        experience = _validate_leniently(fields)
         experience.to_bytes()
     except (ValidationError, SerializationError):
         return None
     return experience
 
 
-def _valid(fields: dict[str, Any]) -> Experience:
+def _validate_leniently(fields: dict[str, Any]) -> Experience:
     """The experience, without those optional fields that are not valid here."""
     try:
         return Experience.model_validate(fields)
     except ValidationError as error:
-        for flaw in error.errors(include_input=False, include_url=False):
-            name, *part = flaw["loc"]
-            of, wrong = (fields["metric"], part[0]) if name == "metric" and part else (fields, name)
-            of.pop(str(wrong), None)
+        for problem in error.errors(include_input=False, include_url=False):
+            name, *part = problem["loc"]
+            if name == "metric" and part:
+                fields["metric"].pop(str(part[0]), None)
+            else:
+                fields.pop(str(name), None)
         return Experience.model_validate(fields)

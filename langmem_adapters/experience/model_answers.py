@@ -12,7 +12,7 @@ from langmem_adapters.model import Message
 
 __all__ = ["in_words", "said"]
 
-_WORD = re.compile(r"\S+\s*|\s+")
+_WORD_PATTERN = re.compile(r"\S+\s*|\s+")
 
 
 def said(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -24,12 +24,12 @@ def said(entries: Sequence[Mapping[str, Any]]) -> str:
     'Let me see.\nlook {}'
     """
     try:
-        return "\n\n".join("\n".join(_lines(entry)) for entry in entries)
+        return "\n\n".join("\n".join(_entry_lines(entry)) for entry in entries)
     except (TypeError, LookupError) as error:
         raise SerializationError("a kept answer has neither a text nor a message") from error
 
 
-def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
+def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     if "message" not in entry:
         yield str(entry["text"])
         return
@@ -46,4 +46,4 @@ def in_words(text: str) -> list[str]:
     >>> in_words("Let me see.")
     ['Let ', 'me ', 'see.']
     """
-    return _WORD.findall(text) or [""]
+    return _WORD_PATTERN.findall(text) or [""]

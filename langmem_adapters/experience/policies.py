@@ -19,17 +19,17 @@ __all__ = [
     "Serializer",
     "age_of",
     "ask",
-    "asks_async",
     "attempt",
-    "decision",
+    "call_user_code",
     "exact_and_perfect",
+    "needs_event_loop",
     "score_of",
 ]
 
 T = TypeVar("T")
 
-_PERFECT = 10
-_ASYNC = "a policy that is a coroutine function goes with async functions only"
+_MAX_SCORE = 10
+_ASYNC_ERROR = "a policy that is a coroutine function goes with async functions only"
 
 
 class Scorer(Protocol):
@@ -73,7 +73,7 @@ def exact_and_perfect(experience: Experience, req: Any) -> bool:
     >>> exact_and_perfect(Experience(req="France", resp="Paris"), "France")
     False
     """
-    return bool(experience.req == req) and score_of(experience) == _PERFECT
+    return bool(experience.req == req) and score_of(experience) == _MAX_SCORE
 
 
 class AtLeast:
@@ -85,7 +85,7 @@ class AtLeast:
     """
 
     def __init__(self, threshold: int) -> None:
-        if not isinstance(threshold, int | float) or not 1 <= threshold <= _PERFECT:
+        if not isinstance(threshold, int | float) or not 1 <= threshold <= _MAX_SCORE:
             raise ConfigurationError(f"a threshold is a score from 1 to 10, not {threshold!r:.50}")
         self.threshold = threshold
 
@@ -118,7 +118,7 @@ class RuleScorer:
     def __call__(self, req: Any, resp: Any) -> Score:
         """Score a response."""
         broken = {reason: points for reason, (holds, points) in self._rules.items() if not holds(req, resp)}
-        return Score(val=max(1, min(_PERFECT, _PERFECT - sum(broken.values()))), reason="; ".join(broken))
+        return Score(val=max(1, min(_MAX_SCORE, _MAX_SCORE - sum(broken.values()))), reason="; ".join(broken))
 
 
 def _is_rule(rule: Any) -> bool:
@@ -131,7 +131,7 @@ def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
     if flow is not None:
         return (yield from flow(*args))
     answer = yield from step(policy, *args)
-    return (yield from settled(answer, _ASYNC))
+    return (yield from settled(answer, _ASYNC_ERROR))
 
 
 def attempt(what: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
@@ -144,7 +144,7 @@ def attempt(what: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
         raise ModelError(f"{what} failed: {type(error).__name__}") from error
 
 
-def decision(what: str, decide: Callable[[], T]) -> T:
+def call_user_code(what: str, decide: Callable[[], T]) -> T:
     """Call a function of the user, with its errors raised as LangmemError."""
     try:
         return decide()
@@ -154,7 +154,7 @@ def decision(what: str, decide: Callable[[], T]) -> T:
         raise LangmemError(f"{what} failed: {type(error).__name__}") from error
 
 
-def asks_async(policy: Any) -> bool:
+def needs_event_loop(policy: Any) -> bool:
     """Whether a policy can only be asked on an event loop."""
     return is_coroutine(policy) or not getattr(policy, "blocks", True)
 

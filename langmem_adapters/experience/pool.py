@@ -14,7 +14,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.pool_flows import PoolFlows, QueryType, Similar
-from langmem_adapters.experience.requests import key_of, text_of
+from langmem_adapters.experience.requests import key_of, stored_search_text
 from langmem_adapters.experience.savings import Prices, Saved, check
 from langmem_adapters.experience.shelf.read_cache import ReadCache
 from langmem_adapters.experience.shelf.shelf import Shelf
@@ -37,9 +37,9 @@ from langmem_adapters.validation import (
 
 __all__ = ["ExperiencePool", "QueryType", "Similar", "experience_namespace"]
 
-_COUNTED = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
-_PAGE = 500  # lines that a worker thread reads at once
-_TAGS = 256  # the newest tags, whose counts are kept
+_COUNT_NAMES = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
+_PAGE_SIZE = 500  # lines that a worker thread reads at once
+_MAX_TAGS = 256  # the newest tags, whose counts are kept
 
 
 def experience_namespace(scope: Scope, tag: str) -> Namespace:
@@ -115,12 +115,12 @@ class ExperiencePool(Shared, PoolFlows):
         self._prices = prices or {}
         self._clock = clock
         self._new_id = new_id
-        self._seen: dict[str, Counts] = {}
-        self._seeing = ForkSafeLock()
+        self._counts_by_tag: dict[str, Counts] = {}
+        self._counts_lock = ForkSafeLock()
         # The read cache uses a monotonic clock, unless the caller gave a clock.
-        ticks = time.monotonic if clock is time.time else clock
+        monotonic = time.monotonic if clock is time.time else clock
 
-        def shelf_of(pool: ExperiencePool) -> Shelf:
+        def make_shelf(pool: ExperiencePool) -> Shelf:
             namespace = experience_namespace(pool.scope, pool.tag)
             return Shelf(
                 store,
@@ -129,26 +129,26 @@ class ExperiencePool(Shared, PoolFlows):
                 max_bytes=max_bytes,
                 worth=pool._worth,
                 index=index,
-                text_of=text_of,
-                read_cache=None if keep is None else ReadCache(namespace, keep, clock=ticks),
+                text_of=stored_search_text,
+                read_cache=None if keep is None else ReadCache(namespace, keep, clock=monotonic),
             )
 
-        self._shelf_of = shelf_of
-        self._open(tag)
+        self._make_shelf = make_shelf
+        self._set_tag(tag)
 
-    def _open(self, tag: str) -> None:
+    def _set_tag(self, tag: str) -> None:
         """Use this tag; its counts live beside those of the other tags of this pool."""
         check_text("tag", tag)
         self.tag = tag
-        self._shelf = self._shelf_of(self)
-        with self._seeing.held():
-            self._own = self._seen.setdefault(tag, Counts())
-            if len(self._seen) > _TAGS:
-                del self._seen[next(iter(self._seen))]
+        self._shelf = self._make_shelf(self)
+        with self._counts_lock.held():
+            self._counts = self._counts_by_tag.setdefault(tag, Counts())
+            if len(self._counts_by_tag) > _MAX_TAGS:
+                del self._counts_by_tag[next(iter(self._counts_by_tag))]
 
     def _counted_with(self, other: ExperiencePool) -> ExperiencePool:
         """Share the counts of another pool of this tag from now on."""
-        self._seen, self._seeing, self._own = other._seen, other._seeing, other._own
+        self._counts_by_tag, self._counts_lock, self._counts = other._counts_by_tag, other._counts_lock, other._counts
         return self
 
     @property
@@ -209,19 +209,19 @@ class ExperiencePool(Shared, PoolFlows):
 
     def all(self) -> list[Experience]:
         """Every experience that can be served, in the order of first writes; in a bounded pool, roughly of last use."""
-        return run(step(lambda: list(self._each())))
+        return run(step(lambda: list(self._experiences())))
 
     async def aall(self) -> list[Experience]:
         """:meth:`all`, without blocking the event loop."""
-        return await arun(step(lambda: list(self._each())))
+        return await arun(step(lambda: list(self._experiences())))
 
     def count(self) -> int:
         """How many experiences can be served. Reads every one of them."""
-        return run(step(lambda: sum(1 for _ in self._each())))
+        return run(step(lambda: sum(1 for _ in self._experiences())))
 
     async def acount(self) -> int:
         """:meth:`count`, without blocking the event loop."""
-        return await arun(step(lambda: sum(1 for _ in self._each())))
+        return await arun(step(lambda: sum(1 for _ in self._experiences())))
 
     def clear(self, tag: str | None = None) -> None:
         """Delete all experiences of this tag (or of ``tag``), and no others."""
@@ -245,7 +245,7 @@ class ExperiencePool(Shared, PoolFlows):
     async def aexport(self, *, progress: Progress = False) -> AsyncGenerator[bytes, None]:
         """:meth:`export`, without blocking the event loop."""
         lines = self.export(progress=progress)
-        while page := await arun(step(lambda: list(islice(lines, _PAGE)))):
+        while page := await arun(step(lambda: list(islice(lines, _PAGE_SIZE)))):
             for line in page:
                 yield line
 
@@ -289,7 +289,7 @@ class ExperiencePool(Shared, PoolFlows):
         if tag is None or tag == self.tag:
             return self
         pool = copy.copy(self)
-        pool._open(tag)  # noqa: SLF001 - a pool like this one
+        pool._set_tag(tag)  # noqa: SLF001 - a pool like this one
         return pool
 
     def stats(self, tag: str | None = None) -> dict[str, Any]:
@@ -298,29 +298,29 @@ class ExperiencePool(Shared, PoolFlows):
         hits, misses, stored, unreadable, expired, evicted; and what the hits have saved: saved_seconds, saved_tokens,
         and saved_money, in the unit of the prices. Counts of the newest 256 tags are kept.
         """
-        seen = self._of(tag)
-        counts: dict[str, Any] = {name: seen[name] for name in _COUNTED}
+        tag_counts = self._counts_of(tag)
+        counts: dict[str, Any] = {name: tag_counts[name] for name in _COUNT_NAMES}
         title = f"Experiences {self.tag if tag is None else tag}".rstrip()
-        return views.Figures(counts | Saved.of(seen).told(), title=title)
+        return views.Figures(counts | Saved.of(tag_counts).told(), title=title)
 
     def saved(self, tag: str | None = None) -> Saved:
         """What the hits counted by :meth:`stats` have saved: seconds, tokens, money."""
-        return Saved.of(self._of(tag))
+        return Saved.of(self._counts_of(tag))
 
-    def _of(self, tag: str | None) -> Counts:
-        return self._own if tag is None or tag == self.tag else self._seen.get(tag, Counts())
+    def _counts_of(self, tag: str | None) -> Counts:
+        return self._counts if tag is None or tag == self.tag else self._counts_by_tag.get(tag, Counts())
 
     def __repr__(self) -> str:
         return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, self._view)
+        return views.attempt(self, self._html)
 
-    def _view(self) -> str:
+    def _html(self) -> str:
         """The counts, and the number of log entries, which includes expired experiences."""
-        kept = self._shelf.store.scan(self._shelf.namespace, limit=0).total
+        total = self._shelf.store.scan(self._shelf.namespace, limit=0).total
         title = f"Experience pool {self.tag}".rstrip()
-        details = [f"{kept:,} kept", f"user {self.scope.user}" if self.scope.user else ""]
+        details = [f"{total:,} kept", f"user {self.scope.user}" if self.scope.user else ""]
         return views.statistics(self.stats(), title=title, details=details)
 
     def _query(self, req: Any, k: int, query_type: QueryType, tag: str | None) -> Flow[list[Similar]]:

@@ -12,7 +12,7 @@ from langmem_adapters.codec import is_for_others, refuse_undamaged
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
-from langmem_adapters.experience.requests import key_of, searched_by
+from langmem_adapters.experience.requests import key_of, search_text
 from langmem_adapters.experience.savings import Prices, cost
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.shelf.under_way import Begun, outdate
@@ -30,8 +30,8 @@ __all__ = ["PoolFlows", "QueryType", "Similar"]
 QueryType = Literal["exact", "semantic"]
 """Whether to look for the very same request, or for similar ones."""
 
-_UNSCORED = 5.0  # the worth of an entry without a score
-_BEGINNING = b'{"v":1,'  # how entries in the current format begin
+_DEFAULT_WORTH = 5.0  # the worth of an entry without a score
+_ENTRY_PREFIX = b'{"v":1,'  # how entries in the current format begin
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -42,8 +42,8 @@ class Similar(NamedTuple):
     score: float
 
     def __repr__(self) -> str:
-        asked, answered = views.one_line(self.experience.req), views.one_line(self.experience.resp)
-        return f"Similar({self.score:.2f}, {asked!r} -> {answered!r})"
+        request, response = views.one_line(self.experience.req), views.one_line(self.experience.resp)
+        return f"Similar({self.score:.2f}, {request!r} -> {response!r})"
 
     def _repr_html_(self) -> str:
         return views.attempt(self, lambda: views.experiences([self]))
@@ -59,7 +59,7 @@ class PoolFlows:
     enable_write: bool
     _shelf: Shelf
     _prices: Prices
-    _own: Counts
+    _counts: Counts
     _clock: Callable[[], float]
     _new_id: Callable[[], str]
 
@@ -81,7 +81,7 @@ class PoolFlows:
             kind = type(experience).__name__
             raise ConfigurationError(f"an experience is made as Experience(req=…, resp=…), not {kind}")
         now = self._clock()
-        kept = experience.model_copy(
+        stored = experience.model_copy(
             update={
                 "tag": self.tag,
                 "uuid": experience.uuid or self._new_id(),
@@ -90,12 +90,12 @@ class PoolFlows:
             }
         )
         if self.writes:
-            key = key_of(kept.req, key)
-            has_text = kept.req is not None
-            gone = yield from step(self._shelf.put, key, kept.to_bytes(), evicted, has_text=has_text)
-            self._own.add("evicted", gone)
-            self._own.add("stored")
-        return kept
+            key = key_of(stored.req, key)
+            has_text = stored.req is not None
+            evicted_count = yield from step(self._shelf.put, key, stored.to_bytes(), evicted, has_text=has_text)
+            self._counts.add("evicted", evicted_count)
+            self._counts.add("stored")
+        return stored
 
     def lookup_flow(self, key: str) -> Flow[Experience | None]:
         """:meth:`lookup`, as a part of a larger flow."""
@@ -115,7 +115,7 @@ class PoolFlows:
         try:
             experience = None if data is None else self._read(data)
         except SerializationError as error:
-            self._unreadable(error)
+            self._count_unreadable(error)
             data = experience = None
         if data is not None and experience is None:
             yield from step(self._shelf.discard, key, data)
@@ -131,16 +131,16 @@ class PoolFlows:
     def tally(self, served: Experience | None) -> None:
         """Count a hit, and what it saved; for None, a miss, unless look-ups are switched off."""
         if served is not None:
-            self._own.add("hits")
+            self._counts.add("hits")
             if served.metric is not None:
-                cost(served.metric, self._prices).add_to(self._own)
+                cost(served.metric, self._prices).add_to(self._counts)
         elif self.reads:
-            self._own.add("misses")
+            self._counts.add("misses")
 
     def credit(self, served: Experience) -> None:
         """Turn a counted miss into a hit: the result of another caller was served."""
         self.tally(served)
-        self._own.add("misses", -1)
+        self._counts.add("misses", -1)
 
     def begun(self, key: str) -> Begun:
         """Note that a result is being made for a key; within :func:`refresh`, those begun earlier are outdated."""
@@ -164,7 +164,7 @@ class PoolFlows:
 
     def heal_flow(self, key: str) -> Flow[None]:
         """Count and remove an unreadable entry."""
-        self._own.add("unreadable")
+        self._counts.add("unreadable")
         yield from step(self._shelf.delete, [key])
 
     def score_flow(self, experience: Experience, score: Score, *, key: str) -> Flow[bool]:
@@ -185,30 +185,31 @@ class PoolFlows:
             raise ConfigurationError(f"k is a whole number, not {k!r:.50}")
         if not self.reads or k < 1:
             return views.Listing([], views.experiences)
-        found = yield from step(
-            self._shelf.search, searched_by(req), k, self._read, lambda each: each.req is not None and where(each)
+        matches = yield from step(
+            self._shelf.search, search_text(req), k, self._read, lambda each: each.req is not None and where(each)
         )
-        return _listed([Similar(experience, score) for _, score, experience in found], req)
+        return _to_listing([Similar(experience, score) for _, score, experience in matches], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:
         """The experience of exactly this request, if there is one."""
         experience = yield from self.lookup_flow(fingerprint(req))
-        return _listed([Similar(experience, 1.0)] if experience else [], req)
+        return _to_listing([Similar(experience, 1.0)] if experience else [], req)
 
     def _delete(self, req: Any, key: str | None, uuid: str | None) -> Flow[bool]:
         if uuid is None:
-            return any(map(self._lasts, (yield from step(self._shelf.delete, [key_of(req, key)]))))
+            deleted = yield from step(self._shelf.delete, [key_of(req, key)])
+            return any(map(self._is_unexpired, deleted))
 
-        def is_it(data: bytes) -> bool:
-            return (found := self._read(data)) is not None and found.uuid == uuid
+        def has_uuid(data: bytes) -> bool:
+            return (experience := self._read(data)) is not None and experience.uuid == uuid
 
-        return bool((yield from step(self._shelf.drop, is_it)))
+        return bool((yield from step(self._shelf.drop, has_uuid)))
 
     def _import(self, lines: Iterable[bytes | str], progress: Progress) -> Flow[int]:
-        read = yield from step(read_lines, lines)
+        entries = yield from step(read_lines, lines)
         added = 0
-        with advancing(progress, "importing", len(read), "experiences") as advance:
-            for key, experience in read:
+        with advancing(progress, "importing", len(entries), "experiences") as advance:
+            for key, experience in entries:
                 if not self._has_expired(experience):
                     added += self.writes
                     yield from self.create_flow(experience, key=key)
@@ -216,43 +217,43 @@ class PoolFlows:
         return added
 
     def _worth(self, data: bytes) -> float | None:
-        if _lasts_until(data) > self._clock() or is_for_others(data):
-            return _UNSCORED
+        if _expiry_from_bytes(data) > self._clock() or is_for_others(data):
+            return _DEFAULT_WORTH
         experience = self._read(data)
         if experience is None:
             return None
         score = score_of(experience)
-        return _UNSCORED if score is None else float(score)
+        return _DEFAULT_WORTH if score is None else float(score)
 
     def _read(self, data: bytes) -> Experience | None:
         try:
             experience = Experience.from_bytes(data)
-        except SerializationError as damage:
+        except SerializationError as error:
             refuse_undamaged(data, "an experience")
-            self._unreadable(damage)
+            self._count_unreadable(error)
             return None
         if self._has_expired(experience):
-            self._own.add("expired")
+            self._counts.add("expired")
             return None
         return experience
 
     def _has_expired(self, experience: Experience) -> bool:
         return experience.expires_at is not None and experience.expires_at <= self._clock()
 
-    def _lasts(self, data: bytes) -> bool:
+    def _is_unexpired(self, data: bytes) -> bool:
         """Whether an entry has not expired; True, if it cannot be read."""
         try:
             return not self._has_expired(Experience.from_bytes(data))
         except SerializationError:
             return True
 
-    def _unreadable(self, why: SerializationError) -> None:
-        self._own.add("unreadable")
-        _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, why)
+    def _count_unreadable(self, error: SerializationError) -> None:
+        self._counts.add("unreadable")
+        _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, error)
 
-    def _each(self) -> Iterator[Experience]:
-        found = (self._read(data) for _, data in self._shelf.all())
-        return (experience for experience in found if experience is not None)
+    def _experiences(self) -> Iterator[Experience]:
+        experiences = (self._read(data) for _, data in self._shelf.all())
+        return (experience for experience in experiences if experience is not None)
 
     def _invalidate(self, where: Callable[[Experience], bool] | None) -> Flow[int]:
         if where is None:
@@ -261,25 +262,25 @@ class PoolFlows:
             )
         check_plain("where", where)
 
-        def unwanted(data: bytes) -> bool:
-            return (found := self._read(data)) is None or where(found)
+        def should_delete(data: bytes) -> bool:
+            return (experience := self._read(data)) is None or where(experience)
 
-        return (yield from step(self._shelf.drop, unwanted))
+        return (yield from step(self._shelf.drop, should_delete))
 
 
-def _lasts_until(data: bytes) -> float:
+def _expiry_from_bytes(data: bytes) -> float:
     """When an unscored entry expires, judged by its first and last bytes; -inf, if it must be parsed to know.
 
     No text inside an entry can look like a field, as quotation marks are escaped.
     """
-    if not (data.startswith(_BEGINNING) and data.endswith(b"}")) or b'"metric":' in data:
+    if not (data.startswith(_ENTRY_PREFIX) and data.endswith(b"}")) or b'"metric":' in data:
         return -math.inf
-    _, found, last = data.rpartition(b'"expires_at":')
+    _, separator, tail = data.rpartition(b'"expires_at":')
     try:
-        return float(last[:-1]) if found else math.inf
+        return float(tail[:-1]) if separator else math.inf
     except ValueError:  # it is not the last of the fields
         return -math.inf
 
 
-def _listed(found: list[Similar], req: Any) -> list[Similar]:
-    return views.Listing(found, views.experiences, query=searched_by(req), matching=matching)
+def _to_listing(matches: list[Similar], req: Any) -> list[Similar]:
+    return views.Listing(matches, views.experiences, query=search_text(req), matching=matching)

@@ -11,9 +11,9 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_text
 
-__all__ = ["key_of", "searched_by", "text_of", "words"]
+__all__ = ["key_of", "search_text", "stored_search_text", "words"]
 
-_LONGEST = 10_000  # characters of a request that are indexed and searched for
+_MAX_CHARS = 10_000  # characters of a request that are indexed and searched for
 
 
 def key_of(req: Any, key: str | None) -> str:
@@ -32,32 +32,32 @@ def words(req: Any) -> str:
     >>> words({"messages": [{"role": "user", "content": "Where is my bike?"}], "k": 3})
     'Where is my bike? 3'
     """
-    return " ".join(part for part in _parts(req) if part)
+    return " ".join(part for part in _text_parts(req) if part)
 
 
-def searched_by(req: Any) -> str:
+def search_text(req: Any) -> str:
     """The text by which a request is found, and finds others: the beginning, if it is long."""
-    return words(req)[:_LONGEST]
+    return words(req)[:_MAX_CHARS]
 
 
-def _parts(value: Any) -> Iterator[str]:
+def _text_parts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        chosen = [value["content"]] if "content" in value and "role" in value else value.values()
-        for item in chosen:
-            yield from _parts(item)
+        values = [value["content"]] if "content" in value and "role" in value else value.values()
+        for item in values:
+            yield from _text_parts(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _parts(item)
+            yield from _text_parts(item)
     elif value is not None:
         yield encode(value).decode()
 
 
-def text_of(data: bytes) -> str:
+def stored_search_text(data: bytes) -> str:
     """The text by which a stored experience is found; empty, if it is damaged."""
     try:
-        return searched_by(Experience.from_bytes(data).req)
+        return search_text(Experience.from_bytes(data).req)
     except SerializationError:
         refuse_undamaged(data, "an experience")
         return ""

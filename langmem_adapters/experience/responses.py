@@ -17,7 +17,7 @@ from pydantic import PydanticUserError, TypeAdapter
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.equality import lost, same
+from langmem_adapters.experience.functions.equality import is_same, lost
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.model import Experience, Metric
 
@@ -25,8 +25,8 @@ __all__ = ["Responses"]
 
 Form = Literal["plain", "typed", "loose"]
 _FORMS: Final[tuple[Form, ...]] = ("plain", "typed", "loose")
-_STREAMS = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
-_FORMS_OF_TYPES = {"typing", "types", "typing_extensions", "annotationlib"}  # Any, a NewType, int | None, …
+_STREAM_TYPES = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
+_TYPING_MODULES = {"typing", "types", "typing_extensions", "annotationlib"}  # Any, a NewType, int | None, …
 
 
 class Responses:
@@ -45,15 +45,15 @@ class Responses:
     def __init__(
         self, function: Callable[..., Any], *, returns: Any = None, serializer: Serializer, stream: bool
     ) -> None:
-        is_alias = typing.get_origin(returns) or type(returns).__module__ in _FORMS_OF_TYPES
+        is_alias = typing.get_origin(returns) or type(returns).__module__ in _TYPING_MODULES
         if not (returns is None or isinstance(returns, type | str) or is_alias):
             raise ConfigurationError(f"returns is a type, such as int or list[str], not {returns!r:.50}")
         self._function = function
         self._returns = returns
         self._serializer = serializer
         self.stream = stream
-        self._known: TypeAdapter[Any] | None = None
-        self._looked = False
+        self._resolved_adapter: TypeAdapter[Any] | None = None
+        self._is_resolved = False
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         """Make an experience of a response, or of a stream's frozen items. Raises as :meth:`freeze` does."""
@@ -65,21 +65,21 @@ class Responses:
 
     def of(self, experience: Experience) -> Any:
         """The response of an experience; for a stream, the list of its items. Raises as :meth:`restore` does."""
-        own = experience.model_extra or {}
-        form, data = own.get("form"), experience.resp
+        extra = experience.model_extra or {}
+        form, data = extra.get("form"), experience.resp
         if self.stream:
             if not (isinstance(form, list) and isinstance(data, list) and len(form) == len(data)):
                 raise SerializationError("a stored response is not what the function returns")
             return list(map(self.restore, form, data))
-        if data is None and not own.get("none"):  # a lost field would look like None
+        if data is None and not extra.get("none"):  # a lost field would look like None
             raise SerializationError("a stored experience has no response")
         return self.restore(form, data)
 
-    def formed(self, experience: Experience) -> Experience:
+    def with_form(self, experience: Experience) -> Experience:
         """The experience with a form: one added by hand has none, and holds data for pydantic."""
         if "form" in (experience.model_extra or {}):
             return experience
-        form: Any = "plain" if self._adapter is None else "typed"
+        form: Any = "plain" if self._type_adapter is None else "typed"
         if self.stream and isinstance(experience.resp, list):
             form = [form] * len(experience.resp)
         return experience.model_copy(update={"form": form, "none": True})
@@ -88,61 +88,62 @@ class Responses:
         """The response of an experience as a scorer is shown it. Raises as :meth:`restore` does."""
         return self.of(experience)
 
-    def seen(self, value: Any) -> Any:
+    def as_returned(self, value: Any) -> Any:
         """What the caller of the function sees: the value; for a stream, the list of its items."""
         return [self.restore(form, data) for form, data in value] if self.stream else value
 
     def freeze(self, value: Any) -> tuple[Form, Any]:
         """The form and data of a response. Raises SerializationError if it would not come back equal."""
-        why: Exception | None = None
-        gone = kind = type(value).__qualname__
+        cause: Exception | None = None
+        lost_type = kind = type(value).__qualname__
         for form in _FORMS:
             try:
-                data = self._data(form, value)
-                if not (changed := lost(value, self._restored(form, data))):
+                data = self._to_data(form, value)
+                if not (changed_type := lost(value, self._from_data(form, data))):
                     return form, data
-                gone = changed
+                lost_type = changed_type
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do
-                why = error
-        said = f"a response of {kind} would not come back equal"
-        if gone != kind:
-            said += f", as it holds a value of type {gone}"
-        elif self._adapter is not None and _adapter(type(value)) is not None:  # an AIMessage, for a BaseMessage
-            said += " as what its annotation or returns= says: name its exact class, and those inside of it"
-            raise SerializationError(said) from why
-        raise SerializationError(f"{said}; {self._remedy(type(value))}") from why
+                cause = error
+        message = f"a response of {kind} would not come back equal"
+        if lost_type != kind:
+            message += f", as it holds a value of type {lost_type}"
+        elif self._type_adapter is not None and _make_adapter(type(value)) is not None:
+            # an AIMessage, for a BaseMessage
+            message += " as what its annotation or returns= says: name its exact class, and those inside of it"
+            raise SerializationError(message) from cause
+        raise SerializationError(f"{message}; {self._remedy(type(value))}") from cause
 
     def _remedy(self, kind: type) -> str:
         """How to have responses of a class kept: declare their type, unless it is declared or unknown to pydantic."""
-        if self._said is not Any or _adapter(kind) is None:
+        if self._declared_type is not Any or _make_adapter(kind) is None:
             return "return plain data, or give a serializer="
         return "declare its type with returns= or an annotation"
 
     def restore(self, form: Any, data: Any) -> Any:
         """Restore a response. Raises SerializationError if the data is not what the function returns."""
         try:
-            return self._restored(form, data)
+            return self._from_data(form, data)
         except Exception as error:
             raise SerializationError("a stored response is not what the function returns") from error
 
-    def _data(self, form: Form, value: Any) -> Any:
+    def _to_data(self, form: Form, value: Any) -> Any:
         """A response as data that shares nothing with it."""
         value = self._serializer.serialize_resp(value)
-        if form != "typed" or self._adapter is None:
+        if form != "typed" or self._type_adapter is None:
             return decode(encode(value))
-        dump = partial(self._adapter.dump_python, value, by_alias=True, round_trip=True, warnings=False)
+        dump = partial(self._type_adapter.dump_python, value, by_alias=True, round_trip=True, warnings=False)
         try:
-            return decode(encode(_by_value(dump())))
+            return decode(encode(_replace_enums(dump())))
         except SerializationError:
             return decode(encode(dump(mode="json")))  # of paths and URLs, for instance
 
-    def _restored(self, form: Any, data: Any) -> Any:
-        adapter = self._adapter
+    def _from_data(self, form: Any, data: Any) -> Any:
+        adapter = self._type_adapter
         if form == "loose" or (form == "plain" and adapter is None):
             value = data
         elif form == "plain" and adapter is not None:
             value = adapter.validate_python(data, strict=True)
-            if not same(value, data):
+            if not is_same(value, data):
                 raise ValueError("pydantic makes something else of it")
         elif form == "typed" and adapter is not None:
             value = adapter.validate_python(data)
@@ -151,32 +152,33 @@ class Responses:
         return self._serializer.deserialize_resp(value)
 
     @property
-    def _adapter(self) -> TypeAdapter[Any] | None:
-        if not self._looked:
-            self._known = _adapter(self._said)
-            self._looked = True
-        return self._known
+    def _type_adapter(self) -> TypeAdapter[Any] | None:
+        if not self._is_resolved:
+            self._resolved_adapter = _make_adapter(self._declared_type)
+            self._is_resolved = True
+        return self._resolved_adapter
 
     @property
-    def _said(self) -> Any:
+    def _declared_type(self) -> Any:
         """The declared type of a response: ``returns``, or else the annotation; Any, if none can be read."""
         if self._returns is not None:
             return self._returns
 
-        def holder() -> None: ...
+        def stub() -> None: ...
 
         function = getattr(self._function, "__func__", self._function)
         try:
-            holder.__annotations__ = {"return": annotations_of(function)["return"]}
-            found = typing.get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)["return"]
+            stub.__annotations__ = {"return": annotations_of(function)["return"]}
+            declared = typing.get_type_hints(stub, getattr(function, "__globals__", {}), include_extras=True)["return"]
         except (AttributeError, KeyError, NameError, TypeError, SyntaxError):
             return Any
         if not self.stream:
-            return found
-        return typing.get_args(found)[0] if typing.get_origin(found) in _STREAMS and typing.get_args(found) else Any
+            return declared
+        item_types = typing.get_args(declared)
+        return item_types[0] if item_types and typing.get_origin(declared) in _STREAM_TYPES else Any
 
 
-def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
+def _make_adapter(annotation: Any) -> TypeAdapter[Any] | None:
     if annotation is Any or isinstance(annotation, typing.TypeVar):
         return None
     try:
@@ -185,14 +187,14 @@ def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
         return None
 
 
-def _by_value(dumped: Any) -> Any:
+def _replace_enums(dumped: Any) -> Any:
     """What pydantic dumped, with enum members replaced by their values. Raises TypeError for an iterator."""
     if isinstance(dumped, Iterator):  # the caller is to read it; a dump to JSON would use it up
         raise TypeError("an iterator cannot be kept")
     if isinstance(dumped, enum.Enum):
         return dumped.value
     if isinstance(dumped, dict):
-        return {_by_value(key): _by_value(item) for key, item in dumped.items()}
+        return {_replace_enums(key): _replace_enums(item) for key, item in dumped.items()}
     if type(dumped) in {list, tuple, set, frozenset, deque}:
-        return type(dumped)(map(_by_value, dumped))
+        return type(dumped)(map(_replace_enums, dumped))
     return dumped

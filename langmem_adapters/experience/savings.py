@@ -18,7 +18,7 @@ Prices = Mapping[str, tuple[float, float]]
 """By model name: the price of a million input tokens, and of a million output tokens."""
 
 _MILLION = 1_000_000
-_VERSION = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|\d{3,4})$")
+_VERSION_PATTERN = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|\d{3,4})$")
 
 
 class Saved(NamedTuple):
@@ -65,7 +65,7 @@ def cost(metric: Metric, prices: Prices) -> Saved:
     Saved(seconds=2.0, tokens=1500, money=0.002)
     """
     tokens_in, tokens_out = metric.input_tokens, metric.output_tokens
-    name = metric.model if metric.model in prices else _VERSION.sub("", metric.model)
+    name = metric.model if metric.model in prices else _VERSION_PATTERN.sub("", metric.model)
     price_in, price_out = prices.get(name, (0.0, 0.0))
     money = metric.money_cost or (tokens_in * price_in + tokens_out * price_out) / _MILLION
     return Saved(metric.time_cost, tokens_in + tokens_out, money)

@@ -33,10 +33,10 @@ JUDGE_PROMPT = (
 )
 """The prompt of :class:`LLMJudge`."""
 
-_FENCED = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL)
+_FENCE_PATTERN = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL)
 
 
-class _Asked(Lasting):
+class _JsonModel(Lasting):
     """A model that is asked for one JSON object."""
 
     def __init__(self, model: Any, prompt: str) -> None:
@@ -61,23 +61,23 @@ class _Asked(Lasting):
         """Counts of the calls to the model: calls, failures, tokens_in, tokens_out."""
         return {name: self._completer.stats[name] for name in ("calls", "failures", "tokens_in", "tokens_out")}
 
-    def _answer(self, text: str) -> Flow[dict[str, Any]]:
-        said = yield from self._completer.ask(self._prompt, text)
-        fenced = _FENCED.match(said)
+    def _ask_json(self, text: str) -> Flow[dict[str, Any]]:
+        reply = yield from self._completer.ask(self._prompt, text)
+        fenced = _FENCE_PATTERN.match(reply)
         try:
-            answer = json.loads(fenced.group(1) if fenced else said)
+            answer = json.loads(fenced.group(1) if fenced else reply)
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise self._unusable()
+            raise self._answer_error()
         return answer
 
-    def _unusable(self) -> ModelError:
+    def _answer_error(self) -> ModelError:
         self._completer.stats.add("failures")
         return ModelError("the model's answer is not the JSON that it was asked for")
 
 
-class LLMScorer(_Asked):
+class LLMScorer(_JsonModel):
     """Scores responses by asking a model (MetaGPT's ``SimpleScorer``). Raises ModelError if it answers without a score.
 
     Args:
@@ -102,16 +102,16 @@ class LLMScorer(_Asked):
 
     def flow(self, req: Any, resp: Any) -> Flow[Score]:
         """:meth:`__call__`, as a part of a larger flow."""
-        answer = yield from self._answer(_sections({"Request": req, "Response": resp}))
+        answer = yield from self._ask_json(_sections({"Request": req, "Response": resp}))
         val, reason = answer.get("val"), answer.get("reason", "")
         if isinstance(val, str) and re.fullmatch(r"[1-9]|10", val.strip()):
             val = int(val)
         if type(val) is not int or not 1 <= val <= 10 or not isinstance(reason, str):  # noqa: PLR2004 - the scale
-            raise self._unusable()
+            raise self._answer_error()
         return Score(val=val, reason=reason)
 
 
-class LLMJudge(_Asked):
+class LLMJudge(_JsonModel):
     """Judges by asking a model whether an experience answers a request. Raises ModelError if the answer is unusable.
 
     Args:
@@ -136,13 +136,13 @@ class LLMJudge(_Asked):
 
     def flow(self, experience: Experience, req: Any) -> Flow[bool]:
         """:meth:`__call__`, as a part of a larger flow."""
-        shown = {"New request": req, "Earlier request": experience.req, "Its response": experience.resp}
-        perfect = (yield from self._answer(_sections(shown))).get("perfect")
+        sections = {"New request": req, "Earlier request": experience.req, "Its response": experience.resp}
+        perfect = (yield from self._ask_json(_sections(sections))).get("perfect")
         if not isinstance(perfect, bool):
-            raise self._unusable()
+            raise self._answer_error()
         return perfect
 
 
-def _sections(shown: dict[str, Any]) -> str:
+def _sections(sections: dict[str, Any]) -> str:
     """Each value indented below its heading, so that nothing in it can be taken for another heading."""
-    return "\n\n".join(f"## {heading}\n{MARGIN}{indented(words(value))}" for heading, value in shown.items())
+    return "\n\n".join(f"## {heading}\n{MARGIN}{indented(words(value))}" for heading, value in sections.items())

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
-_USEFUL = "Command Editor.read executed: file_path"
+_FILE_CONTENT_MARKER = "Command Editor.read executed: file_path"
 
 
 class DataSerializer:
@@ -136,10 +136,10 @@ class RoleZeroSerializer(TextSerializer):
         messages = arguments.get("req")
         if not messages:
             return ""
-        kept = [message for message in messages if _USEFUL in str(message.get("content", ""))]
+        task_messages = [message for message in messages if _FILE_CONTENT_MARKER in str(message.get("content", ""))]
         state = arguments.get("state_data")
-        kept.append({"role": "user", "content": state} if state else messages[-1])
-        return json.dumps(kept)
+        task_messages.append({"role": "user", "content": state} if state else messages[-1])
+        return json.dumps(task_messages)
 
 
 class _RequestSerializer(DataSerializer):
@@ -152,14 +152,14 @@ class _RequestSerializer(DataSerializer):
         return self._function(**arguments)
 
 
-def as_serializer(given: Serializer | Callable[..., Any]) -> Serializer:
+def as_serializer(serializer: Serializer | Callable[..., Any]) -> Serializer:
     """The serializer itself, or one that makes requests with a plain function."""
-    if isinstance(given, Serializer):
-        if isinstance(given, type):
-            raise ConfigurationError(f"a serializer is an object, {given.__name__}(…), and not its class")
-        return given
-    if callable(given):
-        return _RequestSerializer(given)
+    if isinstance(serializer, Serializer):
+        if isinstance(serializer, type):
+            raise ConfigurationError(f"a serializer is an object, {serializer.__name__}(…), and not its class")
+        return serializer
+    if callable(serializer):
+        return _RequestSerializer(serializer)
     raise ConfigurationError("a serializer has serialize_req, serialize_resp and deserialize_resp, or is a function")
 
 
@@ -177,6 +177,6 @@ def _plain_message(message: Any) -> dict[str, Any]:
     calls = [
         {"name": call.get("name"), "args": call.get("args")} for call in getattr(message, "tool_calls", None) or []
     ]
-    said = {"role": _ROLES.get(message.type, message.type), "content": message.content}
+    plain = {"role": _ROLES.get(message.type, message.type), "content": message.content}
     extra = {"name": getattr(message, "name", None), "tool_calls": calls}
-    return said | {name: value for name, value in extra.items() if value}
+    return plain | {name: value for name, value in extra.items() if value}

@@ -23,7 +23,7 @@ def write_line(key: str, data: bytes) -> bytes:
 
 def read_lines(lines: Iterable[bytes | str]) -> list[tuple[str, Experience]]:
     """Read and check lines. Raises SerializationError, which names the first wrong line and quotes no content."""
-    found = []
+    entries = []
     for number, raw in enumerate(lines_of(lines), start=1):
         if not raw.strip():
             continue
@@ -31,9 +31,9 @@ def read_lines(lines: Iterable[bytes | str]) -> list[tuple[str, Experience]]:
             line = json.loads(raw)
             is_ours = line["type"] == "experience" and line["v"] == _VERSION
             experience = Experience.from_bytes(json.dumps(line["experience"]).encode())
-            found.append((key_of(None, str(line["key"])), experience))
+            entries.append((key_of(None, str(line["key"])), experience))
         except (ValueError, KeyError, TypeError, RecursionError, SerializationError):
             is_ours = False
         if not is_ours:  # outside the except, as the parser's error holds the line
             raise SerializationError(f"line {number} is not an experience of this version's export")
-    return found
+    return entries

@@ -22,7 +22,7 @@ from langmem_adapters.protocols import SemanticIndex, Store
 
 __all__ = ["Match", "VerifiedAnswers"]
 
-_SHELVES = 256  # partitions that are kept open
+_MAX_OPEN_PARTITIONS = 256  # partitions that are kept open
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -76,19 +76,19 @@ class VerifiedAnswers:
         self._namespace = namespace
         self._candidates = candidates
         self._answers = answers
-        self._shelves: LRU[str, Shelf] = LRU(_SHELVES)
+        self._shelves: LRU[str, Shelf] = LRU(_MAX_OPEN_PARTITIONS)
         self._lock = threading.Lock()
 
     def find_flow(self, partition: str, text: str) -> Flow[list[Match]]:
         """The kept requests of a partition that mean the same, highest score first."""
-        found = yield from step(self._shelf(partition).search, text, self._candidates, _read)
-        scale = (yield from scale_flow(self.index, self.verifier)) if found else Scale()
+        hits = yield from step(self._shelf(partition).search, text, self._candidates, _decode_entry)
+        scale = (yield from scale_flow(self.index, self.verifier)) if hits else Scale()
         matches = []
-        for key, near, (_, kept) in found:
-            cosine = 2 * near - 1
-            verdict = yield from self.verifier.flow(text, kept, scale.of(cosine))
+        for key, similarity, (_, stored_text) in hits:
+            cosine = 2 * similarity - 1
+            verdict = yield from self.verifier.flow(text, stored_text, scale.of(cosine))
             if verdict.accepted:
-                matches.append(Match(key, kept, verdict.score, cosine))
+                matches.append(Match(key, stored_text, verdict.score, cosine))
             else:
                 self.counts.add("rejected")
                 self.counts.add(f"rejected_{verdict.guard}")
@@ -103,27 +103,27 @@ class VerifiedAnswers:
 
     def drop_flow(self, partition: str, *keys: str) -> Flow[None]:
         """Remove requests whose answers are gone, unless an answer was stored again."""
-        yield from step(self._drop, self._shelf(partition), keys)
+        yield from step(self._drop_keys, self._shelf(partition), keys)
 
-    def _drop(self, shelf: Shelf, keys: Sequence[str]) -> None:
-        gone = False
+    def _drop_keys(self, shelf: Shelf, keys: Sequence[str]) -> None:
+        has_removed = False
         for key in keys:
             data = shelf.get(key)
             if data is not None and (self._answers is None or self._worth(data) is None):
                 shelf.discard(key, data)
-                gone = True
-        if gone:
-            shelf.leave()
+                has_removed = True
+        if has_removed:
+            shelf.expire_if_empty()
 
-    def sweep_flow(self, gone: Callable[[str], bool]) -> Flow[None]:
-        """Remove the requests, in all partitions, for whose keys ``gone`` is true. Reads all requests."""
-        for shelf in (yield from step(self._all)):
-            if (yield from step(shelf.drop, lambda data: gone(_key(data)))):
-                yield from step(shelf.leave)
+    def sweep_flow(self, is_deleted: Callable[[str], bool]) -> Flow[None]:
+        """Remove the requests, in all partitions, for whose keys ``is_deleted`` is true. Reads all requests."""
+        for shelf in (yield from step(self._all_shelves)):
+            if (yield from step(shelf.drop, lambda data: is_deleted(_entry_key(data)))):
+                yield from step(shelf.expire_if_empty)
 
     def clear_flow(self) -> Flow[None]:
         """Remove all requests."""
-        for shelf in (yield from step(self._all)):
+        for shelf in (yield from step(self._all_shelves)):
             yield from step(shelf.clear)
 
     def at(self, namespace: Namespace) -> VerifiedAnswers:
@@ -134,24 +134,26 @@ class VerifiedAnswers:
 
     def _shelf(self, partition: str) -> Shelf:
         with self._lock:
-            return self._shelves.get_or_make(partition, lambda: self._open(partition))
+            return self._shelves.get_or_make(partition, lambda: self._open_shelf(partition))
 
-    def _open(self, partition: str) -> Shelf:
+    def _open_shelf(self, partition: str) -> Shelf:
         namespace = (*self._namespace, partition)
-        return Shelf(self._store, namespace, worth=self._worth, index=self.index, text_of=lambda data: _read(data)[1])
+        return Shelf(
+            self._store, namespace, worth=self._worth, index=self.index, text_of=lambda data: _decode_entry(data)[1]
+        )
 
     def _worth(self, data: bytes) -> float | None:
         """None if the answer is gone: a process may have been killed after it removed that, and before this."""
-        return 1.0 if self._answers is None or self._store.get(self._answers, [_key(data)]) else None
+        return 1.0 if self._answers is None or self._store.get(self._answers, [_entry_key(data)]) else None
 
-    def _all(self) -> list[Shelf]:
+    def _all_shelves(self) -> list[Shelf]:
         depth = len(self._namespace) + 1
-        found = self._store.namespaces(self._namespace)
-        return [self._open(namespace[-1]) for namespace in found if len(namespace) == depth]
+        namespaces = self._store.namespaces(self._namespace)
+        return [self._open_shelf(namespace[-1]) for namespace in namespaces if len(namespace) == depth]
 
     def _embed(self, shelf: Shelf) -> None:
         try:
-            shelf.search("", 1, _read)  # finds nothing; it only brings the index up to date
+            shelf.search("", 1, _decode_entry)  # finds nothing; it only brings the index up to date
             run(scale_flow(self.index, self.verifier))  # so that no look-up waits for it
         except LangmemError as error:
             self.counts.add("behind")
@@ -161,11 +163,11 @@ class VerifiedAnswers:
         return f"VerifiedAnswers({self._store!r}, {self.index!r})"
 
 
-def _key(data: bytes) -> str:
-    return _read(data)[0]
+def _entry_key(data: bytes) -> str:
+    return _decode_entry(data)[0]
 
 
-def _read(data: bytes) -> tuple[str, str]:
+def _decode_entry(data: bytes) -> tuple[str, str]:
     """Key and text of a kept request; both empty if it is damaged, so that no search finds it."""
     try:
         key, text, *_ = decode(data)

@@ -9,13 +9,19 @@ from typing import Any
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.naming import content, held_in, is_whole, stays, told_apart
-from langmem_adapters.experience.functions.values import by_name, identity, name_of
+from langmem_adapters.experience.functions.naming import (
+    cell_content,
+    closure_contents,
+    function_identity,
+    has_stable_identity,
+    is_complete,
+)
+from langmem_adapters.experience.functions.values import identities_by_name, identity, name_of
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["Arguments"]
 
-_SELF = ("self", "cls")
+_OWNER_NAMES = ("self", "cls")
 
 
 class Arguments:
@@ -46,22 +52,22 @@ class Arguments:
             )
         self.name: str = getattr(function, "__qualname__", type(function).__qualname__)
         self.signature: inspect.Signature = _signature(function, self.name)
-        self._whole = key if callable(key) else None
-        self._parts: Mapping[str, Callable[[Any], Any]] = key if isinstance(key, Mapping) else {}
+        self._key_function = key if callable(key) else None
+        self._part_functions: Mapping[str, Callable[[Any], Any]] = key if isinstance(key, Mapping) else {}
         names = list(self.signature.parameters)
-        for name in (*ignore, *self._parts):
+        for name in (*ignore, *self._part_functions):
             if name not in names:
                 raise ConfigurationError(f"{self.name} has no argument {name!r}; it has {', '.join(names) or 'none'}")
-        kinds = {each.kind: each.name for each in self.signature.parameters.values()}
-        self._others = kinds.get(inspect.Parameter.VAR_KEYWORD, "")
+        name_by_kind = {parameter.kind: parameter.name for parameter in self.signature.parameters.values()}
+        self._kwargs_name = name_by_kind.get(inspect.Parameter.VAR_KEYWORD, "")
         self.owner: str | None = names[0] if names and _is_method(function, names[0]) else None
-        owner = {self.owner} - set(self._parts) if self.owner else set()
-        self._counted = [name for name in names if name not in {*ignore, *owner}]
-        self.stands_for_itself: bool = bool(owner) and self._whole is None
-        self._defined_by = name_of(function).rpartition(".")[0]
-        self._decorated = function
+        ignored_owner = {self.owner} - set(self._part_functions) if self.owner else set()
+        self._key_names = [name for name in names if name not in {*ignore, *ignored_owner}]
+        self.ignores_owner: bool = bool(ignored_owner) and self._key_function is None
+        self._defining_class = name_of(function).rpartition(".")[0]
+        self._function = function
         self._trusted = trusted
-        self._told = self._tell()
+        self._identity = self._compute_identity()
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         """Arguments by name, defaults included. Raises TypeError if the function cannot be called with these."""
@@ -69,73 +75,80 @@ class Arguments:
         bound.apply_defaults()
         return bound
 
-    def counted(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+    def key_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         """The arguments that make the call what it is, by name."""
-        if self._whole is not None:
-            return {"key": self._whole(*bound.args, **bound.kwargs)}
-        counted = {name: bound.arguments[name] for name in self._counted}
-        return counted | {name: part(counted[name]) for name, part in self._parts.items() if name in counted}
+        if self._key_function is not None:
+            return {"key": self._key_function(*bound.args, **bound.kwargs)}
+        arguments = {name: bound.arguments[name] for name in self._key_names}
+        return arguments | {
+            name: part(arguments[name]) for name, part in self._part_functions.items() if name in arguments
+        }
 
-    def as_given(self, counted: Mapping[str, Any]) -> dict[str, Any]:
+    def flatten(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that count, with those in ``**kwargs`` each under its own name.
 
         If one of these has the name of a parameter, as when ``f(*args, **kwargs)`` is called with ``args=``, they stay
         in one dictionary: otherwise an argument would be lost.
         """
-        own = dict(counted)
-        others = own.pop(self._others, {})
-        return {**others, **own} if isinstance(others, Mapping) and not {*others} & {*counted} else dict(counted)
+        named = dict(arguments)
+        extra = named.pop(self._kwargs_name, {})
+        if not isinstance(extra, Mapping) or {*extra} & {*arguments}:
+            return dict(arguments)
+        return {**extra, **named}
 
-    def owner_of(self, bound: inspect.BoundArguments) -> str:
+    def owner_name(self, bound: inspect.BoundArguments) -> str:
         """The name of the class of a method's object; empty, if it is the class that defines the method."""
-        if not self.stands_for_itself:
+        if not self.ignores_owner:
             return ""
         owner = bound.arguments[str(self.owner)]
-        name = self._defined_by if owner is None else name_of(owner if isinstance(owner, type) else type(owner))
-        return "" if name == self._defined_by else name
+        if owner is None:
+            return ""
+        name = name_of(owner if isinstance(owner, type) else type(owner))
+        return "" if name == self._defining_class else name
 
-    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:
+    def key(self, arguments: Mapping[str, Any], owner: str = "") -> str:
         """The fingerprint of the function and its arguments, which differs for any other value or type.
 
         Raises ConfigurationError, which names the argument, if one is not data.
         """
         try:
-            return fingerprint([self._named(), owner, by_name(counted)])
+            return fingerprint([self._current_identity(), owner, identities_by_name(arguments)])
         except (SerializationError, RecursionError) as error:  # the latter for cyclic data
-            raise self._explained(counted) from error
+            raise self._key_error(arguments) from error
 
-    def made_by(self, owner: str = "") -> str:
+    def function_fingerprint(self, owner: str = "") -> str:
         """The fingerprint of the function alone: only requests of one function are compared with each other."""
-        return fingerprint([self._named(), owner])
+        return fingerprint([self._current_identity(), owner])
 
-    def _named(self) -> str:
+    def _current_identity(self) -> str:
         """The function's identity; computed anew if it is an object, or if values in its closure have changed."""
-        name, is_whole, held = self._told
-        if not is_whole or any(value is not content(cell) for cell, value in held):
-            name, *_ = self._told = self._tell()
-        return name
+        current, is_reusable, contents = self._identity
+        if not is_reusable or any(value is not cell_content(cell) for cell, value in contents):
+            current, *_ = self._identity = self._compute_identity()
+        return current
 
-    def _tell(self) -> tuple[str, bool, list[tuple[Any, Any]]]:
+    def _compute_identity(self) -> tuple[str, bool, list[tuple[Any, Any]]]:
         """The fingerprint of the function, whether it can be kept, and the closure values on which it depends."""
-        function, trusted = self._decorated, self._trusted
-        held = [] if trusted else list(held_in(function))
+        function, trusted = self._function, self._trusted
+        contents = [] if trusted else list(closure_contents(function))
         try:
-            told = told_apart(function, trusted=trusted)
-            return fingerprint(identity(told)), trusted or (stays(function) and is_whole(told)), held
+            parts = function_identity(function, trusted=trusted)
+            is_reusable = trusted or (has_stable_identity(function) and is_complete(parts))
+            return fingerprint(identity(parts)), is_reusable, contents
         except (SerializationError, RecursionError) as error:
             raise ConfigurationError(
                 f"{name_of(function)} has bound arguments, or holds values, that are not data and cannot"
                 " identify it: name its cache with tag="
             ) from error
 
-    def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
-        if self._whole is not None:
-            kind = type(counted["key"]).__qualname__
+    def _key_error(self, arguments: Mapping[str, Any]) -> ConfigurationError:
+        if self._key_function is not None:
+            kind = type(arguments["key"]).__qualname__
             return ConfigurationError(
                 f"what key= gives for the arguments of {self.name} cannot be a cache key: its type"
                 f" is {kind}, or it holds what is not data"
             )
-        for name, value in counted.items():
+        for name, value in arguments.items():
             try:
                 fingerprint(identity(value))
             except (SerializationError, RecursionError):  # noqa: PERF203 - each try may fail
@@ -148,13 +161,13 @@ class Arguments:
             f"the arguments of {self.name}, or its calls of itself, are too many or nested too deep for a key"
         )
 
-    def request(self, counted: Mapping[str, Any]) -> Any:
+    def request(self, arguments: Mapping[str, Any]) -> Any:
         """A copy of the arguments as data: the value of the only one, or all by name.
 
         None, if an argument counts but cannot be stored, such as a class.
         """
         try:
-            values = decode(encode(dict(counted)))
+            values = decode(encode(dict(arguments)))
         except SerializationError:
             return None
         return next(iter(values.values())) if len(values) == 1 else values
@@ -164,10 +177,10 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
     if isinstance(function, staticmethod | classmethod):
         raise ConfigurationError(f"put @{type(function).__name__} above @cached, not below it")
     if not callable(function):
-        invoked = ": put it below the decorator that made this, or decorate its invoke method" * hasattr(
-            function, "invoke"
-        )
-        raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}{invoked}")
+        hint = ""
+        if hasattr(function, "invoke"):
+            hint = ": put it below the decorator that made this, or decorate its invoke method"
+        raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}{hint}")
     try:
         return signature_of(function)
     except ValueError as error:
@@ -176,5 +189,5 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
 
 def _is_method(function: Callable[..., Any], first: str) -> bool:
     """Whether a function is defined in the body of a class, judged by its names."""
-    place, _, _ = getattr(function, "__qualname__", "").rpartition(".")
-    return first in _SELF and bool(place) and not place.endswith("<locals>")
+    class_path, _, _ = getattr(function, "__qualname__", "").rpartition(".")
+    return first in _OWNER_NAMES and bool(class_path) and not class_path.endswith("<locals>")

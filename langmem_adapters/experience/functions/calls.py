@@ -18,10 +18,10 @@ from langmem_adapters.concurrency import pauses
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience.background_scoring import BackgroundScoring, Unscored
+from langmem_adapters.experience.background_scoring import BackgroundScoring, PendingScore
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.functions.rules import Invocation, Rules, replaced
-from langmem_adapters.experience.policies import attempt, decision
+from langmem_adapters.experience.functions.rules import Invocation, Rules, request_argument
+from langmem_adapters.experience.policies import attempt, call_user_code
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.single_flight.flights import Flight, Flights, is_led_here
@@ -55,15 +55,16 @@ class Calls:
     ) -> None:
         self._make_pool, self._rules, self._arguments, self._name = make_pool, rules, arguments, arguments.name
         self.responses: Responses = responses
-        self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
+        self._stores_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self.flights: Flights = Flights()
-        self._returned: deque[bytes] = deque(maxlen=256)  # leases of abandoned calls, for which nobody waits
+        self._abandoned_leases: deque[bytes] = deque(maxlen=256)  # leases of abandoned calls, for which nobody waits
         self._pool: ExperiencePool | None = None
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
         self._lock, self._counts = ForkSafeLock(), Counts() if counts is None else counts
         self.warn: WarnOnce = self._scoring.warn
-        self._replaced, self._shares = replaced(arguments, rules), rules.wait > 0 and not responses.stream
+        self._request_argument = request_argument(arguments, rules)
+        self._is_single_flight = rules.wait > 0 and not responses.stream
 
     @property
     def pool(self) -> ExperiencePool:
@@ -73,218 +74,218 @@ class Calls:
                 self._pool = self._pool or self._make_pool()
         return self._pool
 
-    def _identify(self, bound: inspect.BoundArguments, counted: dict[str, Any]) -> str:
-        return self._arguments.key(self._serialized(counted), self._arguments.owner_of(bound))
+    def _call_key(self, bound: inspect.BoundArguments, arguments: dict[str, Any]) -> str:
+        return self._arguments.key(self._serialize(arguments), self._arguments.owner_name(bound))
 
-    def _request(self, counted: dict[str, Any]) -> Any:
-        return self._arguments.request(self._serialized(counted))
+    def _request(self, arguments: dict[str, Any]) -> Any:
+        return self._arguments.request(self._serialize(arguments))
 
-    def _serialized(self, counted: dict[str, Any]) -> dict[str, Any]:
-        own = self._rules.serializer
-        return counted if own is None else {"req": own.serialize_req(**self._arguments.as_given(counted))}
+    def _serialize(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if (serializer := self._rules.serializer) is None:
+            return arguments
+        return {"req": serializer.serialize_req(**self._arguments.flatten(arguments))}
 
     # --- before the call
 
-    def begin(self, turn: Invocation) -> Flow[Invocation]:
+    def begin(self, call: Invocation) -> Flow[Invocation]:
         """Serve a call, or prepare it to be made. Blocking callers are within :meth:`held`, for interrupts."""
         if not (self.pool.reads or self.pool.writes):
-            return turn
+            return call
         try:
-            bound = self._arguments.bind(turn.args, turn.kwargs)
+            bound = self._arguments.bind(call.args, call.kwargs)
         except TypeError:  # the function itself will raise it; if it returns all the same, the result is refused
-            turn.keeps = self.pool.writes
-            return turn
-        yield from self._find(turn, bound)
-        self._counts.add("hits" if turn.served else "misses")
-        turn.started = self._timer()
-        return turn
+            call.keeps = self.pool.writes
+            return call
+        yield from self._look_up(call, bound)
+        self._counts.add("hits" if call.served else "misses")
+        call.started = self._timer()
+        return call
 
-    def _find(self, turn: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
+    def _look_up(self, call: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
         pool = self.pool
-        turn.counted = self._arguments.counted(bound)
-        turn.key = self._identify(bound, turn.counted)
-        if self._rules.reads_requests or self._keeps_requests:
-            turn.made_by = self._arguments.made_by(self._arguments.owner_of(bound))
+        call.counted = self._arguments.key_arguments(bound)
+        call.key = self._call_key(bound, call.counted)
+        if self._rules.reads_requests or self._stores_requests:
+            call.made_by = self._arguments.function_fingerprint(self._arguments.owner_name(bound))
         if self._rules.reads_requests:
-            turn.req = self._request(turn.counted)
-        if pool.reads and (yield from self._serve(turn)):
-            pool.tally(turn.kept)
+            call.req = self._request(call.counted)
+        if pool.reads and (yield from self._serve(call)):
+            pool.tally(call.kept)
             return
         pool.tally(None)
-        turn.keeps, turn.begun = pool.writes, pool.begun(turn.key)
-        with self.held(turn):
-            if self._shares and pool.reads and pool.writes:
-                yield from self._board(turn)
-            if turn.served and turn.kept:
-                pool.credit(turn.kept)
+        call.keeps, call.begun = pool.writes, pool.begun(call.key)
+        with self.held(call):
+            if self._is_single_flight and pool.reads and pool.writes:
+                yield from self._join_flight(call)
+            if call.served and call.kept:
+                pool.credit(call.kept)
             else:
-                self.note_request(turn)
-                yield from self._add_context(turn, bound)
+                self.note_request(call)
+                yield from self._add_context(call, bound)
 
-    def note_request(self, turn: Invocation) -> None:
+    def note_request(self, call: Invocation) -> None:
         """Note the request, if it is to be kept or scored."""
-        if turn.req is None and (self._keeps_requests or self._rules.scorer is not None):
-            turn.req = self._request(turn.counted)
+        if call.req is None and (self._stores_requests or self._rules.scorer is not None):
+            call.req = self._request(call.counted)
 
-    def _serve(self, turn: Invocation, *, again: bool = False) -> Flow[bool]:
-        """Serve from the pool, if possible; with ``again``, look only for an exact result that has come since."""
+    def _serve(self, call: Invocation, *, exact_only: bool = False) -> Flow[bool]:
+        """Serve from the pool, if possible; with ``exact_only``, look only for an exact result that has come since."""
         try:
-            experience = yield from self.pool.read_flow(turn.key)
-            if experience is not None and (yield from self._accepts(turn, experience)):
-                yield from self._read(turn, experience, turn.key)
-            if not (turn.served or again):
-                yield from self._serve_similar(turn, experience)
+            experience = yield from self.pool.read_flow(call.key)
+            if experience is not None and (yield from self._accepts(call, experience)):
+                yield from self._read(call, experience, call.key)
+            if not (call.served or exact_only):
+                yield from self._serve_similar(call, experience)
         except LangmemError as error:
             self._degrade(error)
-        return turn.served
+        return call.served
 
-    def _accepts(self, turn: Invocation, experience: Experience) -> Flow[bool]:
+    def _accepts(self, call: Invocation, experience: Experience) -> Flow[bool]:
         """Whether an experience of this very request may be served. Its key proves the request, if that is not kept."""
         if self._rules.judge is None:
             return True
-        is_judged, turn.refused = experience.uuid == turn.refused, experience.uuid
-        return not is_judged and (yield from self._is_good(turn, experience.model_copy(update={"req": turn.req})))
+        is_judged, call.refused = experience.uuid == call.refused, experience.uuid
+        return not is_judged and (yield from self._is_good(call, experience.model_copy(update={"req": call.req})))
 
-    def _is_good(self, turn: Invocation, experience: Experience) -> Flow[bool]:
+    def _is_good(self, call: Invocation, experience: Experience) -> Flow[bool]:
         """Whether the judge, if there is one, accepts an experience; a judge that fails counts as a no, and raises."""
         if self._rules.judge is None:
             return True
-        good = True
+        is_accepted = True
         try:
-            good = bool((yield from attempt("the judge", self._rules.judge, experience, turn.req)))
+            is_accepted = bool((yield from attempt("the judge", self._rules.judge, experience, call.req)))
         except LangmemError:
-            good = False
+            is_accepted = False
             raise
         finally:
-            self._counts.add("rejected", not good)
-            self._counts.add("rejected_judge", not good)
-        return good
+            self._counts.add("rejected", not is_accepted)
+            self._counts.add("rejected_judge", not is_accepted)
+        return is_accepted
 
-    def _serve_similar(self, turn: Invocation, own: Experience | None) -> Flow[None]:
+    def _serve_similar(self, call: Invocation, exact: Experience | None) -> Flow[None]:
         """If there is no experience of this very request, serve a similar one that the judge accepts."""
-        if own is not None or self._rules.query_type != "semantic":
+        if exact is not None or self._rules.query_type != "semantic":
             return
-        for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)):
-            if (yield from self._is_good(turn, experience)):
-                yield from self._read(turn, self.responses.formed(experience))
+        for experience, _ in (yield from self.pool.similar_flow(call.req, self._rules.k, call.is_from_same_function)):
+            if (yield from self._is_good(call, experience)):
+                yield from self._read(call, self.responses.with_form(experience))
                 return
 
-    def _read(self, turn: Invocation, experience: Experience, key: str | None = None) -> Flow[None]:
+    def _read(self, call: Invocation, experience: Experience, key: str | None = None) -> Flow[None]:
         """Serve an experience; an unreadable one is removed, if its ``key`` is given."""
         try:
-            turn.value = self.responses.of(experience)
-        except SerializationError as damage:
-            _log.warning("a result of %s is treated as a miss: %s", self._name, damage)
+            call.value = self.responses.of(experience)
+        except SerializationError as error:
+            _log.warning("a result of %s is treated as a miss: %s", self._name, error)
             if key is not None:
                 yield from self.pool.heal_flow(key)
             return
-        turn.served, turn.kept = True, experience
+        call.served, call.kept = True, experience
 
-    def _add_context(self, turn: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
-        builder, name = self._rules.context_builder, self._replaced
+    def _add_context(self, call: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
+        builder, name = self._rules.context_builder, self._request_argument
         if builder is None:
             return
         try:
-            similar = yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)
+            similar = yield from self.pool.similar_flow(call.req, self._rules.k, call.is_from_same_function)
             if similar:
-                found, given = [each.experience for each in similar], bound.arguments[name]
-                if isinstance(given, list | dict):
-                    given = decision("a copy of the request", lambda: copy.deepcopy(bound.arguments[name]))
-                bound.arguments[name] = yield from attempt("the context builder", builder, given, found)
-                turn.args, turn.kwargs = bound.args, bound.kwargs
+                experiences, request = [each.experience for each in similar], bound.arguments[name]
+                if isinstance(request, list | dict):
+                    request = call_user_code("a copy of the request", lambda: copy.deepcopy(bound.arguments[name]))
+                bound.arguments[name] = yield from attempt("the context builder", builder, request, experiences)
+                call.args, call.kwargs = bound.args, bound.kwargs
         except LangmemError as error:
             self._degrade(error)
 
     # --- concurrent calls
 
-    def _board(self, turn: Invocation) -> Flow[None]:
+    def _join_flight(self, call: Invocation) -> Flow[None]:
         """Wait for the same call of another caller, in this process or another; or become the leader that makes it."""
-        until = self._timer() + self._rules.wait
-        while turn.flight is None:
-            flight, own = self.flights.join(turn.key, partial(setattr, turn, "flight"), turn.begun)
-            if own and flight is not None:
-                self._lead(turn, flight)
-            elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
-                if flight is None or not flight.is_left:
-                    return  # this is inside that very call, or that call takes too long
+        deadline = self._timer() + self._rules.wait
+        while call.flight is None:
+            flight, is_leader = self.flights.join(call.key, partial(setattr, call, "flight"), call.begun)
+            if flight is None:
+                return  # this is inside that very call
+            if is_leader:
+                self._lead(call, flight)
+            elif not (yield from flight.wait(max(deadline - self._timer(), 0.0))):
+                if not flight.has_lost_reader:
+                    return  # that call takes too long
                 self._abandon(flight)  # the thread that read its stream has ended
-            elif (data := flight.landed.result()) is not None:
-                yield from self._read(turn, Experience.from_bytes(data))
-                self._counts.add("shared", turn.served)
+            elif (data := flight.outcome.result()) is not None:
+                yield from self._read(call, Experience.from_bytes(data))
+                self._counts.add("shared", call.served)
                 return
-            elif not flight.broken_off or self._timer() >= until:
+            elif not flight.is_abandoned or self._timer() >= deadline:
                 return  # it failed: the next leader may fail too, after one more wait
         try:
-            yield from self._lease(turn, turn.flight, until)
+            yield from self._acquire_lease(call, call.flight, deadline)
         except LangmemError as error:
-            turn.flight.lease = None  # giving it back would wait for the same store again
+            call.flight.lease = None  # giving it back would wait for the same store again
             self._degrade(error)
-        if turn.served:
-            self.let_go(turn)
+        if call.served:
+            self.let_go(call)
 
-    def _lead(self, turn: Invocation, flight: Flight) -> None:
-        turn.flight = flight
-        flight.end_with(turn, left=self._abandon, give_back=lambda own: run(self._give_back(own)))
+    def _lead(self, call: Invocation, flight: Flight) -> None:
+        call.flight = flight
+        flight.end_with(call, on_abandoned=self._abandon, give_back=lambda ended: run(self._give_back(ended)))
 
-    def _lease(self, turn: Invocation, flight: Flight, until: float) -> Flow[None]:
+    def _acquire_lease(self, call: Invocation, flight: Flight, deadline: float) -> Flow[None]:
         """Wait for another process that makes the same call, if there is one, and serve its result."""
         leases = self._leases()
-        awaited: bytes | None = None
-        for number in itertools.count():
-            yield from leases.take(turn.key, partial(setattr, flight, "lease"))
-            if (yield from self._serve(turn, again=True)) or self._timer() >= until:
+        awaited_lease: bytes | None = None
+        for retry in itertools.count():
+            yield from leases.take(call.key, partial(setattr, flight, "lease"))
+            if (yield from self._serve(call, exact_only=True)) or self._timer() >= deadline:
                 return
-            if awaited not in {None, leases.holder}:  # that call left no result, after all followers here waited for it
-                self._lead(turn, self.flights.renew(flight))
+            if awaited_lease is not None and awaited_lease != leases.holder:
+                self._lead(call, self.flights.renew(flight))  # that call left no result: all followers here waited
                 return
-            if flight.lease is not None or is_led_here(leases.holder) or not (yield from leases.pause(number)):
+            if flight.lease is not None or is_led_here(leases.holder) or not (yield from leases.pause(retry)):
                 return
-            awaited = None if leases.holder in self._returned else leases.holder
+            awaited_lease = None if leases.holder in self._abandoned_leases else leases.holder
 
     def _leases(self) -> Leases:
-        place = (*experience_namespace(self.pool.scope, self.pool.tag), "leases")
-        return Leases(
-            self.pool.store, place, seconds=self._rules.wait, clock=self._clock, sleep=self._sleep, new_id=self._new_id
-        )
+        namespace = (*experience_namespace(self.pool.scope, self.pool.tag), "leases")
+        wait, clock, sleep = self._rules.wait, self._clock, self._sleep
+        return Leases(self.pool.store, namespace, seconds=wait, clock=clock, sleep=sleep, new_id=self._new_id)
 
     # --- after the call
 
-    def finish(self, turn: Invocation, value: Any, *, whole: bool = True) -> Flow[None]:
+    def finish(self, call: Invocation, value: Any, *, whole: bool = True) -> Flow[None]:
         """Keep what the function returned, if it is ``whole``, and pass it to the followers."""
-        with self.held(turn):
-            if turn.keeps:
-                yield from self._keep(turn, value, whole)
-            if turn.flight is not None:
-                turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
-                yield from self._give_back(turn.flight)
-            elif turn.kept and not turn.is_outdated and (slower := self.flights.of(turn.key)) is not None:
-                slower.land(turn.kept.to_bytes())  # its followers need not wait any longer
+        with self.held(call):
+            if call.keeps:
+                try:
+                    if not (whole and (yield from self._put(call, value))):
+                        yield from self.pool.supersede_flow(call.key)
+                except LangmemError as error:
+                    self._degrade(error)
+            if call.flight is not None:
+                call.flight.land(call.kept.to_bytes() if call.kept else None)
+                yield from self._give_back(call.flight)
+            elif call.kept and not call.is_outdated and (slower := self.flights.get(call.key)) is not None:
+                slower.land(call.kept.to_bytes())  # its followers need not wait any longer
 
-    def _keep(self, turn: Invocation, value: Any, whole: bool) -> Flow[None]:
+    def _put(self, call: Invocation, value: Any) -> Flow[bool]:
         try:
-            if not (whole and (yield from self._put(turn, value))):
-                yield from self.pool.supersede_flow(turn.key)
-        except LangmemError as error:
-            self._degrade(error)
-
-    def _put(self, turn: Invocation, value: Any) -> Flow[bool]:
-        try:
-            seen = self.responses.seen(value)
-            if decision("should_store", lambda: self._rules.should_store(seen)):
-                cost, took = self._rules.metric, max(self._timer() - turn.started, 0.0)
-                metric = cost and decision("metric", lambda: cost(seen).model_copy(update={"time_cost": took}))
-                req = turn.req if self._keeps_requests else None
-                turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
-                if not turn.is_outdated:
-                    turn.kept, turn.stored = (yield from self._create(turn, value, turn.kept)), True
-                    self._counts.add("stored")
-                    if turn.is_outdated:  # meanwhile
-                        yield from self.pool.discard_flow(turn.key, turn.kept)
-                return True
-            self._counts.add("refused")
+            result = self.responses.as_returned(value)
+            if not call_user_code("should_store", lambda: self._rules.should_store(result)):
+                self._counts.add("refused")
+                return False
+            cost, seconds = self._rules.metric, max(self._timer() - call.started, 0.0)
+            metric = cost and call_user_code("metric", lambda: cost(result).model_copy(update={"time_cost": seconds}))
+            req = call.req if self._stores_requests else None
+            call.kept = call.with_made_by(self.responses.experience(value, req=req, metric=metric))
+            if not call.is_outdated:
+                call.kept, call.stored = (yield from self._create(call, value, call.kept)), True
+                self._counts.add("stored")
+                if call.is_outdated:  # meanwhile
+                    yield from self.pool.discard_flow(call.key, call.kept)
         except SerializationError as error:
             self.refuse(error)
-        return False
+            return False
+        return True
 
     def refuse(self, error: SerializationError) -> None:
         """Count a result that cannot be kept, and log a warning."""
@@ -297,53 +298,52 @@ class Calls:
         self._counts.add(count)
         self.warn(f"{self._name} goes on without its cache", error)
 
-    def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
+    def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool. Subclasses also store here what belongs to the value."""
-        return (yield from self.pool.create_flow(made, key=turn.key))
+        return (yield from self.pool.create_flow(experience, key=call.key))
 
     def _give_back(self, flight: Flight) -> Flow[None]:
         lease, flight.lease = flight.lease, None  # taken first, as a cancelled caller may do the same at this moment
-        if lease is not None and not flight.is_copy:
+        if lease is not None and not flight.is_forked_copy:
             try:
                 yield from self._leases().give_back(lease)
             except LangmemError as error:
                 self._degrade(error)
 
-    def led(self, turn: Invocation) -> AbstractContextManager[None]:
+    def led(self, call: Invocation) -> AbstractContextManager[None]:
         """Mark that the call is being made, so that the same call from inside it does not wait for it."""
-        return self.flights.led(turn.flight)
+        return self.flights.led(call.flight)
 
     @contextmanager
-    def held(self, turn: Invocation) -> Iterator[None]:
+    def held(self, call: Invocation) -> Iterator[None]:
         """Hold a call while it is made, or its stream is read; if that fails or stops, let others try."""
         try:
             yield
         except BaseException:
-            self.let_go(turn)
+            self.let_go(call)
             raise
 
-    def let_go(self, turn: Invocation) -> None:
-        """Give up a call that failed, was interrupted, or need not be made. Does not wait for the store.
-
-        After a failure (an Exception is being handled), all followers make calls of their own.
-        """
-        if turn.flight is not None:
-            if turn.kept or isinstance(sys.exc_info()[1], Exception):
-                turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
-            self._abandon(turn.flight)
+    def let_go(self, call: Invocation) -> None:
+        """Give up a call that failed, was interrupted, or need not be made. Does not wait for the store."""
+        if call.flight is not None:
+            if call.kept or isinstance(sys.exc_info()[1], Exception):  # followers then make their own calls
+                call.flight.land(call.kept.to_bytes() if call.kept else None)
+            self._abandon(call.flight)
 
     def _abandon(self, flight: Flight) -> None:
         if flight.lease is not None:
-            self._returned.append(flight.lease.data)  # before another caller takes over and still finds the lease
-        flight.break_off()
+            self._abandoned_leases.append(
+                flight.lease.data
+            )  # before another caller takes over and still finds the lease
+        flight.abandon()
         if flight.lease is not None:
             try:
                 submit(lambda: run(self._give_back(flight)), lane="leases")
             except RuntimeError:  # the interpreter is shutting down
                 flight.cut_off()
 
-    def score_later(self, turn: Invocation, *, on_loop: bool = False) -> None:
+    def score_later(self, call: Invocation, *, on_loop: bool = False) -> None:
         """Score a stored result in the background; with ``on_loop``, on this event loop if the scorer needs one."""
-        if turn.kept is not None and turn.stored and not turn.is_outdated:
+        if call.kept is not None and call.stored and not call.is_outdated:
             begin = self._scoring.abegin if on_loop else self._scoring.begin
-            begin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
+            begin(PendingScore(self.pool, call.key, call.kept, call.req, self.responses.shown))

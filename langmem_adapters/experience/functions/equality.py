@@ -13,17 +13,17 @@ from pydantic import BaseModel
 
 from langmem_adapters.views import Figures, Listing
 
-__all__ = ["ATOMS", "class_of", "fields_of", "held", "lost", "same"]
+__all__ = ["ATOMS", "attributes_of", "class_of", "fields_of", "is_same", "lost"]
 
 ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # types without parts
-_BUILTIN = frozenset({dict, list, tuple, deque})  # containers without attributes
-_VIEWED: dict[type, type] = {Listing: list, Figures: dict}
+_BUILTIN_CONTAINERS = frozenset({dict, list, tuple, deque})  # containers without attributes
+_VIEW_TYPES: dict[type, type] = {Listing: list, Figures: dict}
 
 
-def same(a: Any, b: Any) -> bool:
+def is_same(a: Any, b: Any) -> bool:
     """Whether two values are equal and of the same types, at every level.
 
-    >>> same([1, True, (None,)], [1, True, (None,)]), same(1, True), same([1], (1,))
+    >>> is_same([1, True, (None,)], [1, True, (None,)]), is_same(1, True), is_same([1], (1,))
     (True, False, False)
     """
     return not lost(a, b)
@@ -37,24 +37,24 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
     >>> lost({"a": [1, 2.0]}, {"a": [1, 2]}), lost((1,), [1]), lost((1,), [1], tuples_as_lists=True)
     ('float', 'tuple', '')
     """
-    name, kind, other = type(value).__qualname__, class_of(value), class_of(copy)
-    if kind is not other and not (tuples_as_lists and kind is tuple and other is list):
-        return name
+    type_name, kind, copy_kind = type(value).__qualname__, class_of(value), class_of(copy)
+    if kind is not copy_kind and not (tuples_as_lists and kind is tuple and copy_kind is list):
+        return type_name
     parts, others = _parts(value), _parts(copy)
     if parts is None or others is None:
-        if _equal(value, copy):
+        if _is_equal(value, copy):
             return ""
         # for instance a Send of LangGraph, which may hold a tuple
-        parts, others = (held(value), held(copy)) if tuples_as_lists else ({}, {})
+        parts, others = (attributes_of(value), attributes_of(copy)) if tuples_as_lists else ({}, {})
         if not parts:
-            return name
+            return type_name
     if parts.keys() != others.keys():
-        return name
-    for part, own in parts.items():
-        if gone := lost(own, others[part], tuples_as_lists=tuples_as_lists):
-            return gone
+        return type_name
+    for key, part in parts.items():
+        if changed := lost(part, others[key], tuples_as_lists=tuples_as_lists):
+            return changed
     # a model may define equality itself, but not with tuples as lists
-    return name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
+    return type_name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
@@ -62,15 +62,16 @@ def _parts(value: Any) -> dict[Any, Any] | None:
     if type(value) in ATOMS:
         return None
     if isinstance(value, Mapping):
-        keys, items = enumerate(value), enumerate(value.values())
-        return {**{("key", n): key for n, key in keys}, **{("item", n): item for n, item in items}, **held(value)}
+        keys = {("key", n): key for n, key in enumerate(value)}
+        items = {("item", n): item for n, item in enumerate(value.values())}
+        return {**keys, **items, **attributes_of(value)}
     if isinstance(value, list | tuple | deque):
         bound = {"maxlen": value.maxlen} if isinstance(value, deque) else {}
-        return {**dict(enumerate(value)), **bound, **held(value)}
+        return {**dict(enumerate(value)), **bound, **attributes_of(value)}
     if isinstance(value, BaseModel):
-        kept = {"field": fields_of(value), "extra": value.model_extra, "private": value.__pydantic_private__}
-        return {(kind, name): part for kind, parts in kept.items() for name, part in (parts or {}).items()}
-    return held(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else None
+        groups = {"field": fields_of(value), "extra": value.model_extra, "private": value.__pydantic_private__}
+        return {(kind, name): part for kind, parts in groups.items() for name, part in (parts or {}).items()}
+    return attributes_of(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else None
 
 
 def class_of(value: object) -> type:
@@ -82,7 +83,7 @@ def class_of(value: object) -> type:
     kind = type(value)
     if kind.__name__ == "TextAccessor" and kind.__module__.startswith("langchain_core."):
         return str
-    return _VIEWED.get(kind, kind)
+    return _VIEW_TYPES.get(kind, kind)
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:
@@ -90,15 +91,17 @@ def fields_of(model: BaseModel) -> dict[str, Any]:
     return {name: value for name, value in model.__dict__.items() if name in type(model).model_fields}
 
 
-def held(value: Any) -> dict[str, Any]:
+def attributes_of(value: Any) -> dict[str, Any]:
     """The attributes of an instance, without its items and its cached properties."""
     cls = class_of(value)
-    if cls in _BUILTIN:
+    if cls in _BUILTIN_CONTAINERS:
         return {}
-    slots = [slot for each in cls.__mro__ for slot in _slots(each) if hasattr(value, slot)]
-    held = getattr(value, "__dict__", {})
-    own = {name: part for name, part in held.items() if not isinstance(getattr(cls, name, None), cached_property)}
-    return {slot: getattr(value, slot) for slot in slots} | own
+    slots = [slot for base in cls.__mro__ for slot in _slots(base) if hasattr(value, slot)]
+    instance_dict = getattr(value, "__dict__", {})
+    attributes = {
+        name: part for name, part in instance_dict.items() if not isinstance(getattr(cls, name, None), cached_property)
+    }
+    return {slot: getattr(value, slot) for slot in slots} | attributes
 
 
 def _slots(cls: type) -> list[str]:
@@ -106,13 +109,13 @@ def _slots(cls: type) -> list[str]:
     return [slot for slot in ([slots] if isinstance(slots, str) else slots) if not slot.startswith("__")]
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _is_equal(a: Any, b: Any) -> bool:
     """Whether two values of one class are equal as a whole."""
     if type(a) in ATOMS or isinstance(a, float):
         return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
     if isinstance(a, set | frozenset):
         others = {other: other for other in b}
-        return len(a) == len(b) and all(item in others and same(item, others[item]) for item in a)
+        return len(a) == len(b) and all(item in others and is_same(item, others[item]) for item in a)
     if isinstance(a, dt.datetime | dt.time):
         return bool(a == b) and a.tzinfo == b.tzinfo and a.fold == b.fold
     # == compares arrays item by item, and the bytes of an array of objects are only their addresses.

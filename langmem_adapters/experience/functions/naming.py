@@ -17,22 +17,30 @@ from typing import Any
 from pydantic import BaseModel
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.values import MAIN, identity, if_data, name_of
+from langmem_adapters.experience.functions.values import MAIN_MODULES, identity, if_data, name_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["as_setting", "content", "held_in", "is_whole", "stays", "stored", "told_apart"]
+__all__ = [
+    "as_setting",
+    "cell_content",
+    "closure_contents",
+    "function_identity",
+    "has_stable_identity",
+    "is_complete",
+    "stored",
+]
 
 _LAMBDA = "<lambda>"
 _NO_VALUE = "no value yet"
-_OF_WRAPS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"}
-_SAY_NOTHING = (  # values that do not affect results: iterators, which calls use up, and locks
+_WRAPS_ATTRIBUTES = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"}
+_IRRELEVANT_TYPES = (  # values that do not affect results: iterators, which calls use up, and locks
     Iterator,
     *(type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore),
     *(threading.Event, threading.Barrier, asyncio.Lock, asyncio.Condition, asyncio.Semaphore, asyncio.Event),
 )
 
 
-def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
+def function_identity(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     """The identity of a function, as data and classes of data.
 
     It has the function's module and name. A closure adds the current values of its variables: data by value, and
@@ -45,19 +53,19 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     object that is not data.
     """
     if isinstance(function, functools.partial):
-        inner = told_apart(function.func, trusted=trusted)
+        inner = function_identity(function.func, trusted=trusted)
         return inner if trusted else ["partial", inner, list(function.args), function.keywords]
     if trusted:
         return _own_name(function)
     if isinstance(function, types.MethodType):
-        return [told_apart(function.__func__), _owner(function.__self__, name_of(function))]
+        return [function_identity(function.__func__), _owner_identity(function.__self__, name_of(function))]
     if isinstance(function, types.FunctionType):
-        return _plain(function, frozenset())
+        return _plain_identity(function, frozenset())
     if isinstance(function, types.BuiltinFunctionType):
-        own = function.__self__
-        return [name_of(function), *([] if isinstance(own, types.ModuleType | None) else [own])]
+        owner = function.__self__
+        return [name_of(function), *([] if isinstance(owner, types.ModuleType | None) else [owner])]
     inner = getattr(function, "__wrapped__", None)  # by functools.lru_cache, for one
-    return _called(function) if inner is None else [*told_apart(inner), *_set_in(function)]
+    return _callable_identity(function) if inner is None else [*function_identity(inner), *_data_attributes(function)]
 
 
 def as_setting(value: Any) -> str:
@@ -65,57 +73,59 @@ def as_setting(value: Any) -> str:
     if not isinstance(value, types.FunctionType | types.MethodType | functools.partial):
         return ""
     with suppress(ConfigurationError, SerializationError, RecursionError):
-        return fingerprint(identity(told_apart(value)))
+        return fingerprint(identity(function_identity(value)))
     return fingerprint(name_of(value))
 
 
-def stays(function: Callable[..., Any]) -> bool:
+def has_stable_identity(function: Callable[..., Any]) -> bool:
     """Whether a function's identity changes only with its closure: not for partials, methods and callable objects."""
     if isinstance(function, functools.partial | types.MethodType):
         return False
     return isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__")
 
 
-def held_in(function: Callable[..., Any]) -> Iterator[tuple[types.CellType, Any]]:
+def closure_contents(function: Callable[..., Any]) -> Iterator[tuple[types.CellType, Any]]:
     """The closure cells that are part of a function's identity, with their current contents.
 
     A cell for the function or its class itself is left out, as it is still empty when the function is decorated.
     """
-    inside, seen = [function], set[int]()
-    while inside:
-        one = inside.pop()
-        if not isinstance(one, types.FunctionType) or id(one) in seen:
+    pending, seen = [function], set[int]()
+    while pending:
+        candidate = pending.pop()
+        if not isinstance(candidate, types.FunctionType) or id(candidate) in seen:
             continue
-        seen.add(id(one))
-        for variable, cell in _cells(one):
-            held = content(cell)
-            if held is not _NO_VALUE or variable not in _itself(one):
-                yield cell, held
-                inside.append(held)
+        seen.add(id(candidate))
+        for variable, cell in _cells(candidate):
+            value = cell_content(cell)
+            if value is not _NO_VALUE or variable not in _self_names(candidate):
+                yield cell, value
+                pending.append(value)
 
 
-def is_whole(told: Any) -> bool:
+def is_complete(parts: Any) -> bool:
     """Whether all closure variables in an identity had a value: one assigned below the function has none yet."""
-    if isinstance(told, dict):
-        return all(map(is_whole, told.values()))
-    return all(map(is_whole, told)) if isinstance(told, list | tuple) else told is not _NO_VALUE
+    if isinstance(parts, dict):
+        return all(map(is_complete, parts.values()))
+    if isinstance(parts, list | tuple):
+        return all(map(is_complete, parts))
+    return parts is not _NO_VALUE
 
 
 def _own_name(function: Callable[..., Any]) -> Any:
     name = getattr(function, "__name__", type(function).__name__)
     if name == _LAMBDA and isinstance(function, types.FunctionType):
-        return [name, _code(function.__code__)]
+        return [name, _code_identity(function.__code__)]
     cls, dot, _ = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")
     return f"{cls}{dot}{name}"
 
 
-def _called(function: Callable[..., Any]) -> list[Any]:
+def _callable_identity(function: Callable[..., Any]) -> list[Any]:
     call: Any = type(function).__call__
-    typed = _typed_in(call) if isinstance(call, types.FunctionType) else []
-    return ["called", *typed, _owner(function, name_of(type(function)))]
+    code = _distinguishing_code(call) if isinstance(call, types.FunctionType) else []
+    return ["called", *code, _owner_identity(function, name_of(type(function)))]
 
 
-def _owner(owner: object, name: str) -> Any:
+def _owner_identity(owner: object, name: str) -> Any:
     if isinstance(owner, type):
         return name_of(owner)
     if isinstance(owner, BaseModel) or dataclasses.is_dataclass(owner):
@@ -126,39 +136,39 @@ def _owner(owner: object, name: str) -> Any:
     )
 
 
-def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) -> list[Any]:
-    told: list[Any] = [name_of(function)]
-    if function in within:
-        return told
-    told += _typed_in(function)
-    if within or hasattr(function, "__wrapped__"):  # the defaults of the called function itself count as arguments
+def _plain_identity(function: types.FunctionType, enclosing: frozenset[types.FunctionType]) -> list[Any]:
+    parts: list[Any] = [name_of(function)]
+    if function in enclosing:
+        return parts
+    parts += _distinguishing_code(function)
+    if enclosing or hasattr(function, "__wrapped__"):  # the defaults of the called function itself count as arguments
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        told += [_told(value, function, within) for value in defaults]
+        parts += [_value_identity(value, function, enclosing) for value in defaults]
     cache = getattr(function, "cache", function)  # if it is decorated already
     for variable, cell in _cells(function):
-        held = content(cell)
-        if held is _NO_VALUE:
-            told.append(None if variable in _itself(function) else _NO_VALUE)
-        elif held is not cache:
-            told.append(_told(held, function, within | {function}))
-    return told
+        value = cell_content(cell)
+        if value is _NO_VALUE:
+            parts.append(None if variable in _self_names(function) else _NO_VALUE)
+        elif value is not cache:
+            parts.append(_value_identity(value, function, enclosing | {function}))
+    return parts
 
 
 def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]:
     """The closure variables of a function with their cells, without those that it assigns itself."""
     if not function.__code__.co_freevars:
         return iter(())
-    own = stored(function, "STORE_DEREF")
+    assigned = stored(function, "STORE_DEREF")
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return ((variable, cell) for variable, cell in cells if variable not in own)
+    return ((variable, cell) for variable, cell in cells if variable not in assigned)
 
 
 def stored(function: types.FunctionType, opname: str) -> set[Any]:
     """The names that a function's bytecode assigns by this operation."""
-    return {found.argval for found in dis.get_instructions(function.__code__) if found.opname == opname}
+    return {each.argval for each in dis.get_instructions(function.__code__) if each.opname == opname}
 
 
-def content(cell: types.CellType) -> Any:
+def cell_content(cell: types.CellType) -> Any:
     """The current content of a closure cell, or a marker that it has no value yet."""
     try:
         return cell.cell_contents
@@ -166,42 +176,45 @@ def content(cell: types.CellType) -> Any:
         return _NO_VALUE
 
 
-def _itself(function: types.FunctionType) -> set[str]:
+def _self_names(function: types.FunctionType) -> set[str]:
     """The variables for the function and its class themselves, which have no value when it is decorated."""
     return {function.__name__, "__class__"}
 
 
-def _set_in(wrapper: Any) -> list[Any]:
+def _data_attributes(wrapper: Any) -> list[Any]:
     """The attributes of a wrapper object, as far as they are data."""
-    held = getattr(wrapper, "__dict__", {})
-    return [[name, data] for name in sorted(held) if name not in _OF_WRAPS for data in if_data(held[name])]
+    attributes = getattr(wrapper, "__dict__", {})
+    names = sorted(attributes.keys() - _WRAPS_ATTRIBUTES)
+    return [[name, data] for name in names for data in if_data(attributes[name])]
 
 
-def _typed_in(function: types.FunctionType) -> list[Any]:
+def _distinguishing_code(function: types.FunctionType) -> list[Any]:
     """The code of a lambda, or of a function that was typed in, whose name may be used for another one later.
 
     Code of a script names the script's file, unlike typed-in code; VS Code's interactive window has a ``__file__``.
     """
-    place, code = function.__globals__, function.__code__
-    is_script = code.co_filename == place.get("__file__") != "<stdin>"  # <stdin> is another script next time
-    was_typed = place.get("__name__") in MAIN and not is_script
-    return [_code(code)] if was_typed or function.__name__ == _LAMBDA else []
+    module_globals, code = function.__globals__, function.__code__
+    is_script = code.co_filename == module_globals.get("__file__") != "<stdin>"  # <stdin> is another script next time
+    was_typed = module_globals.get("__name__") in MAIN_MODULES and not is_script
+    return [_code_identity(code)] if was_typed or function.__name__ == _LAMBDA else []
 
 
-def _told(value: Any, holder: types.FunctionType, within: frozenset[types.FunctionType]) -> Any:
+def _value_identity(value: Any, holder: types.FunctionType, enclosing: frozenset[types.FunctionType]) -> Any:
     """The identity of a value in a closure, as data."""
-    if (name := _name_alone(value)) is not None:
+    if (name := _identifying_name(value)) is not None:
         return name
     if isinstance(value, types.FunctionType):
-        return _plain(value, within)
+        return _plain_identity(value, enclosing)
     kind = type(value).__qualname__
     if isinstance(value, dict):
-        return [kind, {key: _told(item, holder, within) for key, item in value.items()}]
+        return [kind, {key: _value_identity(item, holder, enclosing) for key, item in value.items()}]
     parts = _parts(value)
-    return _data(value, holder) if parts is None else [kind, *(_told(part, holder, within) for part in parts)]
+    if parts is None:
+        return _checked_data(value, holder)
+    return [kind, *(_value_identity(part, holder, enclosing) for part in parts)]
 
 
-def _name_alone(value: Any) -> str | None:
+def _identifying_name(value: Any) -> str | None:
     """The name of a value that is identified by it, or that does not affect results; None for other values."""
     if isinstance(value, type):
         return name_of(value)
@@ -211,7 +224,7 @@ def _name_alone(value: Any) -> str | None:
         return value.name
     if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType | None):
         return name_of(value)
-    return name_of(type(value)) if isinstance(value, _SAY_NOTHING) else None
+    return name_of(type(value)) if isinstance(value, _IRRELEVANT_TYPES) else None
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
@@ -220,13 +233,13 @@ def _parts(value: Any) -> Sequence[Any] | None:
     if isinstance(value, types.MethodType | types.BuiltinMethodType):
         return [value.__name__, value.__self__]
     if "__wrapped__" in getattr(value, "__dict__", {}):  # by functools.lru_cache, for one
-        return [value.__wrapped__, *_set_in(value)]
+        return [value.__wrapped__, *_data_attributes(value)]
     if isinstance(value, BaseException):
         return list(value.args)
     return list(value) if isinstance(value, list | tuple | deque) else None
 
 
-def _data(value: Any, holder: types.FunctionType) -> Any:
+def _checked_data(value: Any, holder: types.FunctionType) -> Any:
     try:
         fingerprint(identity(value))
     except SerializationError as error:
@@ -239,13 +252,19 @@ def _data(value: Any, holder: types.FunctionType) -> Any:
     return value
 
 
-def _code(code: types.CodeType) -> list[Any]:
+def _code_identity(code: types.CodeType) -> list[Any]:
     names = [code.co_names, code.co_varnames]
-    caught = getattr(code, "co_exceptiontable", b"")  # of Python 3.11 and later
-    return [code.co_code, caught, code.co_flags, names, [_constant(value) for value in code.co_consts]]
+    exception_table = getattr(code, "co_exceptiontable", b"")  # of Python 3.11 and later
+    return [
+        code.co_code,
+        exception_table,
+        code.co_flags,
+        names,
+        [_constant_identity(value) for value in code.co_consts],
+    ]
 
 
-def _constant(value: Any) -> Any:
+def _constant_identity(value: Any) -> Any:
     if isinstance(value, types.CodeType):
-        return _code(value)
+        return _code_identity(value)
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)

@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, asks_async
+from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, needs_event_loop
 from langmem_adapters.experience.pool_flows import QueryType
 from langmem_adapters.experience.shelf.under_way import Begun
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.validation import check_count, check_function, check_on_error, check_plain
 
-__all__ = ["Invocation", "Rules", "replaced"]
+__all__ = ["Invocation", "Rules", "request_argument"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Rules:
                 " requests, such as LLMJudge, not only the scores, as AtLeast does"
             )
         for policy in ("scorer", "judge", "context_builder"):
-            if asks_async(getattr(self, policy)) and not is_async:
+            if needs_event_loop(getattr(self, policy)) and not is_async:
                 raise ConfigurationError(
                     f"the {policy} is a coroutine function, but {name} is not: give it a plain one"
                 )
@@ -89,7 +89,7 @@ class Invocation:
         """Whether results for its key were removed or refreshed since it began."""
         return self.begun is not None and self.begun.is_outdated
 
-    def signed(self, experience: Experience) -> Experience:
+    def with_made_by(self, experience: Experience) -> Experience:
         """The experience, with its function's fingerprint if its request is kept, as searches of others could find it.
 
         Raises SerializationError for a call without a key, whose arguments are not those of the signature.
@@ -103,18 +103,19 @@ class Invocation:
             return experience
         return experience.model_copy(update={"made_by": self.made_by})
 
-    def may_have(self, experience: Experience) -> bool:
+    def is_from_same_function(self, experience: Experience) -> bool:
         """Whether an experience of a similar request was made by the same function, or added to the pool by hand."""
         made_by = (experience.model_extra or {}).get("made_by")
         return not made_by or made_by == self.made_by
 
 
-def replaced(arguments: Arguments, rules: Rules) -> str:
+def request_argument(arguments: Arguments, rules: Rules) -> str:
     """The name of the argument that a context builder replaces; empty, if there is none."""
     names = [parameter for parameter in arguments.signature.parameters if parameter != arguments.owner]
-    chosen = rules.request or ("req" if "req" in names else names[0] if len(names) == 1 else "")
-    if chosen not in names and (rules.context_builder is not None or rules.request):
+    default = "req" if "req" in names else ""
+    name = rules.request or (names[0] if len(names) == 1 else default)
+    if name not in names and (rules.context_builder is not None or rules.request):
         raise ConfigurationError(
             f"which argument of {arguments.name} is the request? Say so with request=, one of {names}"
         )
-    return chosen
+    return name

@@ -18,46 +18,46 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter
 
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.functions.equality import ATOMS, class_of, fields_of, held
+from langmem_adapters.experience.functions.equality import ATOMS, attributes_of, class_of, fields_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["MAIN", "by_name", "identity", "if_data", "name_of"]
+__all__ = ["MAIN_MODULES", "identities_by_name", "identity", "if_data", "name_of"]
 
 # The class of pydantic's own offsets. A global offset itself would crash an interpreter in dev mode when it exits.
-_PYDANTICS = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
-_PLAIN_ZONES = (type(None), dt.timezone, _PYDANTICS)  # the encoded time holds all of these
-MAIN = {"__main__", "__mp_main__"}  # a script, and a script in a process spawned by multiprocessing
-_EXTENDED = (str, int, float, bytes, Decimal, list, tuple, set, frozenset, dict, UserDict)  # or subclasses
+_PYDANTIC_ZONE = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
+_PLAIN_ZONES = (type(None), dt.timezone, _PYDANTIC_ZONE)  # the encoded time holds all of these
+MAIN_MODULES = {"__main__", "__mp_main__"}  # a script, and a script in a process spawned by multiprocessing
+_EXTENDED_TYPES = (str, int, float, bytes, Decimal, list, tuple, set, frozenset, dict, UserDict)  # or subclasses
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """A function's module and name; for a script, the name under which it would be imported."""
     module = getattr(function, "__module__", "") or ""
-    if module in MAIN:
+    if module in MAIN_MODULES:
         main = sys.modules.get(module)
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         module = spec.name if spec else Path(file).stem if file else module
     return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-def identity(value: Any, *, within: bool = False) -> Any:
+def identity(value: Any, *, nested: bool = False) -> Any:
     """A value as data, with the names of classes that the codec alone would not write.
 
     A class itself is identified by its module and name (for a script, as if imported) and by its fields.
-    With ``within``, the value is an attribute of another; only its own fields and items count, not its attributes.
+    With ``nested``, the value is an attribute of another; only its own fields and items count, not its attributes.
     """
     kind = class_of(value)
     if kind in ATOMS:
         return value
     if isinstance(value, type):
-        return ("class", name_of(value), _held_by(value))
+        return ("class", name_of(value), _class_identity(value))
     if kind.__module__ == "builtins":
-        return (*_parts(value, within), kind.__qualname__)
-    beside = {} if within else _beside(value)
-    return (*_parts(value, within), name_of(kind), *([beside] if beside else []))
+        return (*_parts(value, nested), kind.__qualname__)
+    extra = {} if nested else _extra_attributes(value)
+    return (*_parts(value, nested), name_of(kind), *([extra] if extra else []))
 
 
-def _held_by(cls: type) -> Any:
+def _class_identity(cls: type) -> Any:
     """The fields of a data class, and its docstring, which may be shown to a model as their description."""
     if issubclass(cls, enum.Enum):
         return [[member.name, *if_data(member.value)] for member in cls]
@@ -66,57 +66,57 @@ def _held_by(cls: type) -> Any:
             return cls.model_json_schema()
         return {name: str(field.annotation) for name, field in cls.model_fields.items()}
     fields = {name: str(kind) for name, kind in annotations_of(cls).items()}
-    said = str(cls.__doc__)  # Python writes the defaults of a dataclass there
-    return [fields, said] if fields and " at 0x" not in said else fields
+    docstring = str(cls.__doc__)  # Python writes the defaults of a dataclass there
+    return [fields, docstring] if fields and " at 0x" not in docstring else fields
 
 
-def _parts(value: Any, within: bool) -> tuple[Any, ...]:
+def _parts(value: Any, nested: bool) -> tuple[Any, ...]:
     """The kind of a value, and its parts."""
     if isinstance(value, enum.Enum):
         return "enum", value.name, *if_data(value.value)  # combined flags may have no name
     if isinstance(value, dt.date | dt.time | dt.timedelta):
-        return _time(value)
+        return _time_parts(value)
     if issubclass(type(value), BaseModel):  # not isinstance, which is true of a mock without fields
-        own = by_name({**fields_of(value), **(value.model_extra or {})}, within=within)
+        fields = identities_by_name({**fields_of(value), **(value.model_extra or {})}, nested=nested)
         private = value.__pydantic_private__
-        return ("model", own, by_name(private, within=within)) if private else ("model", own)
+        return ("model", fields, identities_by_name(private, nested=nested)) if private else ("model", fields)
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-        own = by_name({name: getattr(value, name) for name in names}, within=within)
-        return "dataclass", own, *(_items(value, within) or ())
-    return _items(value, within) or ("other", str(value) if isinstance(value, PurePath) else value)
+        fields = identities_by_name({name: getattr(value, name) for name in names}, nested=nested)
+        return "dataclass", fields, *(_container_parts(value, nested) or ())
+    return _container_parts(value, nested) or ("other", str(value) if isinstance(value, PurePath) else value)
 
 
-def _items(value: Any, within: bool) -> tuple[Any, ...] | None:
+def _container_parts(value: Any, nested: bool) -> tuple[Any, ...] | None:
     if isinstance(value, Mapping):
-        return _entries(value, within)
+        return _mapping_parts(value, nested)
     if isinstance(value, list | tuple):
-        return "sequence", [identity(item, within=within) for item in value]
+        return "sequence", [identity(item, nested=nested) for item in value]
     if isinstance(value, set | frozenset):
-        return "set", sorted(fingerprint(identity(item, within=within)) for item in value)
+        return "set", sorted(fingerprint(identity(item, nested=nested)) for item in value)
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes") and not value.dtype.hasobject:
         return "array", str(value.dtype), list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()
     return None
 
 
-def _time(value: Any) -> tuple[Any, ...]:
+def _time_parts(value: Any) -> tuple[Any, ...]:
     """A date, a time or a timedelta; for pandas' subclasses, which have nanoseconds, also the repr."""
     zone, fold = getattr(value, "tzinfo", None), getattr(value, "fold", 0)
-    more = () if type(value).__module__ == "datetime" else (repr(value),)
-    if not (more or fold or type(zone) not in _PLAIN_ZONES):
+    extra = () if type(value).__module__ == "datetime" else (repr(value),)
+    if not (extra or fold or type(zone) not in _PLAIN_ZONES):
         return "other", value
-    return "time", value, f"{type(zone)} {zone}", fold, *more
+    return "time", value, f"{type(zone)} {zone}", fold, *extra
 
 
-def _beside(value: Any) -> dict[str, Any]:
+def _extra_attributes(value: Any) -> dict[str, Any]:
     """The attributes of an instance beside its fields or items, as far as they are data.
 
     For a str subclass, only plain values: a string of an HTML parser refers to its neighbours in the page.
     """
-    if isinstance(value, enum.Enum) or not (dataclasses.is_dataclass(value) or isinstance(value, _EXTENDED)):
+    if isinstance(value, enum.Enum) or not (dataclasses.is_dataclass(value) or isinstance(value, _EXTENDED_TYPES)):
         return {}
     fields = getattr(value, "__dataclass_fields__", {})
-    parts = {name: part for name, part in held(value).items() if name not in fields}
+    parts = {name: part for name, part in attributes_of(value).items() if name not in fields}
     if isinstance(value, str):
         return {name: part for name, part in parts.items() if type(part) in ATOMS}
     return {name: data for name, part in parts.items() for data in if_data(part)}
@@ -125,17 +125,17 @@ def _beside(value: Any) -> dict[str, Any]:
 def if_data(value: Any) -> list[str]:
     """The fingerprint of a value, in a list; an empty list, if it is not data."""
     with suppress(SerializationError, RecursionError):
-        return [fingerprint(identity(value, within=True))]
+        return [fingerprint(identity(value, nested=True))]
     return []
 
 
-def _entries(value: Mapping[Any, Any], within: bool) -> tuple[Any, ...]:
+def _mapping_parts(value: Mapping[Any, Any], nested: bool) -> tuple[Any, ...]:
     pairs = _pairs(value)
     if isinstance(value, OrderedDict) or len({key for key, _ in pairs}) < len(pairs):
-        return "in order", [[identity(part, within=within) for part in pair] for pair in pairs]
+        return "in order", [[identity(part, nested=nested) for part in pair] for pair in pairs]
     if all(type(key) is str for key, _ in pairs):
-        return "mapping", by_name(dict(pairs), within=within)
-    return "pairs", sorted([fingerprint(identity(part, within=within)) for part in pair] for pair in pairs)
+        return "mapping", identities_by_name(dict(pairs), nested=nested)
+    return "pairs", sorted([fingerprint(identity(part, nested=nested)) for part in pair] for pair in pairs)
 
 
 def _pairs(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
@@ -146,6 +146,6 @@ def _pairs(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     return list(getattr(kind, "multi_items", kind.items)(value))  # so does that of Starlette's and HTTPX's
 
 
-def by_name(fields: Mapping[str, Any], *, within: bool = False) -> dict[str, Any]:
+def identities_by_name(fields: Mapping[str, Any], *, nested: bool = False) -> dict[str, Any]:
     """The identity of each value, by name."""
-    return {name: identity(value, within=within) for name, value in fields.items()}
+    return {name: identity(value, nested=nested) for name, value in fields.items()}

@@ -13,28 +13,32 @@ from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.flow import arun, is_coroutine, run
 
-__all__ = ["wrapped"]
+__all__ = ["wrap_function"]
 
-_LONGEST = 16_000_000  # bytes of a stream that are collected, if the pool has no max_bytes
+_MAX_STREAM_BYTES = 16_000_000  # bytes of a stream that are collected, if the pool has no max_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def wrapped(function: F, cache: FunctionCache) -> F:
+def wrap_function(function: F, cache: FunctionCache) -> F:
     """The function, wrapped to ask its cache first; the cache is its attribute ``cache``."""
     if is_coroutine(function):
-        wrapper = _coroutine(function, cache)
+        wrapper = _wrap_coroutine(function, cache)
     elif inspect.isasyncgenfunction(function):
-        wrapper = _async_stream(function, cache)
+        wrapper = _wrap_async_stream(function, cache)
     elif inspect.isgeneratorfunction(function):
-        wrapper = _stream(function, cache)
+        wrapper = _wrap_stream(function, cache)
     else:
-        wrapper = _plain(function, cache)
+        wrapper = _wrap_plain(function, cache)
     wrapper.cache = cache  # type: ignore[attr-defined]
     return cast(F, wrapper)
 
 
-def _plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
+# The code of a lambda's wrapper, names included, is part of the identity of functions that hold the lambda in a closure
+# (see naming): renaming something inside of a wrapper would make their stored results unfindable.
+
+
+def _wrap_plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         turn = Invocation(args, kwargs)
@@ -51,7 +55,7 @@ def _plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., 
     return call
 
 
-def _coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
+def _wrap_coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         turn = await arun(cache.begin(Invocation(args, kwargs)))
@@ -66,7 +70,7 @@ def _coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[.
     return call
 
 
-def _stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
+def _wrap_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         turn = run(cache.begin(Invocation(args, kwargs)))
@@ -104,7 +108,7 @@ def _stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[...,
     return call
 
 
-def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
+def _wrap_async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         turn = await arun(cache.begin(Invocation(args, kwargs)))
@@ -150,7 +154,7 @@ class _Items:
 
     def __init__(self, cache: FunctionCache, *, keeps: bool) -> None:
         self._cache = cache
-        self._most = _LONGEST if cache.pool.max_bytes is None else cache.pool.max_bytes
+        self._max_bytes = _MAX_STREAM_BYTES if cache.pool.max_bytes is None else cache.pool.max_bytes
         self._size = 0
         self.frozen: list[tuple[Any, Any]] = []
         self.whole = keeps
@@ -166,8 +170,8 @@ class _Items:
             return
         self._size += len(encode(data))
         self.frozen.append((form, data))
-        if self._size > self._most:
-            self.refuse(SerializationError(f"a stream of more than {self._most:,} bytes is too long"))
+        if self._size > self._max_bytes:
+            self.refuse(SerializationError(f"a stream of more than {self._max_bytes:,} bytes is too long"))
 
     def note(self, sent: Any) -> None:
         """Note what was sent: a stream that receives a value depends on more than its arguments, so is not kept."""

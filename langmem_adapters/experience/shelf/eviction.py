@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, is_used, number
+from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, is_used, parse_count
 from langmem_adapters.protocols import Item, Page
 
 __all__ = ["Evicted", "Eviction"]
@@ -19,10 +19,10 @@ __all__ = ["Evicted", "Eviction"]
 Evicted = list[tuple[str, bytes]]
 """Keys and values of dropped entries."""
 
-_LOOK = 8  # entries of the old end that one pass looks at
-_PASSES = 8  # at most, on one write
-_SPARING = 4  # passes in which used entries are spared
-_SLACK = 128  # one extra entry is dropped for each so many of the bound, so that not every write has to evict
+_PASS_SIZE = 8  # entries of the old end that one pass looks at
+_MAX_PASSES = 8  # at most, on one write
+_SPARING_PASSES = 4  # passes in which used entries are spared
+_SLACK_DIVISOR = 128  # one extra entry is dropped for each so many of the bound, so that not every write has to evict
 
 
 class _Choice(NamedTuple):
@@ -52,62 +52,63 @@ class Eviction:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._worth = worth
-        self._swept = 0  # how far sweeps have read the log
+        self._sweep_cursor = 0  # how far sweeps have read the log
 
     def evict(self, evicted: Evicted) -> list[Item]:
         """Drop entries beyond the bounds; returns the items that left the log, and adds the entries to ``evicted``."""
-        left: list[Item] = []
-        for count in range(_PASSES):
-            page = self._rows.store.scan(self._rows.namespace, limit=_LOOK, keys=[BYTES])
+        removed: list[Item] = []
+        for pass_number in range(_MAX_PASSES):
+            page = self._rows.store.scan(self._rows.namespace, limit=_PASS_SIZE, keys=[BYTES])
             entries, size = self._excess(page)
             if entries <= 0 and size <= 0:
                 break
             if self._max_entries is not None and entries > 0:
-                entries += min(_LOOK - 1, self._max_entries // _SLACK)
-            left += self._carry_out(self._choose(page.items, entries, size, sparing=count < _SPARING), evicted)
-        return left
+                entries += min(_PASS_SIZE - 1, self._max_entries // _SLACK_DIVISOR)
+            choice = self._choose(page.items, entries, size, sparing=pass_number < _SPARING_PASSES)
+            removed += self._apply(choice, evicted)
+        return removed
 
     def sweep(self, evicted: Evicted | None = None) -> list[Item]:
         """Drop worthless entries among the next few; without ``evicted``, only log items that have no value.
 
         If all of them are dropped, the next few are looked at too. Returns the items that left the log.
         """
-        left: list[Item] = []
-        for _ in range(_PASSES):
-            items = self._rows.store.scan(self._rows.namespace, after=self._swept, limit=_LOOK).items
-            self._swept = items[-1].seq if len(items) == _LOOK else 0
-            items, values = self._rows.together(items)
-            drop = [item for item in items if self._is_spent(values.get(item.id), unread=evicted is None)]
+        removed: list[Item] = []
+        for _ in range(_MAX_PASSES):
+            items = self._rows.store.scan(self._rows.namespace, after=self._sweep_cursor, limit=_PASS_SIZE).items
+            self._sweep_cursor = items[-1].seq if len(items) == _PASS_SIZE else 0
+            items, values = self._rows.read_items(items)
+            drop = [item for item in items if self._is_droppable(values.get(item.id), ignore_worth=evicted is None)]
             if drop:
-                left += self._carry_out(_Choice(drop, [], values), [] if evicted is None else evicted)
-            if len(drop) < _LOOK:
+                removed += self._apply(_Choice(drop, [], values), [] if evicted is None else evicted)
+            if len(drop) < _PASS_SIZE:
                 break
-        return left
+        return removed
 
-    def _is_spent(self, data: bytes | None, *, unread: bool) -> bool:
-        return data is None or not (unread or self._worth(data) is not None)
+    def _is_droppable(self, data: bytes | None, *, ignore_worth: bool) -> bool:
+        return data is None or (not ignore_worth and self._worth(data) is None)
 
     def _excess(self, page: Page) -> tuple[int, int]:
         entries = 0 if self._max_entries is None else page.total - self._max_entries
-        size = 0 if self._max_bytes is None else number(page.values.get(BYTES)) - self._max_bytes
+        size = 0 if self._max_bytes is None else parse_count(page.values.get(BYTES)) - self._max_bytes
         return entries, size
 
     def _choose(self, items: Sequence[Item], entries: int, size: int, *, sparing: bool) -> _Choice:
-        items, values = self._rows.together(items)
+        items, values = self._rows.read_items(items)
         worths = {item.id: self._worth(values[item.id]) for item in items if item.id in values}
-        used = [item for item in items if sparing and is_used(item.id, values) and worths.get(item.id) is not None]
+        spared = [item for item in items if sparing and is_used(item.id, values) and worths.get(item.id) is not None]
         drop = [item for item in items if worths.get(item.id) is None]  # expired, damaged, or deleted
-        rest = [item for item in items if item not in drop and item not in used]
+        rest = [item for item in items if item not in drop and item not in spared]
         for item in sorted(rest, key=lambda item: worths[item.id] or 0.0):
             if len(drop) >= entries and sum(len(values.get(item.id, b"")) for item in drop) >= size:
                 break
             drop.append(item)
-        return _Choice(drop, used, values)
+        return _Choice(drop, spared, values)
 
-    def _carry_out(self, chosen: _Choice, evicted: Evicted) -> list[Item]:
-        drop, spare, values = chosen
+    def _apply(self, choice: _Choice, evicted: Evicted) -> list[Item]:
+        drop, spare, values = choice
         keys = [item.id for item in drop]
-        done = self._rows.change(
+        is_applied = self._rows.change(
             keys,
             put={USED + item.id: str(item.seq).encode() for item in spare},  # so a slower evictor's guard fails
             delete=self._rows.with_marks(keys),
@@ -115,6 +116,7 @@ class Eviction:
             append=[(item.id, b"") for item in spare],
             guard={key: values.get(key) for key in self._rows.with_marks([*keys, *(item.id for item in spare)])},
         )
-        if done:
-            evicted += [(key, values[key]) for key in keys if key in values]
-        return drop if done else []
+        if not is_applied:
+            return []
+        evicted += [(key, values[key]) for key in keys if key in values]
+        return drop

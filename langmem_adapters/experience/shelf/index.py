@@ -25,8 +25,8 @@ from langmem_adapters.records.following import IndexChange, follow, steadily
 
 __all__ = ["ShelfIndex"]
 
-_MOMENT = 0.1  # seconds; so that an entry put just now is found, if its text is embedded quickly
-_TRIES = 5  # attempts to forget entries while others change the index; after these, a search forgets them
+_WAIT_SECONDS = 0.1  # so that an entry put just now is found, if its text is embedded quickly
+_MAX_ATTEMPTS = 5  # attempts to forget entries while others change the index; after these, a search forgets them
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -43,16 +43,17 @@ class ShelfIndex:
         self.index = index
         self._rows = rows
         self._text_of = text_of
-        self._following = ForkSafeLock()
-        self._patience = _MOMENT if isinstance(index, SemanticIndex) else -1  # -1: wait for ever, as no model is asked
+        self._follow_lock = ForkSafeLock()
+        # -1: wait for ever, as no model is asked
+        self._wait_seconds = _WAIT_SECONDS if isinstance(index, SemanticIndex) else -1
         # Whether a thread has waited in vain for the one that follows: then others do not wait, and that one goes on.
-        self._is_late = False
+        self._needs_catch_up = False
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` best hits, some of which may be removed entries, after the index has caught up with the log."""
-        return steadily(self.follow, self.index, self._rows.namespace, lambda: self.more(query, k))
+        return steadily(self.follow, self.index, self._rows.namespace, lambda: self.search_unsynced(query, k))
 
-    def more(self, query: str, k: int) -> list[Hit]:
+    def search_unsynced(self, query: str, k: int) -> list[Hit]:
         """The ``k`` best hits of the index as it is."""
         return self.index.search(self._rows.namespace, query, k)
 
@@ -61,23 +62,23 @@ class ShelfIndex:
 
         Returns the new position; None, if the index was not begun, or was left to the other thread.
         """
-        alone, stands = self._followed(0.0 if self._is_late else self._patience)
-        if not alone:
-            self._is_late = True
-            _, stands = self._followed(0.0)  # the other thread may have ended before it saw the flag
-        return stands
+        has_lock, position = self._follow_within(0.0 if self._needs_catch_up else self._wait_seconds)
+        if not has_lock:
+            self._needs_catch_up = True
+            _, position = self._follow_within(0.0)  # the other thread may have ended before it saw the flag
+        return position
 
-    def _followed(self, seconds: float) -> tuple[bool, Position | None]:
+    def _follow_within(self, seconds: float) -> tuple[bool, Position | None]:
         """Follow the log, once no other thread does; False, if one still does after these seconds."""
-        stands = None
-        with self._following.taken(seconds) as alone:
-            if alone:
-                self._is_late = False
-                stands = self._follow()
-        if alone and self._is_late:
+        position = None
+        with self._follow_lock.taken(seconds) as has_lock:
+            if has_lock:
+                self._needs_catch_up = False
+                position = self._follow()
+        if has_lock and self._needs_catch_up:
             with suppress(RuntimeError):  # the interpreter is shutting down
                 submit(self._catch_up)
-        return alone, stands
+        return has_lock, position
 
     def _catch_up(self) -> None:
         try:
@@ -88,49 +89,49 @@ class ShelfIndex:
             )
 
     def _follow(self) -> Position | None:
-        told: list[str] = []
+        indexed_keys: list[str] = []
 
         def change(items: Sequence[Item]) -> IndexChange:
-            data = self._rows.get([item.id for item in items])
-            texts = {item.id: self._text_of(data[item.id]) if item.id in data else "" for item in items}
-            told[:] = [key for key, text in texts.items() if text]
+            values = self._rows.get([item.id for item in items])
+            texts = {item.id: self._text_of(values[item.id]) if item.id in values else "" for item in items}
+            indexed_keys[:] = [key for key, text in texts.items() if text]
             upsert = [Document(key, text) for key, text in texts.items() if text]
             return IndexChange(upsert, [key for key, text in texts.items() if not text])
 
         def report(_: int) -> None:
-            self.forget(told)  # entries removed while they were indexed, which may take as long as a model
+            self.forget(indexed_keys)  # entries removed while they were indexed, which may take as long as a model
 
-        store, place = self._rows.store, self._rows.namespace
-        return follow(store, self.index, place, change, new_id=lambda: os.urandom(16).hex(), report=report)
+        store, namespace = self._rows.store, self._rows.namespace
+        return follow(store, self.index, namespace, change, new_id=lambda: os.urandom(16).hex(), report=report)
 
-    def forget(self, keys: Sequence[str], left: Sequence[Item] = ()) -> None:
+    def forget(self, keys: Sequence[str], removed: Sequence[Item] = ()) -> None:
         """Forget those keys that are gone or have no text, and move the position back from items that left the log."""
-        if not keys and not left:
+        if not keys and not removed:
             return
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             try:
-                stands = self.index.position(self._rows.namespace)
+                position = self.index.position(self._rows.namespace)
             except ModelError:  # of the embedder, asked for its dimension; removals do not need that
-                self.index.apply(self._rows.namespace, delete=self._gone(keys))
+                self.index.apply(self._rows.namespace, delete=self._unsearchable_keys(keys))
                 return
-            if stands is None:
+            if position is None:
                 return
-            gone, place = self._gone(keys), self._before(stands, left)
-            if not gone and place is None:
+            unsearchable, earlier = self._unsearchable_keys(keys), self._position_before(position, removed)
+            if not unsearchable and earlier is None:
                 return
             try:
-                self.index.apply(self._rows.namespace, delete=gone, position=place, since=stands)
+                self.index.apply(self._rows.namespace, delete=unsearchable, position=earlier, since=position)
             except Conflict:
                 continue
             return
 
-    def _gone(self, keys: Sequence[str]) -> list[str]:
-        there = self._rows.get(keys) if keys else {}
-        return [key for key in keys if key not in there or not self._text_of(there[key])]
+    def _unsearchable_keys(self, keys: Sequence[str]) -> list[str]:
+        values = self._rows.get(keys) if keys else {}
+        return [key for key in keys if key not in values or not self._text_of(values[key])]
 
-    def _before(self, stands: Position, left: Sequence[Item]) -> Position | None:
+    def _position_before(self, position: Position, removed: Sequence[Item]) -> Position | None:
         """The position before an item that has left the log: otherwise the index would have to begin anew."""
-        if stands not in {(item.seq, item.id) for item in left}:
+        if position not in {(item.seq, item.id) for item in removed}:
             return None
-        page = self._rows.store.scan(self._rows.namespace, before=stands[0], limit=1, reverse=True)
+        page = self._rows.store.scan(self._rows.namespace, before=position[0], limit=1, reverse=True)
         return (page.items[0].seq, page.items[0].id) if page.items else None

@@ -19,15 +19,15 @@ from langmem_adapters.validation import check_seconds
 
 __all__ = ["ReadCache", "ReadToken", "invalidate"]
 
-_ENTRIES = 1024  # the least recently used are dropped first
-_BYTES = 16 * 1024 * 1024
+_MAX_ENTRIES = 1024  # the least recently used are dropped first
+_MAX_BYTES = 16 * 1024 * 1024
 
 
 class ReadToken(NamedTuple):
     """Taken before a read. What was read is cached only if nothing has changed since; its age counts from here."""
 
     changes: int
-    at: float
+    read_at: float
 
 
 class ReadCache:
@@ -52,7 +52,7 @@ class ReadCache:
         """Begin empty, with a lock that nobody holds."""
         self._lock = threading.Lock()
         self._changes = 0
-        self._lru: LRU[str, tuple[float, bytes]] = LRU(_ENTRIES, room=_BYTES)
+        self._lru: LRU[str, tuple[float, bytes]] = LRU(_MAX_ENTRIES, room=_MAX_BYTES)
 
     def token(self) -> ReadToken:
         """A token for :meth:`keep`."""
@@ -61,19 +61,20 @@ class ReadCache:
     def get(self, key: str) -> bytes | None:
         """The entry of a key; None, if it is not cached or too old."""
         with self._lock:
-            found = self._lru.get(key)
-            if found is None:
+            cached = self._lru.get(key)
+            if cached is None:
                 return None
-            if not 0 <= self._clock() - found[0] < self._seconds:
+            read_at, data = cached
+            if not 0 <= self._clock() - read_at < self._seconds:
                 self._lru.drop(key)
                 return None
-            return found[1]
+            return data
 
     def keep(self, key: str, data: bytes, token: ReadToken) -> None:
         """Cache what was read since the token was taken, unless something has changed since."""
         with self._lock:
             if token.changes == self._changes:
-                self._lru.keep(key, (token.at, data), len(data))
+                self._lru.keep(key, (token.read_at, data), len(data))
 
     def invalidate(self, keys: Sequence[str] | None) -> None:
         """Drop these entries, or all; reads that are under way are not cached."""
@@ -93,6 +94,6 @@ def invalidate(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
     """Drop these entries, or all in or below a namespace, from all read caches of this process."""
     if _caches:
         with _lock.held():
-            concerned = [cache for cache in _caches if cache.namespace[: len(namespace)] == namespace]
-        for cache in concerned:
+            affected = [cache for cache in _caches if cache.namespace[: len(namespace)] == namespace]
+        for cache in affected:
             cache.invalidate(keys)

@@ -17,9 +17,9 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
 
-__all__ = ["BYTES", "GRAVE", "USED", "Rows", "is_used", "number"]
+__all__ = ["BYTES", "TOMBSTONE", "USED", "Rows", "is_used", "parse_count"]
 
-USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
+USED, TOMBSTONE, BYTES = "used\0", "gone\0", "bytes\0"
 
 
 class Rows:
@@ -31,11 +31,11 @@ class Rows:
         counted: Whether the bytes of entries are counted.
     """
 
-    def __init__(self, store: Store, namespace: Namespace, *, bounded: bool, counted: bool) -> None:
+    def __init__(self, store: Store, namespace: Namespace, *, bounded: bool, counts_bytes: bool) -> None:
         self.store = store
         self.namespace = namespace
         self._bounded = bounded
-        self._counted = counted
+        self._counts_bytes = counts_bytes
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Read values; those that do not exist are left out."""
@@ -43,9 +43,9 @@ class Rows:
 
     def with_marks(self, keys: Sequence[str]) -> list[str]:
         """These keys, with the keys of their tombstones and use marks."""
-        return [*keys, *(GRAVE + key for key in keys), *self.uses(keys)]
+        return [*keys, *(TOMBSTONE + key for key in keys), *self.use_marks(keys)]
 
-    def uses(self, keys: Sequence[str]) -> list[str]:
+    def use_marks(self, keys: Sequence[str]) -> list[str]:
         """The keys of their use marks."""
         return [USED + key for key in keys] if self._bounded else []
 
@@ -53,12 +53,12 @@ class Rows:
         """Iterate over the log, a page at a time."""
         return pages(self.store, self.namespace)
 
-    def together(self, items: Sequence[Item]) -> tuple[list[Item], dict[str, bytes]]:
+    def read_items(self, items: Sequence[Item]) -> tuple[list[Item], dict[str, bytes]]:
         """Those neighbouring items that are still in their places, with their values and marks, in one read."""
         if not items:
             return [], {}
-        names = self.with_marks([item.id for item in items])
-        page = self.store.scan(self.namespace, after=items[0].seq - 1, limit=len(items), keys=names)
+        keys = self.with_marks([item.id for item in items])
+        page = self.store.scan(self.namespace, after=items[0].seq - 1, limit=len(items), keys=keys)
         return sorted({*items} & {*page.items}), page.values
 
     def change(
@@ -75,15 +75,15 @@ class Rows:
 
         Read caches drop them in any case, as the write may have succeeded even if its answer was lost.
         """
-        values, guarded = dict(put or {}), dict(guard or {})
-        if self._counted:
+        values, guards = dict(put or {}), dict(guard or {})
+        if self._counts_bytes:
             before = self.get([*keys, BYTES])
-            held = sum(len(before[key]) for key in keys if key in before)
-            total = number(before.get(BYTES)) - held + sum(len(values[key]) for key in keys if key in values)
-            guarded = {**{key: before.get(key) for key in keys}, BYTES: before.get(BYTES), **guarded}
+            old_size = sum(len(before[key]) for key in keys if key in before)
+            total = parse_count(before.get(BYTES)) - old_size + sum(len(values[key]) for key in keys if key in values)
+            guards = {**{key: before.get(key) for key in keys}, BYTES: before.get(BYTES), **guards}
             values[BYTES] = str(max(total, 0)).encode()
         try:
-            self.store.write(self.namespace, put=values, delete=delete, append=append, remove=remove, guard=guarded)
+            self.store.write(self.namespace, put=values, delete=delete, append=append, remove=remove, guard=guards)
         except Conflict:
             return False
         finally:
@@ -92,13 +92,13 @@ class Rows:
 
     def exchange(self, key: str, data: bytes) -> dict[str, bytes]:
         """Put an entry, unguarded; returns the entry and the tombstone that were there before."""
-        there = [key, GRAVE + key]
+        keys = [key, TOMBSTONE + key]
         try:
-            return self.store.append(self.namespace, [(key, b"")], put={key: data}, keys=there).values
+            return self.store.append(self.namespace, [(key, b"")], put={key: data}, keys=keys).values
         finally:
             invalidate(self.namespace, [key])
 
-    def leave(self) -> bool:
+    def expire_if_empty(self) -> bool:
         """Let the namespace expire soon, if it is empty; each later write sets its ttl anew. False, if it is not."""
         if self._is_empty():
             self.store.write(self.namespace, ttl=LINGER)
@@ -110,11 +110,11 @@ class Rows:
     def _is_empty(self) -> bool:
         return not self.store.scan(self.namespace, limit=0).total
 
-    def bury(self, values: Mapping[str, bytes]) -> bool:
+    def remove_with_tombstones(self, values: Mapping[str, bytes]) -> bool:
         """Remove exactly these entries, and leave tombstones for their items; False, if another writer was faster."""
-        keys, new = list(values), os.urandom(8)  # different from any earlier tombstone
-        graves = {GRAVE + key: new for key in keys}
-        return self.change(keys, put=graves, delete=[*keys, *self.uses(keys)], guard=values)
+        keys, mark = list(values), os.urandom(8)  # different from any earlier tombstone
+        tombstones = {TOMBSTONE + key: mark for key in keys}
+        return self.change(keys, put=tombstones, delete=[*keys, *self.use_marks(keys)], guard=values)
 
 
 def is_used(key: str, values: Mapping[str, bytes]) -> bool:
@@ -122,6 +122,6 @@ def is_used(key: str, values: Mapping[str, bytes]) -> bool:
     return values.get(USED + key) == b""
 
 
-def number(data: bytes | None) -> int:
+def parse_count(data: bytes | None) -> int:
     """Parse a stored count; 0, if there is none."""
     return int(data) if data is not None and data.isdigit() else 0

@@ -16,7 +16,7 @@ from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, 
 from langmem_adapters.experience.shelf.eviction import Evicted, Eviction
 from langmem_adapters.experience.shelf.index import ShelfIndex
 from langmem_adapters.experience.shelf.read_cache import ReadCache, invalidate
-from langmem_adapters.experience.shelf.rows import GRAVE, USED, Rows, is_used
+from langmem_adapters.experience.shelf.rows import TOMBSTONE, USED, Rows, is_used
 from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
@@ -24,9 +24,9 @@ from langmem_adapters.records.paging import PAGE, values_of
 
 __all__ = ["Evicted", "Shelf"]
 
-_MORE = 8  # hits added to four times the last number, if too few of those could be served
-_FAR = 300  # unwanted hits after which a search ends: what follows them is no longer similar
-_SELDOM = 4  # one in so many keys whose write evicts nothing sweeps for entries that cannot be served
+_EXTRA_HITS = 8  # hits added to four times the last number, if too few of those could be served
+_MAX_UNWANTED = 300  # unwanted hits after which a search ends: what follows them is no longer similar
+_SWEEP_INTERVAL = 4  # one in so many keys whose write evicts nothing sweeps for entries that cannot be served
 _log = logging.getLogger("langmem_adapters")
 
 T = TypeVar("T")
@@ -61,9 +61,9 @@ class Shelf:
         self.index = index
         self.read_cache = read_cache
         self._max_bytes = max_bytes
-        self._bounded = not (max_entries is None and max_bytes is None)
+        self._is_bounded = not (max_entries is None and max_bytes is None)
         self._text_of = text_of
-        self._rows = Rows(store, namespace, bounded=self._bounded, counted=max_bytes is not None)
+        self._rows = Rows(store, namespace, bounded=self._is_bounded, counts_bytes=max_bytes is not None)
         self._eviction = Eviction(self._rows, max_entries=max_entries, max_bytes=max_bytes, worth=worth)
         self._index = None if index is None else ShelfIndex(self._rows, index, text_of)
 
@@ -71,25 +71,25 @@ class Shelf:
         """Read an entry. If the shelf is bounded, a read from the store marks it as used."""
         read_cache = self.read_cache
         if read_cache is None:
-            return self._stored(key)
+            return self._read_stored(key)
         data = read_cache.get(key)
         if data is None:
             token = read_cache.token()
-            data = self._stored(key)
+            data = self._read_stored(key)
             if data is not None:
                 read_cache.keep(key, data, token)
         return data
 
-    def _stored(self, key: str) -> bytes | None:
-        if not self._bounded:
+    def _read_stored(self, key: str) -> bytes | None:
+        if not self._is_bounded:
             return self.store.get(self.namespace, [key]).get(key)
-        found = self.store.get(self.namespace, [key, USED + key])
-        data = found.get(key)
-        if data is not None and not is_used(key, found):
-            self._mark(key, data)
+        values = self.store.get(self.namespace, [key, USED + key])
+        data = values.get(key)
+        if data is not None and not is_used(key, values):
+            self._mark_used(key, data)
         return data
 
-    def _mark(self, key: str, data: bytes) -> None:
+    def _mark_used(self, key: str, data: bytes) -> None:
         try:
             self.store.write(self.namespace, put={USED + key: b""}, guard={key: data})
         except Conflict:
@@ -104,66 +104,66 @@ class Shelf:
         no search can find it.
         """
         evicted = [] if evicted is None else evicted
-        before = len(evicted)
+        evicted_before = len(evicted)
         if self._max_bytes is not None and len(data) > self._max_bytes:
             self.delete([key])
             evicted.append((key, data))
             return 1
-        left = None if has_text or self._bounded else self._put_unfound(key, data)
-        while left is None:
-            left = self._put(key, data)
-        if self._bounded:
-            left += self._eviction.evict(evicted)
-        gone = len(evicted) - before
-        if not gone and zlib.crc32(to_bytes(key)) % _SELDOM == 0:
-            left += self._eviction.sweep(evicted)
-        if left:
-            self._forget(left)
-        return gone
+        removed = None if has_text or self._is_bounded else self._put_unsearchable(key, data)
+        while removed is None:
+            removed = self._put(key, data)
+        if self._is_bounded:
+            removed += self._eviction.evict(evicted)
+        evicted_count = len(evicted) - evicted_before
+        if not evicted_count and zlib.crc32(to_bytes(key)) % _SWEEP_INTERVAL == 0:
+            removed += self._eviction.sweep(evicted)
+        if removed:
+            self._forget_in_index(removed)
+        return evicted_count
 
-    def _put_unfound(self, key: str, data: bytes) -> list[Item]:
+    def _put_unsearchable(self, key: str, data: bytes) -> list[Item]:
         """Put an entry without searchable text; takes one round trip if the key is new.
 
         Its key keeps its place in the log, as a search leaves it out even if an index knows an older text of it. A
         bounded shelf does not use this: a replaced entry would be among the first to be evicted.
         """
         before = self._rows.exchange(key, data)
-        old, grave = before.get(key), before.get(GRAVE + key)
+        old, tombstone = before.get(key), before.get(TOMBSTONE + key)
         if old is not None and is_for_others(old):
             self._rows.change([key], put={key: old}, guard={key: data})
             refuse_undamaged(old, "an experience")
-        if grave is not None:
-            self._rows.change([key], delete=[GRAVE + key], guard={key: data, GRAVE + key: grave})
+        if tombstone is not None:
+            self._rows.change([key], delete=[TOMBSTONE + key], guard={key: data, TOMBSTONE + key: tombstone})
         if before:
-            self._forget(keys=[key])
+            self._forget_in_index(keys=[key])
         return []
 
     def _put(self, key: str, data: bytes) -> list[Item] | None:
         """Put an entry; returns the items that left the log for it, or None, if another writer was faster."""
         new = [(key, b"")]
-        if self._rows.change([key], put={key: data}, append=new, guard={key: None, GRAVE + key: None}):
+        if self._rows.change([key], put={key: data}, append=new, guard={key: None, TOMBSTONE + key: None}):
             return []
         names = self._rows.with_marks([key])
-        found = self._rows.get(names)
-        if key in found and GRAVE + key not in found and self._text_of(found[key]) == self._text_of(data):
-            there = {key: found[key], GRAVE + key: None}
-            return [] if self._rows.change([key], put={key: data}, append=new, guard=there) else None
+        values = self._rows.get(names)
+        if key in values and TOMBSTONE + key not in values and self._text_of(values[key]) == self._text_of(data):
+            guard = {key: values[key], TOMBSTONE + key: None}
+            return [] if self._rows.change([key], put={key: data}, append=new, guard=guard) else None
         items = [item for page in self._rows.pages() for item in page if item.id == key]
-        done = self._rows.change(
+        is_done = self._rows.change(
             [key],
             put={key: data},
-            delete=[GRAVE + key],
+            delete=[TOMBSTONE + key],
             remove=items,
             append=new,
-            guard={name: found.get(name) for name in names},
+            guard={name: values.get(name) for name in names},
         )
-        return items if done else None
+        return items if is_done else None
 
-    def _forget(self, left: Sequence[Item] = (), keys: Sequence[str] = ()) -> None:
+    def _forget_in_index(self, removed: Sequence[Item] = (), keys: Sequence[str] = ()) -> None:
         """Tell the index; its errors do not fail the write, as a search forgets the rest."""
         if self._index is not None:
             try:
-                self._index.forget([*keys, *(item.id for item in left)], left)
+                self._index.forget([*keys, *(item.id for item in removed)], removed)
             except LangmemError as error:
                 _log.info("removed entries stay in the index until a search drops them: %s", type(error).__name__)
 
@@ -177,41 +177,41 @@ class Shelf:
     def delete(self, keys: Sequence[str]) -> list[bytes]:
         """Remove entries; returns those that there were."""
         outdate(self.namespace, keys)
-        while (found := self.store.get(self.namespace, keys)) and not self._rows.bury(found):
+        while (existing := self.store.get(self.namespace, keys)) and not self._rows.remove_with_tombstones(existing):
             pass
-        self._gone(list(found))
-        return list(found.values())
+        self._follow_up_removal(list(existing))
+        return list(existing.values())
 
     def discard(self, key: str, data: bytes) -> None:
         """Remove exactly this entry, not one that has replaced it since."""
-        if self._rows.bury({key: data}):
-            self._gone([key])
+        if self._rows.remove_with_tombstones({key: data}):
+            self._follow_up_removal([key])
 
-    def _gone(self, keys: Sequence[str]) -> None:
+    def _follow_up_removal(self, keys: Sequence[str]) -> None:
         if keys:
             if self._index is not None:
                 self._index.forget(keys)
-            self._forget(self._eviction.sweep())
+            self._forget_in_index(self._eviction.sweep())
 
     def drop(self, where: Callable[[bytes], bool]) -> int:
         """Remove all entries of which ``where`` is true; returns how many there were."""
-        gone = 0
+        removed_count = 0
         outdate(self.namespace)
         for page in self._rows.pages():
-            there, values = self._rows.together(page)
-            items = [item for item in there if item.id in values and where(values[item.id])]
+            present, values = self._rows.read_items(page)
+            items = [item for item in present if item.id in values and where(values[item.id])]
             keys = [item.id for item in items]
             if not items:
                 continue
-            exactly = {name: values.get(name) for name in self._rows.with_marks(keys)}
-            if self._rows.change(keys, delete=self._rows.with_marks(keys), remove=items, guard=exactly):
-                gone += len(items)
+            guard = {name: values.get(name) for name in self._rows.with_marks(keys)}
+            if self._rows.change(keys, delete=self._rows.with_marks(keys), remove=items, guard=guard):
+                removed_count += len(items)
                 if self._index is not None:
                     self._index.forget(keys, items)
             else:  # another writer changed one of them first
-                now = self._rows.get(keys)
-                gone += sum(len(self.delete([key])) for key in keys if key in now and where(now[key]))
-        return gone
+                current = self._rows.get(keys)
+                removed_count += sum(len(self.delete([key])) for key in keys if key in current and where(current[key]))
+        return removed_count
 
     def clear(self) -> None:
         """Remove all entries, also from the index."""
@@ -223,9 +223,9 @@ class Shelf:
         if self.index is not None:
             self.index.clear(self.namespace)
 
-    def leave(self) -> None:
+    def expire_if_empty(self) -> None:
         """Remove the namespace, if it is empty; a later put creates it again."""
-        if self._rows.leave() and self.index is not None:
+        if self._rows.expire_if_empty() and self.index is not None:
             self.index.clear(self.namespace)  # if an entry was put since, the next search indexes it
 
     def all(self) -> Iterator[tuple[str, bytes]]:
@@ -233,33 +233,33 @@ class Shelf:
         return values_of(self.store, self.namespace, lambda items: [item.id for item in items])
 
     def search(
-        self, query: str, k: int, read: Callable[[bytes], T | None], wanted: Callable[[T], bool] = lambda _: True
+        self, query: str, k: int, read: Callable[[bytes], T | None], accepts: Callable[[T], bool] = lambda _: True
     ) -> list[tuple[str, float, T]]:
-        """The ``k`` best ``wanted`` entries as (key, score, result of ``read``), best first.
+        """The ``k`` best entries that ``accepts`` lets through, as (key, score, result of ``read``), best first.
 
         Entries for which ``read`` returns None are removed. The search ends after some hundred unwanted entries.
         """
         if self._index is None:
             raise ConfigurationError("the pool needs an index to be searched by meaning: give it index=")
-        hits, ask = self._index.search(query, k), k
+        hits, requested = self._index.search(query, k), k
         while True:
             data = self.store.get(self.namespace, [hit.id for hit in hits])
             entries = {key: read(value) for key, value in data.items()}
-            there = [(hit.id, hit.score, entry) for hit in hits if (entry := entries.get(hit.id)) is not None]
-            found = [each for each in there if wanted(each[2])]
-            self._remove({key: data[key] for key, entry in entries.items() if entry is None})
-            wanted_keys = {each[0] for each in found}
-            rest = [hit.id for hit in hits if hit.id not in wanted_keys]
+            readable = [(hit.id, hit.score, entry) for hit in hits if (entry := entries.get(hit.id)) is not None]
+            matches = [(key, score, entry) for key, score, entry in readable if accepts(entry)]
+            self._remove_unusable({key: data[key] for key, entry in entries.items() if entry is None})
+            matched_keys = {key for key, _, _ in matches}
+            rest = [hit.id for hit in hits if hit.id not in matched_keys]
             self._index.forget([key for key in rest if entries.get(key) is None or not self._text_of(data[key])])
-            if len(found) >= k or len(hits) < ask or len(there) - len(found) >= _FAR:
-                return found[:k]
-            ask = 4 * ask + _MORE
-            hits = self._index.more(query, ask)
+            if len(matches) >= k or len(hits) < requested or len(readable) - len(matches) >= _MAX_UNWANTED:
+                return matches[:k]
+            requested = 4 * requested + _EXTRA_HITS
+            hits = self._index.search_unsynced(query, requested)
 
-    def _remove(self, spent: dict[str, bytes]) -> None:
-        keys = list(spent)
+    def _remove_unusable(self, unusable: dict[str, bytes]) -> None:
+        keys = list(unusable)
         try:
             for start in range(0, len(keys), PAGE):
-                self._rows.bury({key: spent[key] for key in keys[start : start + PAGE]})
+                self._rows.remove_with_tombstones({key: unusable[key] for key in keys[start : start + PAGE]})
         except StoreError as error:
             _log.info("unusable entries could not be removed: %s", type(error).__name__)

@@ -16,7 +16,7 @@ from langmem_adapters.keys import Namespace
 
 __all__ = ["Begun", "outdate"]
 
-_MOST = 10_000  # removals that are remembered; a result begun before all of them counts as outdated
+_MAX_REMOVALS = 10_000  # removals that are remembered; a result begun before all of them counts as outdated
 
 
 class _Removal(NamedTuple):
@@ -24,7 +24,7 @@ class _Removal(NamedTuple):
     namespace: Namespace
     keys: frozenset[str] | None  # None: all in or below the namespace
 
-    def concerns(self, namespace: Namespace, key: str) -> bool:
+    def affects(self, namespace: Namespace, key: str) -> bool:
         if self.keys is None:
             return namespace[: len(self.namespace)] == self.namespace
         return namespace == self.namespace and key in self.keys
@@ -48,8 +48,12 @@ class Begun:
     def is_outdated(self) -> bool:
         """Whether the key was removed or refreshed since."""
         with _lock.held():
-            since = list(itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals)))
-        return len(since) == _MOST or any(removal.concerns(self._namespace, self._key) for removal in since)
+            later_removals = list(
+                itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals))
+            )
+        return len(later_removals) == _MAX_REMOVALS or any(
+            removal.affects(self._namespace, self._key) for removal in later_removals
+        )
 
 
 def outdate(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
@@ -60,4 +64,4 @@ def outdate(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
 
 _lock = ForkSafeLock()
 _numbers = itertools.count(1)
-_removals: deque[_Removal] = deque(maxlen=_MOST)  # the newest at the end
+_removals: deque[_Removal] = deque(maxlen=_MAX_REMOVALS)  # the newest at the end

@@ -32,10 +32,10 @@ __all__ = ["CachedModel", "KeptAnswers", "Recording", "SingleFlightAnswers", "op
 A = TypeVar("A")
 M = TypeVar("M", bound="CachedModel")
 
-_NAME = "the model call"  # its name in the log
-_SEEN = ("shared", "rejected", "refused", "errors", "scored", "unscored")
-_OWN = ("unkeyed", "bypassed", "saved_tokens")
-_reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
+_CALL_NAME = "the model call"  # its name in the log
+_CALL_COUNTS = ("shared", "rejected", "refused", "errors", "scored", "unscored")
+_OWN_COUNTS = ("unkeyed", "bypassed", "saved_tokens")
+_open_streams: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
 
 class _RequestArguments(Arguments):
@@ -43,13 +43,13 @@ class _RequestArguments(Arguments):
 
     def __init__(self, request: type[tuple[Any, ...]]) -> None:
         super().__init__(request, trusted=True)
-        self.name = _NAME
+        self.name = _CALL_NAME
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:  # noqa: ARG002 - none
         """The arguments by name. ``Signature.bind`` would take a third of the time of a hit."""
         return inspect.BoundArguments(self.signature, OrderedDict(zip(self.signature.parameters, args, strict=True)))
 
-    def counted(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+    def key_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         """All arguments."""
         return dict(bound.arguments)
 
@@ -57,7 +57,7 @@ class _RequestArguments(Arguments):
         """The key of the request."""
         return str(counted["key"])
 
-    def made_by(self, owner: str = "") -> str:  # noqa: ARG002 - same
+    def function_fingerprint(self, owner: str = "") -> str:  # noqa: ARG002 - same
         """Empty: all requests may be compared with each other."""
         return ""
 
@@ -88,15 +88,15 @@ class Recording(Protocol):
         """The answer; None, if no piece came."""
 
 
-def _same(pieces: Any) -> Any:
+def _unchanged(pieces: Any) -> Any:
     return pieces
 
 
-async def _settled(value: Any) -> Any:
+async def _await_if_needed(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def _async(pieces: Iterator[Any]) -> AsyncIterator[Any]:
+async def _to_async(pieces: Iterator[Any]) -> AsyncIterator[Any]:
     for piece in pieces:
         yield piece
 
@@ -111,7 +111,7 @@ class SingleFlightAnswers(Shared):
         responses: Converts answers to experiences and back.
         cache: The class of the cache.
         counts: Counts that are shared with others; None: its own.
-        more: Further arguments of the cache.
+        options: Further arguments of the cache.
     """
 
     _recording: type[Recording]
@@ -125,116 +125,119 @@ class SingleFlightAnswers(Shared):
         responses: KeptAnswers,
         cache: type[FunctionCache] = FunctionCache,
         counts: Counts | None = None,
-        **more: Any,
+        **options: Any,
     ) -> None:
-        rules.check(_NAME, is_async=True)
+        rules.check(_CALL_NAME, is_async=True)
         self.pool = pool
         self._counts = Counts() if counts is None else counts
         arguments = _RequestArguments(request)
         self._calls = cache(
-            lambda: pool, rules=rules, arguments=arguments, responses=responses, counts=self._counts, **more
+            lambda: pool, rules=rules, arguments=arguments, responses=responses, counts=self._counts, **options
         )
 
-    def invoke(self, asked: Any, ask: Callable[[Any], A], give: Callable[[Any], A]) -> A:
-        """The model's answer to a request, or what ``give`` returns for a kept answer.
+    def invoke(self, request: Any, ask: Callable[[Any], A], convert: Callable[[Any], A]) -> A:
+        """The model's answer to a request, or what ``convert`` returns for a kept answer.
 
         Args:
-            asked: The request, a named tuple with its ``key``; None, if it has no key: then the model is always asked.
+            request: A named tuple with its ``key``; None, if it has no key: then the model is always asked.
             ask: Asks the model. Its argument is the request, into which similar experiences may have been put.
-            give: Converts a kept answer.
+            convert: Converts a kept answer.
         """
-        if asked is None:
+        if request is None:
             return ask(None)
-        turn = Invocation(asked, {})
-        with self._calls.held(turn):
-            with self._apart(asked.key):
-                run(self._calls.begin(turn))
-            if turn.served:
-                return give(self._served(turn))
-            with self._calls.led(turn):
-                answer = ask(turn.args)
-                kept = self._kept(answer)
-            run(self._calls.finish(turn, kept))
-        self._calls.score_later(turn)
+        call = Invocation(request, {})
+        with self._calls.held(call):
+            with self._apart(request.key):
+                run(self._calls.begin(call))
+            if call.served:
+                return convert(self._served(call))
+            with self._calls.led(call):
+                answer = ask(call.args)
+                storable = self._kept(answer)
+            run(self._calls.finish(call, storable))
+        self._calls.score_later(call)
         return answer
 
-    async def ainvoke(self, asked: Any, ask: Callable[[Any], Awaitable[A]], give: Callable[[Any], Any]) -> A:
-        """:meth:`invoke`, without blocking the event loop; ``give`` may return an awaitable."""
-        if asked is None:
+    async def ainvoke(self, request: Any, ask: Callable[[Any], Awaitable[A]], convert: Callable[[Any], Any]) -> A:
+        """:meth:`invoke`, without blocking the event loop; ``convert`` may return an awaitable."""
+        if request is None:
             return await ask(None)
-        with self._apart(asked.key):
-            turn = await arun(self._calls.begin(Invocation(asked, {})))
-        if turn.served:
-            return cast("A", await _settled(give(self._served(turn))))
-        with self._calls.held(turn), self._calls.led(turn):
-            answer = await ask(turn.args)
-            kept = self._kept(answer)
-        await self._calls.afinish(turn, kept)
-        self._calls.score_later(turn, on_loop=True)
+        with self._apart(request.key):
+            call = await arun(self._calls.begin(Invocation(request, {})))
+        if call.served:
+            return cast("A", await _await_if_needed(convert(self._served(call))))
+        with self._calls.held(call), self._calls.led(call):
+            answer = await ask(call.args)
+            storable = self._kept(answer)
+        await self._calls.afinish(call, storable)
+        self._calls.score_later(call, on_loop=True)
         return answer
 
-    def stream(self, asked: Any, ask: Callable[[Any], Iterator[A]], give: Callable[[Any], Any] = _same) -> Iterator[A]:
-        """:meth:`invoke` for streams; ``give`` converts the pieces. A stream is kept once it was read to its end."""
-        if asked is None:
+    def stream(
+        self, request: Any, ask: Callable[[Any], Iterator[A]], convert: Callable[[Any], Any] = _unchanged
+    ) -> Iterator[A]:
+        """:meth:`invoke` for streams; ``convert`` converts the pieces. A stream is kept once it was read to its end."""
+        if request is None:
             return ask(None)
-        turn = Invocation(asked, {})
-        with self._calls.held(turn):
-            with self._apart(asked.key):
-                run(self._calls.begin(turn))
-            if turn.served:
-                return cast("Iterator[A]", give(self._pieces(self._served(turn))))
-            stream = ask(turn.args)
-            self._read_by(turn, threading.current_thread(), begun=False)
-            return self._recorded(turn, stream)
+        call = Invocation(request, {})
+        with self._calls.held(call):
+            with self._apart(request.key):
+                run(self._calls.begin(call))
+            if call.served:
+                return cast("Iterator[A]", convert(self._pieces(self._served(call))))
+            stream = ask(call.args)
+            self._note_reader(call, threading.current_thread(), is_started=False)
+            return self._record(call, stream)
 
-    def _recorded(self, turn: Invocation, stream: Iterator[A]) -> Iterator[A]:
+    def _record(self, call: Invocation, stream: Iterator[A]) -> Iterator[A]:
         recording = self._recording()
-        with self._calls.held(turn):
-            self._read_by(turn, threading.current_thread())
+        with self._calls.held(call):
+            self._note_reader(call, threading.current_thread())
             for piece in stream:
                 recording.take(piece)
-                with self._handed_out(turn):
+                with self._handing_out(call):
                     yield piece
             answer = recording.whole()
-            kept = None if answer is None else self._kept(answer)
+            storable = None if answer is None else self._kept(answer)
         if answer is None:
-            self._calls.let_go(turn)
+            self._calls.let_go(call)
         else:
-            run(self._calls.finish(turn, kept))
-            self._calls.score_later(turn)
+            run(self._calls.finish(call, storable))
+            self._calls.score_later(call)
 
     async def astream(
-        self, asked: Any, ask: Callable[[Any], Any], give: Callable[[Any], Any] = _same
+        self, request: Any, ask: Callable[[Any], Any], convert: Callable[[Any], Any] = _unchanged
     ) -> AsyncIterator[Any]:
-        """:meth:`stream`, without blocking the event loop; ``ask`` and ``give`` may return awaitables."""
-        if asked is None:
-            return cast("AsyncIterator[Any]", await _settled(ask(None)))
-        with self._apart(asked.key):
-            turn = await arun(self._calls.begin(Invocation(asked, {})))
-        if turn.served:
-            return cast("AsyncIterator[Any]", await _settled(give(_async(self._pieces(self._served(turn))))))
-        with self._calls.held(turn):
-            stream = await _settled(ask(turn.args))
-            self._read_by(turn, None, begun=False)
-            return self._arecorded(turn, stream)
+        """:meth:`stream`, without blocking the event loop; ``ask`` and ``convert`` may return awaitables."""
+        if request is None:
+            return cast("AsyncIterator[Any]", await _await_if_needed(ask(None)))
+        with self._apart(request.key):
+            call = await arun(self._calls.begin(Invocation(request, {})))
+        if call.served:
+            pieces = _to_async(self._pieces(self._served(call)))
+            return cast("AsyncIterator[Any]", await _await_if_needed(convert(pieces)))
+        with self._calls.held(call):
+            stream = await _await_if_needed(ask(call.args))
+            self._note_reader(call, None, is_started=False)
+            return self._arecord(call, stream)
 
-    async def _arecorded(self, turn: Invocation, stream: AsyncIterator[A]) -> AsyncIterator[A]:
+    async def _arecord(self, call: Invocation, stream: AsyncIterator[A]) -> AsyncIterator[A]:
         recording = self._recording()
-        with self._calls.held(turn):
-            self._read_by(turn, None)
+        with self._calls.held(call):
+            self._note_reader(call, None)
             async for piece in stream:
                 recording.take(piece)
-                with self._handed_out(turn):
+                with self._handing_out(call):
                     yield piece
             answer = recording.whole()
-            kept = None if answer is None else self._kept(answer)
+            storable = None if answer is None else self._kept(answer)
         if answer is None:
-            self._calls.let_go(turn)
+            self._calls.let_go(call)
         else:
-            await self._calls.afinish(turn, kept)
-            self._calls.score_later(turn, on_loop=True)
+            await self._calls.afinish(call, storable)
+            self._calls.score_later(call, on_loop=True)
 
-    def _served(self, turn: Invocation) -> Any:
+    def _served(self, call: Invocation) -> Any:
         """Mark the answer of a hit as served, and count it."""
         raise NotImplementedError
 
@@ -252,9 +255,9 @@ class SingleFlightAnswers(Shared):
         shared: hits from a concurrent call; rejected: by the judge; refused: answers not kept; errors; unkeyed:
         requests without a key; bypassed: calls without a tenant; scored; unscored: the scorer failed or was too slow.
         """
-        seen = self._calls.stats()
-        own = {name: seen[name] for name in _SEEN} | {name: self._counts[name] for name in _OWN}
-        return views.Figures({**self.pool.stats(), **own}, title="Cached answers")
+        call_counts = self._calls.stats()
+        counts = {name: call_counts[name] for name in _CALL_COUNTS} | {name: self._counts[name] for name in _OWN_COUNTS}
+        return views.Figures({**self.pool.stats(), **counts}, title="Cached answers")
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
@@ -270,23 +273,23 @@ class SingleFlightAnswers(Shared):
         self._calls.warn("requests without a key bypass the cache", error)
 
     @staticmethod
-    def _read_by(turn: Invocation, thread: threading.Thread | None, *, begun: bool = True) -> None:
+    def _note_reader(call: Invocation, thread: threading.Thread | None, *, is_started: bool = True) -> None:
         """Note the reader of a stream, who must not wait for it when asking for the same key again."""
-        own = turn.flight
-        if own is not None:
-            own.reader = thread
-            if begun:
-                own.read_on()
+        flight = call.flight
+        if flight is not None:
+            flight.reader = thread
+            if is_started:
+                flight.read_on()
             else:
-                own.hand_out(begun=False)
-            others = (flight for flight in _reading.get() if flight is not own and not flight.landed.done())
-            _reading.set((*others, own))
+                flight.hand_out(is_started=False)
+            others = (other for other in _open_streams.get() if other is not flight and not other.outcome.done())
+            _open_streams.set((*others, flight))
 
     @staticmethod
     @contextmanager
-    def _handed_out(turn: Invocation) -> Iterator[None]:
+    def _handing_out(call: Invocation) -> Iterator[None]:
         """Mark that the reader has a piece of a stream, and may never ask for the next."""
-        flight = turn.flight
+        flight = call.flight
         if flight is None:
             yield
             return
@@ -298,9 +301,9 @@ class SingleFlightAnswers(Shared):
 
     def _apart(self, key: str) -> AbstractContextManager[None]:
         """Keep a call from waiting for a stream of the same key that its own task or thread reads, or will read."""
-        flight = self._calls.flights.of(key)
-        own = flight is not None and (flight in _reading.get() or flight.reader is threading.current_thread())
-        return self._calls.led(Invocation((), {}, flight=flight if own else None))
+        flight = self._calls.flights.get(key)
+        is_own = flight is not None and (flight in _open_streams.get() or flight.reader is threading.current_thread())
+        return self._calls.led(Invocation((), {}, flight=flight if is_own else None))
 
 
 class CachedModel(Switches):

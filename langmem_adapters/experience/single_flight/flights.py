@@ -17,16 +17,16 @@ from functools import partial
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.errors import LangmemError
 from langmem_adapters.experience.shelf.under_way import Begun
-from langmem_adapters.experience.single_flight.leases import Lease, waiting
+from langmem_adapters.experience.single_flight.leases import Lease, block_or_await
 from langmem_adapters.flow import Flow
 
 __all__ = ["Flight", "Flights", "is_led_here"]
 
-_MOMENT = 0.25  # seconds in which a stream's reader must begin to read it, if others wait for it
-_AT_EXIT = 2.0  # seconds after which a process that exits no longer gives leases back
-_PATIENCE = 3.0  # seconds that a reader may take between two pieces of a stream
-_ends: list[float] = []  # when calls were cut off by the exit of the process
-_leading: ContextVar[tuple[_Led, ...]] = ContextVar("langmem_leading", default=())
+_POLL_SECONDS = 0.25  # between two looks at a call; in this time, a stream's reader must begin to read it
+_EXIT_RELEASE_SECONDS = 2.0  # after these, a process that exits no longer gives leases back
+_MAX_READ_GAP_SECONDS = 3.0  # that a reader may take between two pieces of a stream
+_cut_off_times: list[float] = []  # when calls were cut off by the exit of the process
+_led_calls: ContextVar[tuple[_LedCall, ...]] = ContextVar("langmem_leading", default=())
 
 
 class Flight:
@@ -36,60 +36,60 @@ class Flight:
         self._flights = flights
         self.key = key
         self.begun = begun
-        self.landed: Future[bytes | None] = Future()
-        self.landed.set_running_or_notify_cancel()  # so that a cancelled follower cannot cancel it
-        self.broken_off: bool = False
+        self.outcome: Future[bytes | None] = Future()
+        self.outcome.set_running_or_notify_cancel()  # so that a cancelled follower cannot cancel it
+        self.is_abandoned: bool = False
         self.lease: Lease | None = None
-        self._made_in = os.getpid()
+        self._process_id = os.getpid()
         self.reader: threading.Thread | None = None  # the thread on which it is read as a stream
-        self.read_on_by: float = math.inf  # when a reader with a piece of the stream should have asked for the next
+        self.read_deadline: float = math.inf  # when a reader with a piece of the stream should have asked for the next
 
     def land(self, data: bytes | None) -> None:
         """Give followers the result; None, if there is none to share: then each makes a call of its own at once."""
         self._flights.remove(self)
         with contextlib.suppress(InvalidStateError):  # it has landed already
-            self.landed.set_result(data)
+            self.outcome.set_result(data)
 
-    def break_off(self) -> None:
+    def abandon(self) -> None:
         """Abandon the call, so that one of the followers makes it. Does nothing after the call has landed."""
-        if not self.landed.done():
-            self.broken_off = True
+        if not self.outcome.done():
+            self.is_abandoned = True
             self.land(None)
 
     def end_with(
-        self, turn: object, *, left: Callable[[Flight], object], give_back: Callable[[Flight], object]
+        self, call: object, *, on_abandoned: Callable[[Flight], object], give_back: Callable[[Flight], object]
     ) -> None:
-        """Call ``left`` once the turn is garbage; if the process exits first, call :meth:`cut_off`.
+        """Call ``on_abandoned`` once the call is garbage; if the process exits first, call :meth:`cut_off`.
 
-        A task may be cancelled at the moment in which it gets its turn; then no code holds the turn to end the call.
+        A task may be cancelled at the moment in which it gets its call; then no code holds the call to end it.
         """
         self._give_back = give_back
-        its = weakref.ref(turn)
-        weakref.finalize(turn, lambda: left(self) if its() is None else self.cut_off())
+        call_reference = weakref.ref(call)
+        weakref.finalize(call, lambda: on_abandoned(self) if call_reference() is None else self.cut_off())
 
     def cut_off(self) -> None:
         """Give the lease back as the process exits, or leave it to expire."""
-        _ends.append(time.monotonic())
-        if _ends[-1] - _ends[0] >= _AT_EXIT:  # the store may be locked, and there may be hundreds of calls
-            self.lease = None
+        _cut_off_times.append(time.monotonic())
+        if _cut_off_times[-1] - _cut_off_times[0] >= _EXIT_RELEASE_SECONDS:
+            self.lease = None  # the store may be locked, and there may be hundreds of calls
         with contextlib.suppress(LangmemError):
             self._give_back(self)
 
-    def hand_out(self, *, begun: bool = True) -> None:
+    def hand_out(self, *, is_started: bool = True) -> None:
         """Note that the reader has the stream, or a piece, and may never ask for more, as its client may have left."""
-        self.read_on_by = time.monotonic() + (_PATIENCE if begun else _MOMENT)
+        self.read_deadline = time.monotonic() + (_MAX_READ_GAP_SECONDS if is_started else _POLL_SECONDS)
 
     def read_on(self) -> None:
         """Note that the reader waits for the next piece, which may take any time."""
-        self.read_on_by = math.inf
+        self.read_deadline = math.inf
 
     @property
-    def is_copy(self) -> bool:
+    def is_forked_copy(self) -> bool:
         """Whether this process is a forked child, and the call is its parent's."""
-        return os.getpid() != self._made_in
+        return os.getpid() != self._process_id
 
     @property
-    def is_left(self) -> bool:
+    def has_lost_reader(self) -> bool:
         """Whether this is a stream whose reading thread has ended."""
         return self.reader is not None and self.reader not in threading.enumerate()
 
@@ -99,28 +99,28 @@ class Flight:
         It returns at once if this caller may not block, and soon if the call is a stream that nobody reads on: its
         reader may be the caller that waits here, or a server whose client has left.
         """
-        waited, on_loop = True, list[asyncio.Future[bytes | None]]()
-        while waited and seconds > 0 and not self.landed.done() and not self.is_left:
-            moment = min(seconds, _MOMENT)
-            waited = yield from waiting(partial(self._block, moment), partial(self._await, moment, on_loop))
-            waited = waited and time.monotonic() < self.read_on_by
-            seconds -= moment
-        return self.landed.done()
+        waited, loop_futures = True, list[asyncio.Future[bytes | None]]()
+        while waited and seconds > 0 and not self.outcome.done() and not self.has_lost_reader:
+            pause = min(seconds, _POLL_SECONDS)
+            waited = yield from block_or_await(partial(self._block, pause), partial(self._await, pause, loop_futures))
+            waited = waited and time.monotonic() < self.read_deadline
+            seconds -= pause
+        return self.outcome.done()
 
     def _block(self, seconds: float) -> None:
-        wait([self.landed], seconds)
+        wait([self.outcome], seconds)
 
-    async def _await(self, seconds: float, on_loop: list[asyncio.Future[bytes | None]]) -> None:
-        if not on_loop:  # one for all moments, as each adds a callback
-            on_loop.append(asyncio.wrap_future(self.landed))
-        await asyncio.wait(on_loop, timeout=seconds)
+    async def _await(self, seconds: float, loop_futures: list[asyncio.Future[bytes | None]]) -> None:
+        if not loop_futures:  # one for all moments, as each adds a callback
+            loop_futures.append(asyncio.wrap_future(self.outcome))
+        await asyncio.wait(loop_futures, timeout=seconds)
 
 
-class _Led:
+class _LedCall:
     """A call that is made in this context, or was: tasks that it began may go on after it."""
 
     def __init__(self, flights: Flights, flight: Flight) -> None:
-        self.place = flights, flight.key
+        self.flight_key = flights, flight.key
         self.lease = flight.lease
         self.is_over = False
 
@@ -145,32 +145,32 @@ class Flights:
         new call before others can wait for it, as an interrupt may keep the return value from the caller; then None,
         if the call is another's.
         """
-        if any(led.place == (self, key) and not led.is_over for led in _leading.get()):
+        if any(led.flight_key == (self, key) and not led.is_over for led in _led_calls.get()):
             return None, False
         with self._lock:
-            fresh = Flight(self, key, begun)
-            claim(fresh)
-            flight = self._flights.get(key, fresh)
+            new_flight = Flight(self, key, begun)
+            claim(new_flight)
+            flight = self._flights.get(key, new_flight)
             if flight.begun is not None and flight.begun.is_outdated:
-                flight = fresh
+                flight = new_flight
             self._flights[key] = flight
-        if flight is not fresh:
+        if flight is not new_flight:
             claim(None)
-        return flight, flight is fresh
+        return flight, flight is new_flight
 
-    def of(self, key: str) -> Flight | None:
+    def get(self, key: str) -> Flight | None:
         """The call for this key that is under way; None, if there is none."""
         return self._flights.get(key)
 
     def renew(self, flight: Flight) -> Flight:
         """Release the followers of this call, and replace it by a new one, for which later callers wait."""
-        fresh = Flight(self, flight.key, flight.begun)
-        fresh.lease, flight.lease = flight.lease, None
+        new_flight = Flight(self, flight.key, flight.begun)
+        new_flight.lease, flight.lease = flight.lease, None
         with self._lock:
             if self._flights.get(flight.key) is flight:
-                self._flights[flight.key] = fresh
+                self._flights[flight.key] = new_flight
         flight.land(None)
-        return fresh
+        return new_flight
 
     def remove(self, flight: Flight) -> None:
         """Remove a call, so that the next caller makes a new one."""
@@ -184,16 +184,16 @@ class Flights:
         if flight is None:
             yield
             return
-        own = _Led(self, flight)
-        token = _leading.set((*(led for led in _leading.get() if not led.is_over), own))
+        led_call = _LedCall(self, flight)
+        token = _led_calls.set((*(led for led in _led_calls.get() if not led.is_over), led_call))
         try:
             yield
         finally:
-            own.is_over = True
+            led_call.is_over = True
             with contextlib.suppress(ValueError):  # in another context, as after its event loop has ended
-                _leading.reset(token)
+                _led_calls.reset(token)
 
 
 def is_led_here(holder: bytes | None) -> bool:
     """Whether a lease is held by a call that this one is inside of, as of a function with the same name and tag."""
-    return any(led.lease is not None and led.lease.data == holder and not led.is_over for led in _leading.get())
+    return any(led.lease is not None and led.lease.data == holder and not led.is_over for led in _led_calls.get())

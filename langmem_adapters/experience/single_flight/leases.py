@@ -14,10 +14,10 @@ from langmem_adapters.flow import Flow, Step, has_loop, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Lease", "Leases", "waiting"]
+__all__ = ["Lease", "Leases", "block_or_await"]
 
-_FIRST, _LONGEST = 0.01, 0.25  # seconds between two tries: the first pause, and the longest
-_ODD = 3600.0  # seconds; a lease that ends more than this after one of ours would is invalid
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.01, 0.25  # between two tries
+_MAX_EXCESS_SECONDS = 3600.0  # a lease that ends more than this after one of ours would is invalid
 
 
 class Lease(NamedTuple):
@@ -51,7 +51,8 @@ class Leases:
         self._store = store
         self._namespace = namespace
         self._seconds = seconds
-        self._ttl = seconds + _ODD  # of the whole namespace, in which other processes' leases may last longer
+        # of the whole namespace, in which other processes' leases may last longer
+        self._ttl = seconds + _MAX_EXCESS_SECONDS
         self._clock = clock
         self._sleep = sleep
         self._new_id = new_id
@@ -66,20 +67,20 @@ class Leases:
         now = self._clock()
         lease = Lease(key, encode({"by": self._new_id(), "until": now + self._seconds}))
         claim(lease)
-        known: bytes | None = None
+        existing: bytes | None = None
         for _ in range(2):
             try:
-                put, guard = {key: lease.data}, {key: known}
+                put, guard = {key: lease.data}, {key: existing}
                 yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=self._ttl)
             except Conflict:  # noqa: PERF203 - each try may fail
-                known = (yield from step(self._store.get, self._namespace, [key])).get(key)
+                existing = (yield from step(self._store.get, self._namespace, [key])).get(key)
                 now = self._clock()  # the write may have waited
-                if known is not None and now < _until(known) < now + self._seconds + _ODD:
+                if existing is not None and now < _lease_end(existing) < now + self._seconds + _MAX_EXCESS_SECONDS:
                     break
             else:
                 self.holder = lease.data
                 return lease
-        self.holder = known
+        self.holder = existing
         claim(None)
         return None
 
@@ -91,34 +92,34 @@ class Leases:
         except Conflict:
             return
 
-    def pause(self, number: int) -> Flow[bool]:
-        """Wait between the tries ``number`` and ``number + 1``; False, if this caller may not block."""
-        seconds = min(_FIRST * 2 ** min(number, 8), _LONGEST)
-        later = partial(asyncio.sleep, seconds) if self._sleep is pauses.sleep else None
-        return (yield from waiting(partial(self._sleep, seconds), later))
+    def pause(self, retry: int) -> Flow[bool]:
+        """Wait between the tries ``retry`` and ``retry + 1``; False, if this caller may not block."""
+        seconds = min(_FIRST_PAUSE_SECONDS * 2 ** min(retry, 8), _MAX_PAUSE_SECONDS)
+        async_pause = partial(asyncio.sleep, seconds) if self._sleep is pauses.sleep else None
+        return (yield from block_or_await(partial(self._sleep, seconds), async_pause))
 
 
-def waiting(block: Callable[[], object], later: Callable[[], Awaitable[object]] | None) -> Flow[bool]:
+def block_or_await(block: Callable[[], object], wait_async: Callable[[], Awaitable[object]] | None) -> Flow[bool]:
     """Wait by blocking, or on the event loop.
 
     False, if this caller may not block: an event loop runs on its thread, which may have to produce the result.
     """
 
-    def blocked() -> bool:
+    def wait_blocking() -> bool:
         may_block = not has_loop()
         if may_block:
             block()
         return may_block
 
-    async def awaited(later: Callable[[], Awaitable[object]]) -> bool:
-        await later()
+    async def await_it(wait_async: Callable[[], Awaitable[object]]) -> bool:
+        await wait_async()
         return True
 
-    waited: bool = yield Step(blocked, later and partial(awaited, later))
-    return waited
+    has_waited: bool = yield Step(wait_blocking, wait_async and partial(await_it, wait_async))
+    return has_waited
 
 
-def _until(data: bytes) -> float:
+def _lease_end(data: bytes) -> float:
     """When a lease ends, in Unix seconds; 0, if it cannot be read."""
     try:
         until = decode(data)["until"]

@@ -25,7 +25,7 @@ A function may raise LookupError if there is none.
 K = TypeVar("K")
 L = TypeVar("L")
 
-_LATEST = 256  # most recent tenants whose objects, with their calls under way, are kept
+_MAX_TENANTS = 256  # most recent tenants whose objects, with their calls under way, are kept
 
 
 class Tenants(Shared, Generic[K]):
@@ -51,49 +51,49 @@ class Tenants(Shared, Generic[K]):
         self._counts = counts
         self._strict = strict
         self._lock = ForkSafeLock()
-        self._latest: LRU[str, K] = LRU(_LATEST)
-        self._id = tenant if isinstance(tenant, str) else ""
-        self.nobody = make(self._id)
+        self._objects_by_tenant: LRU[str, K] = LRU(_MAX_TENANTS)
+        self._fixed_id = tenant if isinstance(tenant, str) else ""
+        self.nobody = make(self._fixed_id)
         """The object of the only tenant, or of calls without a tenant."""
-        self._only = self.nobody if isinstance(tenant, str) else None
+        self._fixed_object = self.nobody if isinstance(tenant, str) else None
 
     def here(self) -> K | None:
         """The object of the tenant that is being served; None, if there is no tenant and the cache is strict."""
-        return self._found() if self._only is None else self._only
+        return self._find() if self._fixed_object is None else self._fixed_object
 
     def served(self) -> K | None:
         """:meth:`here` for a call; counts it as bypassed if there is no object."""
-        found = self.here()
-        if found is None:
+        current = self.here()
+        if current is None:
             self._counts.add("bypassed")
-        return found
+        return current
 
     def named(self) -> K:
         """:meth:`here`. Raises ConfigurationError if there is no object."""
-        found = self.here()
-        if found is None:
+        current = self.here()
+        if current is None:
             raise ConfigurationError("no tenant is set, and the cache is strict: set the tenant before you use it")
-        return found
+        return current
 
     def of(self, tenant: str) -> K:
         """The object of this tenant."""
-        if tenant == self._id:
+        if tenant == self._fixed_id:
             return self.nobody
         with no_fork, self._lock.held():
-            return self._latest.get_or_make(tenant, lambda: self._make(tenant))
+            return self._objects_by_tenant.get_or_make(tenant, lambda: self._make(tenant))
 
     def with_same(self, make: Callable[[str], L]) -> Tenants[L]:
         """Tenants that are found in the same way, with other objects."""
         return Tenants(self._tenant, make, counts=self._counts, strict=self._strict)
 
-    def _found(self) -> K | None:
-        given: object = self._tenant
-        if isinstance(given, ContextVar):
-            given = given.get(None)
-        elif callable(given):
+    def _find(self) -> K | None:
+        source: object = self._tenant
+        if isinstance(source, ContextVar):
+            source = source.get(None)
+        elif callable(source):
             try:
-                given = given()
+                source = source()
             except LookupError:  # as from a context variable that is not set, or a configuration without the key
-                given = None
-        tenant = id_of("tenant", given)
+                source = None
+        tenant = id_of("tenant", source)
         return None if self._strict and not tenant else self.of(tenant)
