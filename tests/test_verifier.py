@@ -14,16 +14,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.experience.verifier import pieces, reading
+from langmem_adapters.experience.verifier import piece_cache, reading
 from langmem_adapters.experience.verifier import spelling as module
 from langmem_adapters.experience.verifier.alignment import align, edits
 from langmem_adapters.experience.verifier.features import NAMES, _rising_pairs, features
 from langmem_adapters.experience.verifier.guards import GUARDS
-from langmem_adapters.experience.verifier.order import swapped
-from langmem_adapters.experience.verifier.pieces import of_each
+from langmem_adapters.experience.verifier.piece_cache import of_each
 from langmem_adapters.experience.verifier.questions import FRAMES
 from langmem_adapters.experience.verifier.reading import LONGEST, read
 from langmem_adapters.experience.verifier.spelling import CONTRACTIONS, one_spelling
+from langmem_adapters.experience.verifier.swaps import swapped
 from langmem_adapters.experience.verifier.tuning import tuned
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.experience.verifier.weights import QUESTION_TREES, TREES
@@ -1130,11 +1130,11 @@ def test_what_is_remembered_of_pieces_is_bounded() -> None:
         read_pieces.append(piece)
         return len(piece)
 
-    several = [f"{n:05d}" for n in range(pieces._MOST)]
-    assert [*of_all(several), *of_all(several[-9:])] == [5] * (pieces._MOST + 9)
-    assert len(read_pieces) == pieces._MOST
+    several = [f"{n:05d}" for n in range(piece_cache._MOST)]
+    assert [*of_all(several), *of_all(several[-9:])] == [5] * (piece_cache._MOST + 9)
+    assert len(read_pieces) == piece_cache._MOST
     assert [*of_all(["another", several[0]])] == [7, 5]
-    assert read_pieces[pieces._MOST :] == ["another", several[0]]
+    assert read_pieces[piece_cache._MOST :] == ["another", several[0]]
 
 
 def test_words_that_turn_round_are_told_only_where_all_have_partners() -> None:

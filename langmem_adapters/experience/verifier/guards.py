@@ -18,13 +18,9 @@ from langmem_adapters.experience.verifier.alignment import (
     is_short,
     unmatched,
 )
-from langmem_adapters.experience.verifier.arrangement import rearranged
 from langmem_adapters.experience.verifier.features import governed
 from langmem_adapters.experience.verifier.forms import is_soft, same_root, synonymous
-from langmem_adapters.experience.verifier.guards_figures import code, numbers, quotations, snippets, symbols, units
-from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
-from langmem_adapters.experience.verifier.guards_replaced import details, words
-from langmem_adapters.experience.verifier.guards_small_words import (
+from langmem_adapters.experience.verifier.guards_function_words import (
     complements,
     courtesies,
     links,
@@ -33,10 +29,14 @@ from langmem_adapters.experience.verifier.guards_small_words import (
     scope,
     voice,
 )
-from langmem_adapters.experience.verifier.guards_times import tense
-from langmem_adapters.experience.verifier.order import opposed, swapped
+from langmem_adapters.experience.verifier.guards_literals import code, numbers, quotations, snippets, symbols, units
+from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
+from langmem_adapters.experience.verifier.guards_replacements import details, words
+from langmem_adapters.experience.verifier.guards_tense import tense
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.swaps import opposed, swapped
+from langmem_adapters.experience.verifier.word_order import rearranged
 from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP
 from langmem_adapters.language.lists import listed
 

@@ -10,10 +10,10 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_soft
-from langmem_adapters.experience.verifier.pieces import of_each
+from langmem_adapters.experience.verifier.piece_cache import of_each
 from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, TELLING, WHETHER, WORDINGS
-from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
 from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, SLIPS, one_spelling
+from langmem_adapters.experience.verifier.symbols import cased_units, raised, symbols
 from langmem_adapters.experience.verifier.wording import Wording, wording_of
 from langmem_adapters.experience.verifier.words import (
     COURTESIES,

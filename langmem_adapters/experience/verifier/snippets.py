@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from langmem_adapters.experience.verifier.pieces import of_each
+from langmem_adapters.experience.verifier.piece_cache import of_each
 from langmem_adapters.experience.verifier.words import POLITE, STOP
 
 __all__ = ["Parts", "parted"]

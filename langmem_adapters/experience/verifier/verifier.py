@@ -12,7 +12,6 @@ from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.policies import attempt
 from langmem_adapters.experience.verifier.alignment import align
-from langmem_adapters.experience.verifier.arrangement import same_words
 from langmem_adapters.experience.verifier.features import features
 from langmem_adapters.experience.verifier.guards import GUARDS, Guard
 from langmem_adapters.experience.verifier.reading import LONGEST, Reading, in_plain_signs, read
@@ -25,6 +24,7 @@ from langmem_adapters.experience.verifier.weights import (
     THRESHOLD,
     TREES,
 )
+from langmem_adapters.experience.verifier.word_order import same_words
 from langmem_adapters.experience.verifier.words import POLITE
 from langmem_adapters.flow import Flow, arun, run
 

@@ -23,7 +23,7 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.recall.memories import folded
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
-from langmem_adapters.replay.recorded import Conversation, Recorded, recorded
+from langmem_adapters.replay.recording import Conversation, Recorded, recorded
 from langmem_adapters.text import as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens
 from langmem_adapters.validation import checked_list

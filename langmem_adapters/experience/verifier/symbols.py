@@ -6,7 +6,7 @@ import re
 import unicodedata
 from itertools import chain, groupby
 
-from langmem_adapters.experience.verifier.pieces import of_each
+from langmem_adapters.experience.verifier.piece_cache import of_each
 
 __all__ = ["cased_units", "raised", "symbols"]
 
