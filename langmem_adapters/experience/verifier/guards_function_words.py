@@ -6,11 +6,11 @@ The data of each guard is beside it.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.alignment import Alignment, differ, is_short, unmatched
+from langmem_adapters.experience.verifier.alignment import Alignment, is_short, refusal, unmatched_words
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
 from langmem_adapters.language.lists import listed, named
@@ -20,8 +20,8 @@ __all__ = ["complements", "courtesies", "links", "modality", "persons", "scope",
 
 def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
     """A courtesy must not be replaced by another: "how do you say hello", "how do you say thanks"."""
-    one, other = left.courtesies - right.courtesies, right.courtesies - left.courtesies
-    return differ("courtesies", one, other) if one and other else ""
+    left_only, right_only = left.courtesies - right.courtesies, right.courtesies - left.courtesies
+    return refusal("courtesies", left_only, right_only) if left_only and right_only else ""
 
 
 def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -29,74 +29,75 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     Nor may "only" have moved. In a long text, a replacement counts only if a neighbouring word is the same.
     """
-    if found := _bounds(left) ^ _bounds(right):
-        return differ("scope", found, ())
-    lefts, rights = _quantifiers(left), _quantifiers(right)
-    if lefts == rights:
-        apart = alignment.only_left or alignment.only_right
-        moved = "only" in lefts and not apart and _apart(left, right, "only", "only")
-        return differ("scope", ["only"], ()) if moved else ""
-    long = not is_short(left, right)
-    for one in _new(lefts, rights):
-        for other in _new(rights, lefts):
-            if not (long and _apart(left, right, one, other)):
-                return differ("scope", [one], [other])
-    for these, those in ((left, right), (right, left)):
-        whole = {noun for quantity, noun in _told_of(these, _COUNTING) if quantity == "all"}
-        if found := whole & {noun for quantity, noun in _told_of(those, _COUNTING) if quantity == "a"}:
-            return differ("scope", found, ())
-    return ""
+    if differing := _bounds(left) ^ _bounds(right):
+        return refusal("scope", differing, ())
+    left_quantifiers, right_quantifiers = _quantifiers(left), _quantifiers(right)
+    if left_quantifiers == right_quantifiers:
+        if "only" not in left_quantifiers or alignment.only_left or alignment.only_right:
+            return ""
+        return refusal("scope", ["only"], ()) if _stand_elsewhere(left, right, "only", "only") else ""
+    is_long = not is_short(left, right)
+    for one in _new_quantifiers(left_quantifiers, right_quantifiers):
+        for other in _new_quantifiers(right_quantifiers, left_quantifiers):
+            if not (is_long and _stand_elsewhere(left, right, one, other)):
+                return refusal("scope", [one], [other])
+    determined, other_determined = _next_stems(left, _DETERMINER_KINDS), _next_stems(right, _DETERMINER_KINDS)
+    differing = determined["all"] & other_determined["a"] or determined["a"] & other_determined["all"]
+    return refusal("scope", differing, ())
 
 
-_QUANTITIES = named("""all every each everyone everybody everything, any anyone anybody anything,
+_QUANTIFIER_KINDS = named("""all every each everyone everybody everything, any anyone anybody anything,
     some someone somebody something several few, most, other, another, same, both, either, only, also too""")
-_QUANTIFIERS = frozenset(_QUANTITIES)
-_COUNTING = _QUANTITIES | named("a an this my our your")
+_QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
+_DETERMINER_KINDS = _QUANTIFIER_KINDS | named("a an this my our your")
 
 
 def _quantifiers(reading: Reading) -> frozenset[str]:
     """The quantifiers of a text, without the "most" of "the most"."""
-    found = _QUANTIFIERS & reading.vocabulary
-    return found - {"most"} if ("the", "most") in pairwise(reading.words) else found
+    quantifiers = _QUANTIFIERS & reading.vocabulary
+    return quantifiers - {"most"} if ("the", "most") in pairwise(reading.words) else quantifiers
 
 
-def _told_of(reading: Reading, kinds: Mapping[str, str]) -> set[tuple[str, str]]:
-    """Words of these kinds, by kind, with the stem that follows: ("i", "dog") for "my dog"."""
-    followed = zip(reading.words, reading.stems[1:], strict=False)
-    return {(kinds[word], stem) for word, stem in followed if word in kinds}
+def _next_stems(reading: Reading, kinds: Mapping[str, str]) -> Mapping[str, set[str]]:
+    """The stems that follow words of these kinds, by kind: "dog" after an "i" for "my dog"."""
+    next_stems: dict[str, set[str]] = defaultdict(set)
+    for word, stem in zip(reading.words, reading.stems[1:], strict=False):
+        if word in kinds:
+            next_stems[kinds[word]].add(stem)
+    return next_stems
 
 
-def _new(here: frozenset[str], there: frozenset[str]) -> list[str]:
+def _new_quantifiers(quantifiers: frozenset[str], others: frozenset[str]) -> list[str]:
     """The quantifiers of a kind that the other text does not have."""
-    known = {_QUANTITIES[word] for word in there}
-    return sorted(word for word in here if _QUANTITIES[word] not in known)
+    other_kinds = {_QUANTIFIER_KINDS[word] for word in others}
+    return sorted(word for word in quantifiers if _QUANTIFIER_KINDS[word] not in other_kinds)
 
 
-def _apart(left: Reading, right: Reading, one: str, other: str) -> bool:
+def _stand_elsewhere(left: Reading, right: Reading, one: str, other: str) -> bool:
     """Whether two words have no neighbour in common."""
     return _neighbours(left, one).isdisjoint(_neighbours(right, other))
 
 
 def _neighbours(reading: Reading, word: str) -> set[str]:
-    place = reading.words.index(word)
-    return {*reading.stems[max(0, place - 1) : place], *reading.stems[place + 1 : place + 2]}
+    position = reading.words.index(word)
+    return {*reading.stems[max(0, position - 1) : position], *reading.stems[position + 1 : position + 2]}
 
 
 def _bounds(reading: Reading) -> set[str]:
     """Bounds (more than, at least, at most, less than) of a number, a day or the like, in one wording."""
-    if not (reading.numbers or reading.units) and _ONCE.isdisjoint(reading.vocabulary):
+    if not (reading.numbers or reading.units) and _COUNT_WORDS.isdisjoint(reading.vocabulary):
         return set()
     text = " ".join(reading.words)
-    return {f"{name} {found}" for name, pattern in _BOUNDS for found in pattern.findall(text)}
+    return {f"{name} {match}" for name, pattern in _BOUND_PATTERNS for match in pattern.findall(text)}
 
 
-_ONCE = frozenset(("once", "one"))
-_COUNT = (
+_COUNT_WORDS = frozenset(("once", "one"))
+_COUNT_PATTERN = (
     r" (?:a |an |the |dollar |euro |pound )?"
     r"(\d[\d.]*|once|one|(?<=an )hour|(?<=a )(?:second|minute|day|week|month|year|decade|century))\b"
 )
-_BOUNDS = [
-    (name, re.compile(rf"\b(?:{words}){_COUNT}"))
+_BOUND_PATTERNS = [
+    (name, re.compile(rf"\b(?:{words}){_COUNT_PATTERN}"))
     for name, words in (
         ("above", "(?:more|greater|higher|longer|older|larger|over|bigger) than|over|above"),
         ("below", "(?:less|fewer|lower|shorter|younger|smaller) than|under|below"),
@@ -108,23 +109,26 @@ _BOUNDS = [
 
 def links(left: Reading, right: Reading, _: Alignment) -> str:
     """The word "and" must not be replaced by "or", nor "or" by "and"."""
-    ands, ors = (_linked(left, "and"), _linked(right, "and")), (_linked(left, "or"), _linked(right, "or"))
-    replaced = (ands[0] & ors[1]) - ands[1] - ors[0] or (ors[0] & ands[1]) - ands[0] - ors[1]
-    return differ("links", ["and"], ["or"]) if replaced else ""
+    left_and, left_or = _linked_pairs(left, "and"), _linked_pairs(left, "or")
+    right_and, right_or = _linked_pairs(right, "and"), _linked_pairs(right, "or")
+    left_only_and, left_only_or = left_and - left_or, left_or - left_and
+    right_only_and, right_only_or = right_and - right_or, right_or - right_and
+    is_replaced = left_only_and & right_only_or or left_only_or & right_only_and
+    return refusal("links", ["and"], ["or"]) if is_replaced else ""
 
 
-_OWNERS = {"my": "i", "our": "i", "your": "you"}
-_DETERMINERS = ARTICLES.union(_OWNERS)
+_POSSESSIVES = {"my": "i", "our": "i", "your": "you"}
+_DETERMINERS = ARTICLES.union(_POSSESSIVES)
 
 
-def _linked(reading: Reading, link: str) -> set[frozenset[str]]:
+def _linked_pairs(reading: Reading, link: str) -> set[frozenset[str]]:
     """The pairs of words that a link joins, in any order, without determiners such as "the" and "my"."""
-    found, last = set(), len(reading.words) - 1
-    for place in range(1, last):
-        if reading.words[place] == link:
-            after = next((n for n in range(place + 1, last) if reading.words[n] not in _DETERMINERS), last)
-            found.add(frozenset((reading.stems[place - 1], reading.stems[after])))
-    return found
+    pairs, last = set(), len(reading.words) - 1
+    for position in range(1, last):
+        if reading.words[position] == link:
+            next_position = next((n for n in range(position + 1, last) if reading.words[n] not in _DETERMINERS), last)
+            pairs.add(frozenset((reading.stems[position - 1], reading.stems[next_position])))
+    return pairs
 
 
 def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -132,15 +136,16 @@ def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     It refuses if all content words are the same in the same order and only one text has "by", not that of "by card".
     """
-    lefts, rights = left.vocabulary, right.vocabulary
-    if ("by" in lefts) == ("by" in rights) or alignment.only_left or alignment.only_right:
+    left_words, right_words = left.vocabulary, right.vocabulary
+    if ("by" in left_words) == ("by" in right_words) or alignment.only_left or alignment.only_right:
         return ""
-    if any(b > d for (_, b, _), (_, d, _) in pairwise(alignment.pairs)) or _MEANS & (lefts ^ rights):
+    order = [j for _, j, _ in alignment.pairs]
+    if order != sorted(order) or _INSTRUMENT_WORDS & (left_words ^ right_words):
         return ""
-    return differ("voice", ["by"], ())
+    return refusal("voice", ["by"], ())
 
 
-_MEANS = frozenset(("with", "on", "in", "using"))
+_INSTRUMENT_WORDS = frozenset(("with", "on", "in", "using"))
 
 
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -150,46 +155,53 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     not "must not".
     """
     if left.vocabulary & right.vocabulary & NEGATIONS and _obligations(left) ^ _obligations(right) == {"must", "to"}:
-        return differ("modality", ["must"], ["have to"])
+        return refusal("modality", ["must"], ["have to"])
     if left.frame == right.frame == "none":
-        mine, another = _intended(left), _intended(right)
-        return differ("modality", [mine], [another]) if mine and another and mine != another else ""
-    only_modals = all(word.text in _MODALS for side in unmatched(left, right, alignment) for word in side)
-    if only_modals and (found := _done(left, right) or _done(right, left)):
-        return differ("modality", found, ())
+        one, other = _intention(left), _intention(right)
+        return refusal("modality", [one], [other]) if one and other and one != other else ""
+    only_modals = all(word.text in _MODALS for side in unmatched_words(left, right, alignment) for word in side)
+    if only_modals and (modals := _modals_for_does(left, right) or _modals_for_does(right, left)):
+        return refusal("modality", modals, ())
     if not left.frame == right.frame == "whether":
         return ""
     if ("always" in left.vocabulary) != ("always" in right.vocabulary):
-        return differ("modality", ["always"], ())
-    one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
-    apart = one and other and one != other and "you" not in (*left.words[1:2], *right.words[1:2])
-    return differ("modality", left.words[:1], right.words[:1]) if apart and only_modals else ""
+        return refusal("modality", ["always"], ())
+    is_exchanged = only_modals and _begin_with_other_modals(left, right)
+    return refusal("modality", left.words[:1], right.words[:1]) if is_exchanged else ""
 
 
-_MODES = named("can could, may might, should, must, will would, do does, did")
-_SAID = named("can could, may might, should, must, will, want would")
-_HAVING = frozenset(("has", "have"))
+_MODAL_KINDS = named("can could, may might, should, must, will would, do does, did")
+_INTENTION_KINDS = named("can could, may might, should, must, will, want would")
+_HAVE_FORMS = frozenset(("has", "have"))
 _MODALS = listed("can could may might should must shall will would")
 
 
-def _done(left: Reading, right: Reading) -> frozenset[str]:
+def _begin_with_other_modals(left: Reading, right: Reading) -> bool:
+    """Whether both begin with a modal verb, "do" or the like, but not of one kind, and "you" follows neither."""
+    one, other = _MODAL_KINDS.get(left.words[0]), _MODAL_KINDS.get(right.words[0])
+    if not one or not other or one == other:
+        return False
+    return "you" not in (*left.words[1:2], *right.words[1:2])
+
+
+def _modals_for_does(left: Reading, right: Reading) -> frozenset[str]:
     """Modal verbs of one text in the place of "does" or "did" of the other; after "how", "can" may replace "does"."""
-    told, other = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
-    if "did" in told:
-        return _MODALS & other
-    anyhow = ("can", "could") if left.frame in {"how", "how to"} else ()
-    return (_MODALS & other).difference(anyhow, ("will", "would")) if "does" in told else frozenset()
+    left_only, right_only = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
+    if "did" in left_only:
+        return _MODALS & right_only
+    harmless = ("can", "could") if left.frame in {"how", "how to"} else ()
+    return (_MODALS & right_only).difference(harmless, ("will", "would")) if "does" in left_only else frozenset()
 
 
 def _obligations(reading: Reading) -> set[str]:
     """The words for an obligation: "must", and the "to" of "have to"."""
-    bound = {after for before, after in pairwise(reading.words) if before in _HAVING and after == "to"}
-    return bound | ({"must"} & reading.vocabulary)
+    have_to = {after for before, after in pairwise(reading.words) if before in _HAVE_FORMS and after == "to"}
+    return have_to | ({"must"} & reading.vocabulary)
 
 
-def _intended(reading: Reading) -> str:
+def _intention(reading: Reading) -> str:
     """The modal verb, or "want", after an "I" with which a text begins; "" if there is none."""
-    return _SAID.get(reading.words[1], "") if reading.words[:1] == ["i"] and len(reading.words) > 1 else ""
+    return _INTENTION_KINDS.get(reading.words[1], "") if reading.words[:1] == ["i"] and len(reading.words) > 1 else ""
 
 
 def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -199,104 +211,127 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     In German, a capital distinguishes "you" from "they", if other capitals show that the writer uses them.
     """
-    if (found := _formal(left) ^ _formal(right)) and not left.english and _capitals(left) and _capitals(right):
-        return differ("persons", found, ())
-    alone = bool(alignment.only_left or alignment.only_right)
-    if found := _in_another_case(left, right, alone=alone) or (set() if alone else _exchanged(left, right)):
-        return differ("persons", found, ())
+    formal = _formal_pronouns(left) ^ _formal_pronouns(right)
+    if formal and not left.english and _has_names(left) and _has_names(right):
+        return refusal("persons", formal, ())
+    has_unmatched = bool(alignment.only_left or alignment.only_right)
+    if changed := _changed_cases(left, right, has_unmatched=has_unmatched):
+        return refusal("persons", changed, ())
+    if not has_unmatched and (exchanged := _nouns_with_exchanged_owners(left, right)):
+        return refusal("persons", exchanged, ())
     one, other = _persons(left), _persons(right)
     if one == other:
         return ""
-    gone, new = Counter(one) - Counter(other), Counter(other) - Counter(one)
-    of_anyone = _is_of_anyone(left, one, other) and _is_of_anyone(right, other, one) and {*gone, *new} <= _EITHER
-    exchanged = not (gone or new) or (gone and new and not of_anyone)
-    if exchanged and not alone:
-        return differ("persons", set(one), set(other) - set(one))
-    if _acting(left.vocabulary) != _acting(right.vocabulary):
-        return ""
-    mine, yours = _told_of(left, _OWNERS), _told_of(right, _OWNERS)
-    found = {noun for owner, noun in mine - yours if ("you" if owner == "i" else "i", noun) in yours - mine}
-    return differ("persons", found, ())
+    if not has_unmatched and _are_exchanged(left, right, one, other):
+        return refusal("persons", set(one), set(other) - set(one))
+    return refusal("persons", _nouns_with_other_owner(left, right), ())
 
 
-_EITHER = frozenset(("i", "you"))
-_CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
-_SIE = listed("sie ihnen ihr ihre ihrem ihren ihrer ihres")
-_PERSONS = (
+_I_OR_YOU = frozenset(("i", "you"))
+_PRONOUN_CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
+_GERMAN_FORMAL_PRONOUNS = listed("sie ihnen ihr ihre ihrem ihren ihrer ihres")
+_PERSON_BY_WORD = (
     dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their, its")
 )
 
 
-def _is_of_anyone(reading: Reading, persons: list[str], others: list[str]) -> bool:
+def _are_exchanged(left: Reading, right: Reading, persons: list[str], others: list[str]) -> bool:
+    """Whether persons of one text stand for others, or in another order; not if "I" and "you" mean anybody."""
+    removed, added = Counter(persons) - Counter(others), Counter(others) - Counter(persons)
+    if not removed and not added:
+        return True
+    if not removed or not added:
+        return False
+    mean_anybody = _means_anybody(left, persons, others) and _means_anybody(right, others, persons)
+    return not (mean_anybody and _I_OR_YOU.issuperset((*removed, *added)))
+
+
+def _means_anybody(reading: Reading, persons: list[str], others: list[str]) -> bool:
     """Whether a question with an "I" or "you" that the other text lacks means anybody: "how do you boil rice"."""
-    here = _EITHER.intersection(persons)
-    asks = reading.frame != "none" and not (_DETERMINERS | _PERSONS.keys()).issuperset(reading.words[:1])
-    return asks and len(here) == 1 and here.isdisjoint(others)
+    own_persons = _I_OR_YOU.intersection(persons)
+    is_question = reading.frame != "none" and not (_DETERMINERS | _PERSON_BY_WORD.keys()).issuperset(reading.words[:1])
+    return is_question and len(own_persons) == 1 and own_persons.isdisjoint(others)
 
 
-def _formal(reading: Reading) -> set[str]:
-    return {word.text for word in reading.content if word.capital and word.text in _SIE}
+def _formal_pronouns(reading: Reading) -> set[str]:
+    return {word.text for word in reading.content if word.capital and word.text in _GERMAN_FORMAL_PRONOUNS}
 
 
-def _capitals(reading: Reading) -> bool:
-    return any(word.capital and word.text not in _SIE for word in reading.content)
+def _has_names(reading: Reading) -> bool:
+    return any(word.capital and word.text not in _GERMAN_FORMAL_PRONOUNS for word in reading.content)
 
 
 def _persons(reading: Reading) -> list[str]:
-    return [_PERSONS[word] for word in reading.words if word in _PERSONS]
+    return [_PERSON_BY_WORD[word] for word in reading.words if word in _PERSON_BY_WORD]
 
 
-def _in_another_case(left: Reading, right: Reading, *, alone: bool) -> set[str]:
+def _changed_cases(left: Reading, right: Reading, *, has_unmatched: bool) -> set[str]:
     """Persons that are more often the subject in one text, and the object in the other: "she owes me", "I owe her".
 
     If other words differ too, the verb beside them must be the same.
     """
-    found = set()
-    for acts, suffers in _CASES:
-        more, less = (left.words.count(word) - right.words.count(word) for word in (acts, suffers))
-        does, has_done = (left, right) if more > 0 else (right, left)
-        if more * less < 0 and not (alone and _beside(does, acts, 1).isdisjoint(_beside(has_done, suffers, -1))):
-            found |= {acts, suffers}
-    return found
+    changed = set()
+    for subject, object_ in _PRONOUN_CASES:
+        more_subjects, more_objects = (left.words.count(word) - right.words.count(word) for word in (subject, object_))
+        if more_subjects * more_objects >= 0:
+            continue
+        acting, acted_on = (left, right) if more_subjects > 0 else (right, left)
+        verbs, other_verbs = _neighbour_stems(acting, subject, 1), _neighbour_stems(acted_on, object_, -1)
+        if not has_unmatched or verbs & other_verbs:
+            changed |= {subject, object_}
+    return changed
 
 
-def _beside(reading: Reading, word: str, step: int) -> set[str]:
-    places = (place + step for place, other in enumerate(reading.words) if other == word)
-    return {reading.stems[place] for place in places if 0 <= place < len(reading.stems)}
+def _neighbour_stems(reading: Reading, word: str, step: int) -> set[str]:
+    positions = (position + step for position, other in enumerate(reading.words) if other == word)
+    return {reading.stems[position] for position in positions if 0 <= position < len(reading.stems)}
 
 
-def _exchanged(left: Reading, right: Reading) -> set[str]:
+def _nouns_with_exchanged_owners(left: Reading, right: Reading) -> set[str]:
     """Nouns that change their owners: "my dog bit her son", "her dog bit my son"; not those that stand together."""
-    mine, yours = _told_of(left, _OWNERS), _told_of(right, _OWNERS)
-    one, other = ({noun for _, noun in side} for side in (mine - yours, yours - mine))
-    both = one | other
-    beside = any(both.issuperset(pair) for reading in (left, right) for pair in pairwise(reading.stems))
-    return both if one and other and not beside and both <= {*left.stems} & {*right.stems} else set()
+    left_nouns, right_nouns = _next_stems(left, _POSSESSIVES), _next_stems(right, _POSSESSIVES)
+    left_only = {noun for owner in _I_OR_YOU for noun in left_nouns[owner] - right_nouns[owner]}
+    right_only = {noun for owner in _I_OR_YOU for noun in right_nouns[owner] - left_nouns[owner]}
+    nouns = left_only | right_only
+    if not left_only or not right_only or not nouns <= {*left.stems} & {*right.stems}:
+        return set()
+    stand_together = any(nouns.issuperset(pair) for reading in (left, right) for pair in pairwise(reading.stems))
+    return set() if stand_together else nouns
 
 
-def _acting(words: frozenset[str]) -> tuple[bool, bool]:
+def _nouns_with_other_owner(left: Reading, right: Reading) -> set[str]:
+    """Nouns that are mine in one text and yours in the other, if both have the same of "I" and "you"."""
+    if _has_i_and_you(left.vocabulary) != _has_i_and_you(right.vocabulary):
+        return set()
+    left_nouns, right_nouns = _next_stems(left, _POSSESSIVES), _next_stems(right, _POSSESSIVES)
+    my_to_your = (left_nouns["i"] - right_nouns["i"]) & (right_nouns["you"] - left_nouns["you"])
+    your_to_my = (left_nouns["you"] - right_nouns["you"]) & (right_nouns["i"] - left_nouns["i"])
+    return my_to_your | your_to_my
+
+
+def _has_i_and_you(words: frozenset[str]) -> tuple[bool, bool]:
     """Whether a text has "I" or "me", and whether it has "you", possessives aside."""
-    return bool(words & I_WORDS.difference(_OWNERS)), bool(words & YOU_WORDS.difference(_OWNERS))
+    return bool(words & I_WORDS.difference(_POSSESSIVES)), bool(words & YOU_WORDS.difference(_POSSESSIVES))
 
 
 def complements(left: Reading, right: Reading, _: Alignment) -> str:
     """Infinitive and gerund must not be exchanged: "stopped to take" and "stopped taking", "used to", "is used to"."""
     one, other = _complements(left), _complements(right)
-    return differ("complements", one, other) if one and other and one != other else ""
+    return refusal("complements", one, other) if one and other and one != other else ""
 
 
-_TWO_WAYS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
-_BEING = listed("is are am was were be been being get got gets getting")
+_TWO_COMPLEMENT_VERBS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
+_BE_FORMS = listed("is are am was were be been being get got gets getting")
 
 
 def _complements(reading: Reading) -> set[str]:
-    found = set()
+    kinds = set()
     for word, stem, after, before in zip(
         reading.words, reading.stems, reading.words[1:], ["", *reading.words], strict=False
     ):
         if word == "used":
             if after == "to":
-                found.add("is used to" if before in _BEING else "used to")
-        elif stem in _TWO_WAYS and (after == "to" or after.endswith("ing")):
-            found.add(f"{stem} to" if after == "to" else f"{stem} -ing")
-    return found
+                kinds.add("is used to" if before in _BE_FORMS else "used to")
+        elif stem in _TWO_COMPLEMENT_VERBS and (after == "to" or after.endswith("ing")):
+            kinds.add(f"{stem} to" if after == "to" else f"{stem} -ing")
+    return kinds

@@ -8,23 +8,23 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import ne
 
-from langmem_adapters.experience.verifier.alignment import Alignment, differ, edits, is_short, unmatched
-from langmem_adapters.experience.verifier.forms import is_soft
+from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_short, refusal, unmatched_words
+from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, STOP, is_past
+from langmem_adapters.experience.verifier.words import ARTICLES, STOP_WORDS, is_past
 from langmem_adapters.language.lists import listed
 
 __all__ = ["details", "words"]
 
-_LONG = 60  # words
-_FEW = 2
-_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
+_MAX_MEDIUM_TEXT_WORDS = 60
+_MAX_REPLACED_WORDS = 2
+_MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
-_PASSING = ARTICLES | listed("""although also am and any are be been being can could do does even got has have having he
-    his i is it its just my of on or our please really she so some still that their then they think this though too
-    somehow use using we which why you your""")
+_NEGLIGIBLE_WORDS = ARTICLES | listed("""although also am and any are be been being can could do does even got has have
+    having he his i is it its just my of on or our please really she so some still that their then they think this
+    though too somehow use using we which why you your""")
 """Words that may be added or left out without a difference, or that other guards compare."""
-_SUPPOSING = {"when": "if", "whether": "if", "during": "in"}
+_CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
 
@@ -34,64 +34,74 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     In a long text, whose score one word hardly changes, no content word may be added or left out. In texts of medium
     length, a word is often replaced without a difference: there the score decides, and the guard :func:`details`.
     """
-    one, other = unmatched(left, right, alignment)
-    alone = [{word.text for word in side} for side in (one, other)]
-    weighty = [{word.text for word in side if not is_soft(word.text)} for side in (one, other)]
-    if max(len(left.words), len(right.words)) > _LONG:
-        return differ("words", *weighty)
-    if len(one) == len(other) == 1 and _all_else_same(left, right):
-        free = _MODALS if left.frame == right.frame == "how to" else {"can", "could"}
-        if not free.issuperset((*alone[0], *alone[1])):
-            return differ("words", *alone)
-    if any(weighty) and _in_one_place(left, right, one, other):
-        return differ("words", *alone)
-    if len(one) == len(other) <= _FEW and not any(is_soft(word.text) for word in (*one, *other)):
-        replaced = is_short(left, right) or edits(left.stems, right.stems, _FEW + 1) <= len(one) + 1
-        return differ("words", *alone) if replaced else ""
-    return ""
+    left_only, right_only = unmatched_words(left, right, alignment)
+    left_texts, right_texts = ({word.text for word in side} for side in (left_only, right_only))
+    left_required, right_required = (
+        {text for text in texts if not is_optional(text)} for texts in (left_texts, right_texts)
+    )
+    if max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS:
+        return refusal("words", left_required, right_required)
+    if len(left_only) == len(right_only) == 1 and _at_most_one_word_differs(left, right):
+        exchangeable = _MODALS if left.frame == right.frame == "how to" else {"can", "could"}
+        if not exchangeable.issuperset(left_texts | right_texts):
+            return refusal("words", left_texts, right_texts)
+    if (left_required or right_required) and _differ_in_one_place(left, right, left_only, right_only):
+        return refusal("words", left_texts, right_texts)
+    if len(left_only) != len(right_only) or len(left_only) > _MAX_REPLACED_WORDS:
+        return ""
+    all_required = left_required == left_texts and right_required == right_texts
+    is_near = is_short(left, right) or edit_distance(left.stems, right.stems, _MAX_REPLACED_WORDS + 1) <= (
+        len(left_only) + 1
+    )
+    return refusal("words", left_texts, right_texts) if all_required and is_near else ""
 
 
 def details(left: Reading, right: Reading, alignment: Alignment) -> str:
     """A long text that is nearly the same must have the same words, but for synonyms and those that say little."""
     if is_short(left, right):
         return ""
-    most = max(_FEW, int(_SHARE * max(len(left.words), len(right.words))))
-    near = edits(left.stems, right.stems, most) <= most
+    max_edits = max(_MAX_REPLACED_WORDS, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
+    is_near = edit_distance(left.stems, right.stems, max_edits) <= max_edits
     whens = left.words.count("when") - right.words.count("when")
     if whens * (len(_WHETHER.findall(left.text)) - len(_WHETHER.findall(right.text))) < 0:
-        return differ("details", ["when"], ["whether"])
-    one, other = (Counter(_SUPPOSING.get(word, word) for word in reading.words) for reading in (left, right))
-    if not near and one - other and other - one:
+        return refusal("details", ["when"], ["whether"])
+    one, other = (Counter(_CONDITION_WORDS.get(word, word) for word in reading.words) for reading in (left, right))
+    left_only, right_only = one - other, other - one
+    if not is_near and left_only and right_only:
         return ""
+    negligible = _NEGLIGIBLE_WORDS.union(*(_variants(left, right, pair) for pair in alignment.pairs))
     if one["which"] - other["which"] == other["what"] - one["what"]:
-        one, other = (Counter({**words, "what": 0}) for words in (one, other))
-    pairs = [(left.content[a], right.content[b]) for a, b, _ in alignment.pairs]
-    forms = [pair for pair in pairs if pair[0].text != pair[1].text and not _in_another_tense(*pair)]
-    matched = {word.text for pair in forms for word in pair}
-    passing = matched | _PASSING if near else matched | _PASSING | STOP
-    alone = [{word for word in more - less if near or not is_soft(word)} for more, less in ((one, other), (other, one))]
-    return differ("details", alone[0] - passing, alone[1] - passing)
+        negligible |= {"what"}
+    if not is_near:
+        negligible |= STOP_WORDS | {word for word in left_only | right_only if is_optional(word)}
+    return refusal("details", left_only.keys() - negligible, right_only.keys() - negligible)
 
 
-def _in_another_tense(one: Word, other: Word) -> bool:
+def _variants(left: Reading, right: Reading, pair: tuple[int, int, float]) -> set[str]:
+    """Both words of a pair, if they are different words or forms, but not in tense."""
+    one, other = left.content[pair[0]], right.content[pair[1]]
+    return {one.text, other.text} if one.text != other.text and not _differ_in_tense(one, other) else set()
+
+
+def _differ_in_tense(one: Word, other: Word) -> bool:
     """Whether a pair differs in tense, as expired and expires; the guard of tense sees only texts with one tense."""
     return one.stem == other.stem and is_past(one.text) != is_past(other.text)
 
 
-def _all_else_same(left: Reading, right: Reading) -> bool:
+def _at_most_one_word_differs(left: Reading, right: Reading) -> bool:
     """Whether at most one word differs, and none is added."""
     return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
 
 
-def _in_one_place(left: Reading, right: Reading, one: Iterable[Word], other: Iterable[Word]) -> bool:
+def _differ_in_one_place(left: Reading, right: Reading, left_only: Iterable[Word], right_only: Iterable[Word]) -> bool:
     """Whether all that differs are content words that stand together in each text: "a bar chart", "a table"."""
-    around = _around(left, one)
-    return around.count("") == 1 and around == _around(right, other)
+    left_stems = _surrounding_stems(left, left_only)
+    return left_stems.count("") == 1 and left_stems == _surrounding_stems(right, right_only)
 
 
-def _around(reading: Reading, alone: Iterable[Word]) -> list[str]:
+def _surrounding_stems(reading: Reading, unmatched: Iterable[Word]) -> list[str]:
     """The stems without articles, with one empty string for each run of the given words."""
-    places = {word.place for word in alone}
-    told = enumerate(zip(reading.words, reading.stems, strict=True))
-    marked = ["" if n in places else stem for n, (word, stem) in told if word not in ARTICLES]
-    return [stem for stem, _ in groupby(marked)]
+    positions = {word.place for word in unmatched}
+    numbered_words = enumerate(zip(reading.words, reading.stems, strict=True))
+    stems = ["" if n in positions else stem for n, (word, stem) in numbered_words if word not in ARTICLES]
+    return [stem for stem, _ in groupby(stems)]

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-__all__ = ["of_each"]
+__all__ = ["cached_per_piece"]
 
-_LONGEST = 60  # characters of a cached piece
-_MOST = 1 << 14  # cached pieces
-_Read = TypeVar("_Read")
+_MAX_PIECE_CHARS = 60  # characters of a cached piece
+_MAX_PIECES = 1 << 14  # cached pieces
+_Result = TypeVar("_Result")
 
 
-class _Memory(dict[str, _Read]):
+class _Cache(dict[str, _Result]):
     """Results by piece; all are dropped when there are too many."""
 
-    def __init__(self, reads: Callable[[str], _Read]) -> None:
-        self._reads = reads
+    def __init__(self, compute: Callable[[str], _Result]) -> None:
+        self._compute = compute
 
-    def __missing__(self, piece: str) -> _Read:
-        found = self._reads(piece)
-        if len(piece) <= _LONGEST:
-            if len(self) >= _MOST:
+    def __missing__(self, piece: str) -> _Result:
+        result = self._compute(piece)
+        if len(piece) <= _MAX_PIECE_CHARS:
+            if len(self) >= _MAX_PIECES:
                 self.clear()
-            self[piece] = found
-        return found
+            self[piece] = result
+        return result
 
 
-def of_each(reads: Callable[[str], _Read]) -> Callable[[Iterable[str]], Iterator[_Read]]:
+def cached_per_piece(compute: Callable[[str], _Result]) -> Callable[[Iterable[str]], Iterator[_Result]]:
     """Turn a function of one piece into one of several pieces, with a cache."""
-    memory = _Memory(reads)
-    return lambda pieces: map(memory.__getitem__, pieces)
+    cache = _Cache(compute)
+    return lambda pieces: map(cache.__getitem__, pieces)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
+from typing import TypeAlias
 
-from langmem_adapters.experience.verifier.alignment import Alignment, unmatched
-from langmem_adapters.experience.verifier.phrases import NAMING
+from langmem_adapters.experience.verifier.alignment import Alignment, unmatched_words
+from langmem_adapters.experience.verifier.phrases import INSTITUTIONS
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
-from langmem_adapters.language.lists import listed
+from langmem_adapters.experience.verifier.words import CONJUNCTIONS, NEGATIONS, PREPOSITIONS, STOP_WORDS, UNITS, stem_of
+from langmem_adapters.language.lists import listed, named
 
-__all__ = ["opposed", "swapped"]
+__all__ = ["opposite_preposition", "swapped_words"]
 
-_WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
-_EITHER = {frozenset(("by", "using")), frozenset(("using", "with"))}
+_DIRECTIONS = named("from, to into onto, than, before, after")
+_INTERCHANGEABLE = {frozenset(("by", "using")), frozenset(("using", "with"))}
 """Prepositions that may replace each other, if all else is the same; "using" is one, as a form of "use"."""
-_EITHER_WITH = {
-    frozenset(ways.split()): frozenset(map(stem_of, words.split()))
-    for ways, words in (
+_INTERCHANGEABLE_WITH = {
+    frozenset(prepositions.split()): frozenset(map(stem_of, words.split()))
+    for prepositions, words in (
         ("at in", "airport bank college home hospital hotel office restaurant school shop station store university"),
         ("by on", "bike boat bus ferry plane ship train tram"),
         ("by with", "pay"),
@@ -32,33 +33,34 @@ _EITHER_WITH = {
     )
 }
 """Likewise, if the text has one of these words. Others may not: a gift "for" her is none "from" her."""
-_GOVERNING = PREPOSITIONS | {"like"}
-_RIDING = frozenset(("by", "on"))  # "by train", but not for "trained"
-_DONE = ("ing", "ed")
-_AT = frozenset(("at", "in", "on"))
-_DOING = frozenset(("how to", "how", "why", "whether"))
-_ADVERBS = NEGATIONS - frozenset(("except", "excluding", "without"))
-_OF_IT = frozenset(("of", "for", "in"))
-_ASKED_OF_IT = re.compile(
+_GOVERNING_PREPOSITIONS = PREPOSITIONS | {"like"}
+_TRAVEL_PREPOSITIONS = frozenset(("by", "on"))  # "by train", but not for "trained"
+_VERB_ENDINGS = ("ing", "ed")
+_LOCATION_PREPOSITIONS = frozenset(("at", "in", "on"))
+_ACTION_FRAMES = frozenset(("how to", "how", "why", "whether"))
+_NEGATIVE_ADVERBS = NEGATIONS - frozenset(("except", "excluding", "without"))
+_ATTRIBUTE_PREPOSITIONS = frozenset(("of", "for", "in"))
+_ATTRIBUTE_QUESTION = re.compile(
     r"^(?:what|which) (?:is|are|was|were) (?:the )?(?:(?:most \w+|\w+est) \w+|(?:\w+ ){0,2}"
     r"(?:advantage|age|balance|capital|code|condition|cost|currency|date|deadline|definition|fee|formula|future|"
     r"ingredient|law|length|limit|name|number|port|price|process|purpose|rate|ratio|recipe|requirement|risk|role|rule|"
     r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
 )
 """Questions about an attribute: the rules "of", "for" or "in" curling; but love "of" children is not "for" them."""
-_COMPOUNDING = listed("of in with on for is are that which the a an")
+_COMPOUND_SEPARATORS = listed("of in with on for is are that which the a an")
 """Words that may separate the parts of a compound: "a cron job", "a job with cron"."""
-_PARTING = PREPOSITIONS | listed("i he she they we am are is was were")
+_CLAUSE_MARKERS = PREPOSITIONS | listed("i he she they we am are is was were")
 """Words that show that "and" joins two clauses rather than two things."""
-_ONE_DOES = listed("is was has does")
+_SINGULAR_VERBS = listed("is was has does")
 _PRONOUNS = listed("me you him her it us them")
-_AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
-_MANY = 24  # words: a longer text has too many orders to try
-_TOLD = 10  # words; a text with so many and others besides is more often reworded than reversed in meaning
-_FEW = 2
+_DIRECTED_WORDS = {"into", "onto", "than", "convert", "transform", "translate"}
+_MAX_SWAP_WORDS = 24  # a longer text has too many orders to try
+_MIN_REWORDED_WORDS = 10  # a text with so many, and others besides, is more often reworded than reversed in meaning
+_TWO_WORDS = 2
+_Pair: TypeAlias = "tuple[int, int, float]"
 
 
-def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
+def swapped_words(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
     """Two words that have changed places where that matters; None, if there are none.
 
     They have if exchanging them gives the other text's order, or if one has another preposition; "like" is treated as
@@ -76,85 +78,96 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
     and one for the evening, so two exchanged words change its meaning.
     """
     pairs = alignment.pairs
-    order = [other for _, other, _ in pairs]
-    alone = alignment.only_left or alignment.only_right
-    likened = all(word.text == "like" for side in unmatched(left, right, alignment) for word in side)
-    if likened and (turned := _turned(left, right, pairs)):
-        return turned
-    rising = _longest_rising(order)
-    if rising == len(order):
+    order = [right_index for _, right_index, _ in pairs]
+    unmatched = alignment.only_left or alignment.only_right
+    only_like_differs = all(word.text == "like" for side in unmatched_words(left, right, alignment) for word in side)
+    if only_like_differs and (changed := _changed_preposition(left, right, pairs)):
+        return changed
+    increasing = _longest_increasing(order)
+    if increasing == len(order):
         return None
-    if len(order) > _MANY:
-        return _moved(left, right, pairs)
-    told = len(order) >= _TOLD and bool(alone)
-    told = told and not _AIMED.intersection(left.words).intersection(right.words)
-    for i in range(len(order)):
-        for j in range(i + 1, len(order)):
-            if order[i] > order[j]:
-                first, second = left.content[pairs[i][0]], left.content[pairs[j][0]]
-                exchanged = order.copy()
-                exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
-                better = _longest_rising(exchanged)
-                in_part = better >= rising + 2 and (not told or (_is_named(first) and _is_named(second)))
-                beside = j == i + 1 or _go_along(order, i, j)
-                beside = beside or (j == i + 2 and _stand_alike(left, pairs[i][0], pairs[j][0]))
-                if (better == len(order) or in_part) and not _may_move(left, right, pairs[i], pairs[j], beside=beside):
-                    return first.text, second.text
-    return None if alone else _exchanged(left, right, pairs) or _turned_round(left, order)
+    if len(order) > _MAX_SWAP_WORDS:
+        return _misplaced_words(left, right, pairs)
+    has_direction = not _DIRECTED_WORDS.intersection(left.words).isdisjoint(right.words)
+    is_reworded = len(order) >= _MIN_REWORDED_WORDS and bool(unmatched) and not has_direction
+    for i, j in combinations(range(len(order)), 2):
+        if order[i] < order[j]:
+            continue
+        first, second = left.content[pairs[i][0]], left.content[pairs[j][0]]
+        restored = _longest_increasing(_exchange(order, i, j))
+        may_be_reworded = is_reworded and not (_is_named(first) and _is_named(second))
+        if restored < len(order) and (restored < increasing + 2 or may_be_reworded):
+            continue
+        is_adjacent = j == i + 1 or _move_with_neighbours(order, i, j)
+        if j == i + 2 and _share_neighbour(left, pairs[i][0], pairs[j][0]):
+            is_adjacent = True
+        if not _may_move(left, right, pairs[i], pairs[j], is_adjacent=is_adjacent):
+            return first.text, second.text
+    return None if unmatched else _swapped_phrases(left, right, pairs) or _rotated_words(left, order)
 
 
-def opposed(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
+def _exchange(order: Sequence[int], i: int, j: int) -> list[int]:
+    exchanged = [*order]
+    exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
+    return exchanged
+
+
+def opposite_preposition(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
     """A word with opposite prepositions in the two texts, such as "from" and "to"; None, if there is none."""
-    for word, _, way, back in _governed_otherwise(left, right, alignment.pairs):
-        ways = _WAYS.get(way), _WAYS.get(back)
-        if ways[0] and ways[1] and ways[0] != ways[1]:
-            return word.text, ways[1]
+    for word, _, preposition, other_preposition in _preposition_changes(left, right, alignment.pairs):
+        direction, other_direction = _DIRECTIONS.get(preposition), _DIRECTIONS.get(other_preposition)
+        if direction and other_direction and direction != other_direction:
+            return word.text, other_direction
     return None
 
 
-def _turned(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
+def _changed_preposition(left: Reading, right: Reading, pairs: Sequence[_Pair]) -> tuple[str, str] | None:
     """A word with another preposition in the other text, which is otherwise the same; None, if there is none."""
-    for word, another, way, back in _governed_otherwise(left, right, pairs):
-        if not _is_either(left, right, word, another, frozenset((way, back))):
-            return word.text, _WAYS.get(back, back)
-    before, behind = _towards(left), _towards(right)
-    for governed in sorted(before.keys() & behind.keys()):
-        if before[governed] != behind[governed] and {before[governed], behind[governed]} not in _EITHER:
-            return governed, behind[governed]
+    for word, other_word, preposition, other_preposition in _preposition_changes(left, right, pairs):
+        if not _are_interchangeable(left, right, word, other_word, frozenset((preposition, other_preposition))):
+            return word.text, _DIRECTIONS.get(other_preposition, other_preposition)
+    one, other = _pronoun_prepositions(left), _pronoun_prepositions(right)
+    for pronoun in sorted(one.keys() & other.keys()):
+        if one[pronoun] != other[pronoun] and {one[pronoun], other[pronoun]} not in _INTERCHANGEABLE:
+            return pronoun, other[pronoun]
     return None
 
 
-def _governed_otherwise(
-    left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]
+def _preposition_changes(
+    left: Reading, right: Reading, pairs: Sequence[_Pair]
 ) -> Iterator[tuple[Word, Word, str, str]]:
     """Words with another preposition in the other text, with the word that corresponds there, and both prepositions."""
-    for one, other, _ in pairs:
-        word, another = left.content[one], right.content[other]
-        way, back = _preposition(left, word), _preposition(right, another)
-        if way and back and way != back:
-            yield word, another, way, back
+    for i, j, _ in pairs:
+        word, other_word = left.content[i], right.content[j]
+        preposition, other_preposition = _preposition(left, word), _preposition(right, other_word)
+        if preposition and other_preposition and preposition != other_preposition:
+            yield word, other_word, preposition, other_preposition
 
 
-def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:
-    """Whether both prepositions (``ways``) of corresponding words mean the same."""
-    told = zip((*left.words, *right.words), (*left.stems, *right.stems), strict=True)
-    stems = (stem for said, stem in told if ways != _RIDING or said[-2:] != "ed")
-    if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(stems):
+def _are_interchangeable(
+    left: Reading, right: Reading, word: Word, other_word: Word, prepositions: frozenset[str]
+) -> bool:
+    """Whether both prepositions of corresponding words mean the same."""
+    words_and_stems = zip((*left.words, *right.words), (*left.stems, *right.stems), strict=True)
+    stems = (stem for text, stem in words_and_stems if prepositions != _TRAVEL_PREPOSITIONS or text[-2:] != "ed")
+    if prepositions in _INTERCHANGEABLE or not _INTERCHANGEABLE_WITH.get(prepositions, frozenset()).isdisjoint(stems):
         return True
-    if "to" in ways and (word.text.endswith(_DONE) or another.text.endswith(_DONE)):  # to cook, of cooking, for cooked
-        return True
-    if ways <= _AT and _is_named(word):  # run it in or on Linux, but a film on Rome is not in Rome
-        return "at" in ways or left.frame in _DOING
-    return ways <= _OF_IT and "of" in ways and all(_ASKED_OF_IT.match(reading.text) for reading in (left, right))
+    if "to" in prepositions and (word.text.endswith(_VERB_ENDINGS) or other_word.text.endswith(_VERB_ENDINGS)):
+        return True  # to cook, of cooking, for cooked
+    if prepositions <= _LOCATION_PREPOSITIONS and _is_named(word):
+        return "at" in prepositions or left.frame in _ACTION_FRAMES  # run it in or on Linux; a film on Rome, in Rome
+    if "of" not in prepositions or not prepositions <= _ATTRIBUTE_PREPOSITIONS:
+        return False
+    return all(_ATTRIBUTE_QUESTION.match(reading.text) for reading in (left, right))
 
 
-def _moved(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
+def _misplaced_words(left: Reading, right: Reading, pairs: Sequence[_Pair]) -> tuple[str, str] | None:
     """The first two words out of place; None, if there are none, or only two that may move, as around "and"."""
-    places = sorted(other for _, other, _ in pairs)
-    moved = [pair for pair, place in zip(pairs, places, strict=True) if pair[1] != place]
-    if len(moved) == _FEW:
-        beside = pairs.index(moved[1]) == pairs.index(moved[0]) + 1
-        if _may_move(left, right, *moved, beside=beside):
+    sorted_positions = sorted(right_index for _, right_index, _ in pairs)
+    moved = [pair for pair, position in zip(pairs, sorted_positions, strict=True) if pair[1] != position]
+    if len(moved) == _TWO_WORDS:
+        is_adjacent = pairs.index(moved[1]) == pairs.index(moved[0]) + 1
+        if _may_move(left, right, *moved, is_adjacent=is_adjacent):
             return None
     return left.content[moved[0][0]].text, left.content[moved[1][0]].text
 
@@ -164,81 +177,95 @@ def _is_named(word: Word) -> bool:
     return word.capital or word.text in UNITS or not word.text.isalpha()
 
 
-def _go_along(order: Sequence[int], *moved: int) -> bool:
+def _move_with_neighbours(order: Sequence[int], *positions: int) -> bool:
     """Whether the moved words each kept a neighbour, as when whole clauses move."""
-    return all(order[n] + 1 in order[n + 1 : n + 2] or order[n] - 1 in order[max(n - 1, 0) : n] for n in moved)
+    return all(order[i] + 1 in order[i + 1 : i + 2] or order[i] - 1 in order[max(i - 1, 0) : i] for i in positions)
 
 
-def _stand_alike(reading: Reading, *places: int) -> bool:
+def _share_neighbour(reading: Reading, *positions: int) -> bool:
     """Whether words have the same word before or after them: "American English and British English"."""
     return any(
-        len({reading.content[place + step].stem for place in places}) == 1
+        len({reading.content[position + step].stem for position in positions}) == 1
         for step in (-1, 1)
-        if all(0 <= place + step < len(reading.content) for place in places)
+        if all(0 <= position + step < len(reading.content) for position in positions)
     )
 
 
-def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
+def _swapped_phrases(left: Reading, right: Reading, pairs: Sequence[_Pair]) -> tuple[str, str] | None:
     """Two phrases that changed places around words that stayed: "my big dog bit a cat", "a cat bit my big dog"."""
-    phrases = [pair for n, pair in enumerate(pairs) if n == 0 or pair[1] != pairs[n - 1][1] + 1]
-    order = [other for _, other, _ in phrases]
+    phrases = [pair for k, pair in enumerate(pairs) if k == 0 or pair[1] != pairs[k - 1][1] + 1]
+    order = [right_index for _, right_index, _ in phrases]
     for i in range(len(order)):
         for j in range(i + 2, len(order)):
-            exchanged = order.copy()
-            exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
-            if exchanged != sorted(order) or _may_move(left, right, phrases[i], phrases[j], beside=False):
+            if _exchange(order, i, j) != sorted(order):
                 continue
-            one, other = phrases[i], phrases[j]
-            governed = [_preposition(left, left.content[n]) for n in (one[0], other[0])]
-            linked = LINKS.intersection(left.words[left.content[one[0]].place : left.content[other[0]].place])
-            if linked and not any(governed):  # clauses, whose order does not matter
+            if _may_move(left, right, phrases[i], phrases[j], is_adjacent=False):
                 continue
-            if sorted(governed) == sorted(_preposition(right, right.content[n]) for n in (one[1], other[1])):
-                return left.content[one[0]].text, left.content[other[0]].text
+            first, second = left.content[phrases[i][0]], left.content[phrases[j][0]]
+            prepositions = [_preposition(left, word) for word in (first, second)]
+            if CONJUNCTIONS.intersection(left.words[first.place : second.place]) and not any(prepositions):
+                continue  # clauses, whose order does not matter
+            right_words = right.content[phrases[i][1]], right.content[phrases[j][1]]
+            if sorted(prepositions) == sorted(_preposition(right, word) for word in right_words):
+                return first.text, second.text
     return None
 
 
-def _turned_round(left: Reading, order: Sequence[int]) -> tuple[str, str] | None:
+def _rotated_words(left: Reading, order: Sequence[int]) -> tuple[str, str] | None:
     """Two of three or more words that moved singly: "Lock A, open B and clean C", "open A, clean B and lock C"."""
-    moved = [n for n, other in enumerate(order) if other != n]
-    apart = all(other > one + 1 for one, other in pairwise(moved))
-    return (left.content[moved[0]].text, left.content[moved[1]].text) if apart and len(moved) > _FEW else None
+    misplaced = [position for position, right_index in enumerate(order) if right_index != position]
+    moved_singly = all(after > before + 1 for before, after in pairwise(misplaced))
+    if not moved_singly or len(misplaced) <= _TWO_WORDS:
+        return None
+    return left.content[misplaced[0]].text, left.content[misplaced[1]].text
 
 
-def _may_move(
-    left: Reading, right: Reading, one: tuple[int, int, float], other: tuple[int, int, float], *, beside: bool
-) -> bool:
-    a, b = left.content[one[0]], left.content[other[0]]
-    c, d = right.content[one[1]], right.content[other[1]]
-    if {a.text, b.text} & _ADVERBS:
+def _may_move(left: Reading, right: Reading, pair: _Pair, other_pair: _Pair, *, is_adjacent: bool) -> bool:
+    """Whether two words may have changed places without a difference: see :func:`swapped_words`."""
+    first, second = left.content[pair[0]], left.content[other_pair[0]]
+    right_first, right_second = right.content[pair[1]], right.content[other_pair[1]]
+    if {first.text, second.text} & _NEGATIVE_ADVERBS:
         return True
-    apart = left.words[a.place + 1 : b.place], right.words[d.place + 1 : c.place]
-    if beside and all(LINKS.intersection(words) and _PARTING.isdisjoint(words) for words in apart):
-        return not ("and" in apart[0] and {*left.words[b.place + 1 : b.place + 2]} & _ONE_DOES)
-    if bool(apart[0]) != bool(apart[1]) and _COMPOUNDING.issuperset([*apart[0], *apart[1]]):
-        return "of" not in {*apart[0], *apart[1]} or NAMING.isdisjoint((a.text, b.text))
-    first, second = _preposition(left, a), _preposition(left, b)
-    return beside and first != second and (first, second) == (_preposition(right, c), _preposition(right, d))
+    between = left.words[first.place + 1 : second.place]
+    right_between = right.words[right_second.place + 1 : right_first.place]
+    if is_adjacent and _joins_things(between) and _joins_things(right_between):
+        return not ("and" in between and {*left.words[second.place + 1 : second.place + 2]} & _SINGULAR_VERBS)
+    separators = {*between, *right_between}
+    if bool(between) != bool(right_between) and _COMPOUND_SEPARATORS.issuperset(separators):
+        return "of" not in separators or INSTITUTIONS.isdisjoint((first.text, second.text))
+    prepositions = _preposition(left, first), _preposition(left, second)
+    if not is_adjacent or prepositions[0] == prepositions[1]:
+        return False
+    return prepositions == (_preposition(right, right_first), _preposition(right, right_second))
+
+
+def _joins_things(words: Sequence[str]) -> bool:
+    """Whether words between two others join them as things, by "and" or the like, and not as clauses."""
+    return not CONJUNCTIONS.isdisjoint(words) and _CLAUSE_MARKERS.isdisjoint(words)
 
 
 def _preposition(reading: Reading, word: Word) -> str:
     """The preposition that governs a word: the one before it, with only stop words between; "" if there is none."""
-    for before in reversed(reading.words[max(0, word.place - 3) : word.place]):
-        if before in _GOVERNING:
-            return before
-        if before not in STOP:
+    for word_before in reversed(reading.words[max(0, word.place - 3) : word.place]):
+        if word_before in _GOVERNING_PREPOSITIONS:
+            return word_before
+        if word_before not in STOP_WORDS:
             break
     return ""
 
 
-def _towards(reading: Reading) -> dict[str, str]:
+def _pronoun_prepositions(reading: Reading) -> dict[str, str]:
     """The prepositions directly before pronouns, by pronoun: to bark "at" me."""
-    return {word: way for way, word in pairwise(reading.words) if word in _PRONOUNS and way in PREPOSITIONS}
+    return {
+        word: preposition
+        for preposition, word in pairwise(reading.words)
+        if word in _PRONOUNS and preposition in PREPOSITIONS
+    }
 
 
-def _longest_rising(order: Sequence[int]) -> int:
+def _longest_increasing(order: Sequence[int]) -> int:
     tails: list[int] = []
     for value in order:
-        place = bisect_left(tails, value)
-        tails[place : place + 1] = [value]
+        position = bisect_left(tails, value)
+        tails[position : position + 1] = [value]
     return len(tails)

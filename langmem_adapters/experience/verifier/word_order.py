@@ -6,34 +6,36 @@ import re
 from functools import lru_cache
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.phrases import compounded, same_search
+from langmem_adapters.experience.verifier.phrases import is_compound_of, same_search
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import (
     ARTICLES,
-    LINKS,
+    CONJUNCTIONS,
     NEGATIONS,
-    PLURAL_ALONE,
+    PLURAL_ONLY_NOUNS,
     PREPOSITIONS,
-    STOP,
+    STOP_WORDS,
     UNITS,
-    respelt,
+    american_spelling,
     stem_of,
 )
 from langmem_adapters.language.lists import listed, named
 
-__all__ = ["rearranged", "same_words"]
+__all__ = ["rearranged_words", "same_words"]
 
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
-_FREE = ARTICLES | _DOES  # words that may be left out
-_FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
+_OMITTABLE = ARTICLES | _DOES  # words that may be left out
+_FOCUS_ADVERBS = frozenset(("almost", "also", "even", "just", "only"))
 """Words that qualify the very next word: "only members"."""
-_GOVERNING = PREPOSITIONS | NEGATIONS | listed("because if in out since unless until when while")
+_PHRASE_OPENERS = PREPOSITIONS | NEGATIONS | listed("because if in out since unless until when while")
 """Words that open a phrase, which may move as a whole: "before lunch", "if it rains"."""
-_WHOLE = listed("all always both every everybody everyone everything")
-_TIED = _GOVERNING | _FOCUSING | listed("he i it my our she that their these they this those we you your")
+_UNIVERSAL_QUANTIFIERS = listed("all always both every everybody everyone everything")
+_BOUND_WORDS = _PHRASE_OPENERS.union(
+    _FOCUS_ADVERBS, listed("he i it my our she that their these they this those we you your")
+)
 """Words that must precede the same word in both texts, if the order of words differs."""
-_LEADING = ARTICLES | listed("can could did do does should will would")
+_OMITTABLE_BOUND_WORDS = ARTICLES | listed("can could did do does should will would")
 """Likewise, but one text may leave them out."""
 
 
@@ -46,122 +48,133 @@ def same_words(left: Reading, right: Reading) -> bool:
     """
     if not (left.english and right.english) or left.symbols or right.symbols:
         return False
-    whole = _alike(left), _alike(right)
-    if _asks(left) != _asks(right):
-        return same_search(*whole, left, right) or same_search(*whole[::-1], right, left)
-    one, other = _plain(left), _plain(right)
-    return one == other or compounded(*whole) or compounded(*whole[::-1]) or _reordered(left, right)
+    one, other = _singular_words(left), _singular_words(right)
+    if _is_question(left) != _is_question(right):
+        return same_search(one, other, left, right) or same_search(other, one, right, left)
+    if _essential_words(left) == _essential_words(right):
+        return True
+    return is_compound_of(one, other) or is_compound_of(other, one) or _is_harmless_reordering(left, right)
 
 
-def _reordered(left: Reading, right: Reading) -> bool:
+def _is_harmless_reordering(left: Reading, right: Reading) -> bool:
     """Whether both have the same words, in different orders that mean the same."""
-    if sorted(_plain(left)) != sorted(_plain(right)) or len({word.stem for word in left.content}) < len(left.content):
-        return False  # the guards do not tell two words of one stem apart
-    if _DOES.isdisjoint(_told(left)) != _DOES.isdisjoint(_told(right)):
-        return False  # "who trusts the king" is not "who does the king trust"
-    if not (_moved_whole(left, right) or _moved_whole(right, left)):
+    if sorted(_essential_words(left)) != sorted(_essential_words(right)):
         return False
-    one, other = _ties(left, _LEADING), _ties(right, _LEADING)
-    return not _untied(left, right, _TIED) and (one <= other or other <= one)
+    if len({word.stem for word in left.content}) < len(left.content):
+        return False  # the guards do not tell two words of one stem apart
+    if _DOES.isdisjoint(_normalized_words(left)) != _DOES.isdisjoint(_normalized_words(right)):
+        return False  # "who trusts the king" is not "who does the king trust"
+    if not (_only_phrases_moved(left, right) or _only_phrases_moved(right, left)):
+        return False
+    if _rebound_words(left, right, _BOUND_WORDS):
+        return False
+    one, other = _bindings(left, _OMITTABLE_BOUND_WORDS), _bindings(right, _OMITTABLE_BOUND_WORDS)
+    return one <= other or other <= one
 
 
-def rearranged(left: Reading, right: Reading) -> set[str]:
+def rearranged_words(left: Reading, right: Reading) -> set[str]:
     """Function words that govern different words, if all words are the same: "not sure it is", "sure it is not".
 
     If function words differ, only negations: "not safe in pregnancy", "safe, but not in pregnancy". Also quantifiers
     on different sides of "not": "not all pass", "all do not pass".
     """
-    one, other = _plain(left), _plain(right)
-    if not left.english or left.words == right.words or one == other:
+    left_words, right_words = _essential_words(left), _essential_words(right)
+    if not left.english or left.words == right.words or left_words == right_words:
         return set()
-    untied = _untied(left, right, NEGATIONS if LINKS & left.vocabulary or sorted(one) != sorted(other) else _GOVERNING)
-    return untied | (_denied(left) ^ _denied(right) if "not" in left.vocabulary & right.vocabulary else set())
+    negations_only = CONJUNCTIONS & left.vocabulary or sorted(left_words) != sorted(right_words)
+    rebound = _rebound_words(left, right, NEGATIONS if negations_only else _PHRASE_OPENERS)
+    if "not" in left.vocabulary & right.vocabulary:
+        rebound |= _quantifiers_after_not(left) ^ _quantifiers_after_not(right)
+    return rebound
 
 
-def _denied(reading: Reading) -> set[str]:
-    return {*_WHOLE.intersection(reading.words[reading.words.index("not") :])}
+def _quantifiers_after_not(reading: Reading) -> set[str]:
+    return {*_UNIVERSAL_QUANTIFIERS.intersection(reading.words[reading.words.index("not") :])}
 
 
-def _asks(reading: Reading) -> bool:
+def _is_question(reading: Reading) -> bool:
     return reading.frame != "none" or reading.text.rstrip().endswith("?")
 
 
-def _alike(reading: Reading) -> list[str]:
+def _singular_words(reading: Reading) -> list[str]:
     """The words in the singular."""
-    return [_singular(word) for word in _told(reading)]
+    return [_singular(word) for word in _normalized_words(reading)]
 
 
-def _told(reading: Reading) -> list[str]:
+def _normalized_words(reading: Reading) -> list[str]:
     """The words, with one wording for "how do I"."""
     return _HOW_TO.sub("how ", " ".join(reading.words)).split()
 
 
-def _plain(reading: Reading) -> list[str]:
+def _essential_words(reading: Reading) -> list[str]:
     """The words in the singular, without articles, "do" and "does"."""
-    return [_singular(word) for word in _told(reading) if word not in _FREE]
+    return [_singular(word) for word in _normalized_words(reading) if word not in _OMITTABLE]
 
 
 @lru_cache(maxsize=1 << 14)
 def _singular(word: str) -> str:
-    if word in _ALIKE or len(word) < _SHORTEST or word.endswith(("ss", "us", "is")) or word in PLURAL_ALONE:
-        return _ALIKE.get(word, word)
-    return respelt(word.removesuffix("s"))
+    if word in _INTERCHANGEABLE:
+        return _INTERCHANGEABLE[word]
+    if len(word) < _MIN_PLURAL_CHARS or word.endswith(("ss", "us", "is")) or word in PLURAL_ONLY_NOUNS:
+        return word
+    return american_spelling(word.removesuffix("s"))
 
 
-_ALIKE = UNITS | named("""is are, was were, what which, lawyer attorney, luggage baggage, start begin commence,
-    bigger larger, buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly,
-    film movie, fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo picture,
-    disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest tallest,
-    symptom symptoms sign signs""")
+_INTERCHANGEABLE = UNITS | named("""is are, was were, what which, lawyer attorney, luggage baggage, start begin
+    commence, bigger larger, buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly
+    rapidly, film movie, fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo
+    picture, disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest
+    tallest, symptom symptoms sign signs""")
 """Words that may replace each other if all else is the same and no guard has refused."""
-_SHORTEST = 4  # letters of a plural
+_MIN_PLURAL_CHARS = 4  # letters of a plural
 
 
-def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
+def _rebound_words(left: Reading, right: Reading, function_words: frozenset[str]) -> set[str]:
     """Function words that precede different content words, if both texts have those; not a "not" after the verb."""
-    if _NOT_FIRST.search(" ".join(left.words)) or _NOT_FIRST.search(" ".join(right.words)):
-        small -= {"not"}
-    apart = _ties(left, small) ^ _ties(right, small)
-    if not apart:
+    if _OPENING_NOT.search(" ".join(left.words)) or _OPENING_NOT.search(" ".join(right.words)):
+        function_words -= {"not"}
+    changed = _bindings(left, function_words) ^ _bindings(right, function_words)
+    if not changed:
         return set()
-    here, there = ({"", *map(stem_of, _alike(reading))} for reading in (left, right))
-    both = here & there
-    return {word for word, after in apart if after in both}
+    left_stems, right_stems = ({"", *map(stem_of, _singular_words(reading))} for reading in (left, right))
+    common = left_stems & right_stems
+    return {word for word, next_word in changed if next_word in common}
 
 
-def _moved_whole(left: Reading, right: Reading) -> bool:
+def _only_phrases_moved(left: Reading, right: Reading) -> bool:
     """Whether only phrases that a function word opens have moved between the texts: "before lunch".
 
     Or a superlative: "which ocean is the largest", "which is the largest ocean".
     """
-    beside = set(pairwise(word for word, _ in _contents(left)))
-    return all((one, other) in beside or opened for (one, _), (other, opened) in pairwise(_contents(right)))
+    left_neighbours = set(pairwise(word for word, _ in _content_words(left)))
+    right_neighbours = pairwise(_content_words(right))
+    return all((one, other) in left_neighbours or opens_phrase for (one, _), (other, opens_phrase) in right_neighbours)
 
 
-def _contents(reading: Reading) -> list[tuple[str, bool]]:
+def _content_words(reading: Reading) -> list[tuple[str, bool]]:
     """The content words, but for those that may stand anywhere, and whether each begins a phrase that may move."""
-    linked, opened = _linked(reading), False
-    found: list[tuple[str, bool]] = []
-    for word in _alike(reading):
-        if word in _GOVERNING:
-            opened = True
-        elif word not in STOP and not _is_free(word):
-            found.append((linked.get(word, word), opened or word.endswith("est")))
-            opened = False
-    return found
+    first_linked, opens_phrase = _linked_words(reading), False
+    content: list[tuple[str, bool]] = []
+    for word in _singular_words(reading):
+        if word in _PHRASE_OPENERS:
+            opens_phrase = True
+        elif word not in STOP_WORDS and not _is_movable(word):
+            content.append((first_linked.get(word, word), opens_phrase or word.endswith("est")))
+            opens_phrase = False
+    return content
 
 
-def _linked(reading: Reading) -> dict[str, str]:
+def _linked_words(reading: Reading) -> dict[str, str]:
     """Words joined by "and" or "or", each mapped to the first of its pair in the alphabet: their order is free."""
-    plain = _plain(reading)
-    linked: dict[str, str] = {}
-    for one, link, other in zip(plain, plain[1:], plain[2:], strict=False):
-        if link in LINKS:
-            linked |= dict.fromkeys((one, other), min(one, other))
-    return linked
+    words = _essential_words(reading)
+    first_linked: dict[str, str] = {}
+    for one, link, other in zip(words, words[1:], words[2:], strict=False):
+        if link in CONJUNCTIONS:
+            first_linked |= dict.fromkeys((one, other), min(one, other))
+    return first_linked
 
 
-def _is_free(word: str) -> bool:
+def _is_movable(word: str) -> bool:
     """Whether a word may stand in several places of a sentence, as adverbs do."""
     return word == "like" or (word.endswith("ly") and word not in _NO_ADVERBS)
 
@@ -169,21 +182,22 @@ def _is_free(word: str) -> bool:
 _NO_ADVERBS = listed("daily early family friendly hourly monthly only reply supply weekly yearly")
 
 
-def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
+def _bindings(reading: Reading, function_words: frozenset[str]) -> set[tuple[str, str]]:
     """Function words with the next content word; words that "and" joins count as one."""
-    linked = _linked(reading)
-    words, found = _alike(reading), set()
+    first_linked = _linked_words(reading)
+    words, bindings = _singular_words(reading), set()
     for n, word in enumerate(words):
-        if word in small and word in _FOCUSING:
-            found.add((word, "".join(words[n + 1 : n + 2])))
-        elif word in small:
-            adverbs = word in NEGATIONS
-            after = next((w for w in words[n + 1 :] if w not in STOP and (adverbs or not _is_free(w))), "")
-            found.add((word, stem_of(after if adverbs else linked.get(after, after))))
-    return found
+        if word in function_words and word in _FOCUS_ADVERBS:
+            bindings.add((word, "".join(words[n + 1 : n + 2])))
+        elif word in function_words:
+            is_negation = word in NEGATIONS
+            following = (other for other in words[n + 1 :] if other not in STOP_WORDS)
+            bound = next((other for other in following if is_negation or not _is_movable(other)), "")
+            bindings.add((word, stem_of(bound if is_negation else first_linked.get(bound, bound))))
+    return bindings
 
 
-_NOT_FIRST = re.compile(
+_OPENING_NOT = re.compile(
     r"^(?:how |what |when |where |which |who |why )?(?:is|are|am|do|does|did|can|could|has|have|had|may|might|must|"
     r"should|was|were|will|would) not\b"
 )
