@@ -49,8 +49,8 @@ def side_by_side(comparison: Comparison, *, fig: Figure | None = None) -> Figure
     if all(row["recall"] is None for row in rows):
         del panels["recall"]
     fig = new_figure(7.2, 2.6 + 0.3 * len(rows)) if fig is None else fig
-    mosaic = [["course"] * len(panels), list(panels)]
-    panel_axes = fig.subplot_mosaic(mosaic, height_ratios=[2.0, 0.5 + 0.3 * len(rows)])
+    heights = [2.0, 0.5 + 0.3 * len(rows)]
+    panel_axes = fig.subplot_mosaic([["course"] * len(panels), list(panels)], height_ratios=heights)
     names = [printable_text(str(row["configuration"]), _MAX_NAME_CHARS) for row in rows]
     colours = [COLOURS[n % len(COLOURS)] for n in range(len(rows))]
     call_axes = panel_axes["course"]
@@ -107,6 +107,8 @@ def _stack_summaries(ax: Axes, rows: Sequence[dict[str, Any]], colours: Sequence
     """Mark the part of the model calls that summaries took."""
     calls, summary_calls = ([row[key] for row in rows] for key in ("calls", "summary_calls"))
     if any(summary_calls):
-        hatching = {"hatch": "////", "edgecolor": "white", "linewidth": 0}
-        ax.barh(range(len(rows)), summary_calls, left=calls, height=0.7, color=colours, **hatching)
+        ax.barh(
+            range(len(rows)), summary_calls, left=calls, height=0.7,
+            color=colours, hatch="////", edgecolor="white", linewidth=0,
+        )  # fmt: skip
         ax.set_xlabel("hatched: for summaries", fontsize="small", loc="left")
