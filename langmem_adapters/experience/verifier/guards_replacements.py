@@ -36,9 +36,8 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     """
     left_only, right_only = unmatched_words(left, right, alignment)
     left_texts, right_texts = ({word.text for word in side} for side in (left_only, right_only))
-    left_required, right_required = (
-        {text for text in texts if not is_optional(text)} for texts in (left_texts, right_texts)
-    )
+    left_required = {text for text in left_texts if not is_optional(text)}
+    right_required = {text for text in right_texts if not is_optional(text)}
     if max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS:
         return refusal("words", left_required, right_required)
     if len(left_only) == len(right_only) == 1 and _at_most_one_word_differs(left, right):
@@ -49,11 +48,11 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
         return refusal("words", left_texts, right_texts)
     if len(left_only) != len(right_only) or len(left_only) > _MAX_REPLACED_WORDS:
         return ""
-    all_required = left_required == left_texts and right_required == right_texts
-    is_near = is_short(left, right) or edit_distance(left.stems, right.stems, _MAX_REPLACED_WORDS + 1) <= (
-        len(left_only) + 1
-    )
-    return refusal("words", left_texts, right_texts) if all_required and is_near else ""
+    if left_required != left_texts or right_required != right_texts:
+        return ""
+    max_edits = len(left_only) + 1
+    is_near = is_short(left, right) or edit_distance(left.stems, right.stems, max_edits) <= max_edits
+    return refusal("words", left_texts, right_texts) if is_near else ""
 
 
 def details(left: Reading, right: Reading, alignment: Alignment) -> str:

@@ -73,12 +73,12 @@ def _aspect(words: list[str], position: int) -> str:
         return ""
     words_before = words[max(0, position - _MAX_AUXILIARY_DISTANCE) : position]
     auxiliary = next((word for word in reversed(words_before) if word in _BE_FORMS or word in _HAVE_FORMS), "")
-    if auxiliary == "have" and not is_gerund and not _MODALS.isdisjoint(words_before):
-        return "would have"
-    if auxiliary and "being" in words_before:
-        return "being"
     if not auxiliary:
         return ""
+    if auxiliary == "have" and not is_gerund and not _MODALS.isdisjoint(words_before):
+        return "would have"
+    if "being" in words_before:
+        return "being"
     return "doing" if is_gerund and auxiliary in _BE_FORMS else "done"
 
 

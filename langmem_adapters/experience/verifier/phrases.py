@@ -64,7 +64,7 @@ def _possible_compounds(words: Sequence[str], position: int) -> Iterator[list[st
 
 
 def _needs_of(noun_phrase: Sequence[str]) -> bool:
-    """Whether "of" after these words is no compound: "a glass of", "University of", "a bit of"."""
+    """Whether no compound means the same as these words with "of": "a glass of", "University of", "a bit of"."""
     if noun_phrase[-1] in _CONTAINERS or noun_phrase[-1] in INSTITUTIONS:
         return True
     return len(noun_phrase) == 1 and noun_phrase[0] in _PARTITIVES
