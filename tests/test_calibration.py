@@ -14,7 +14,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ModelError
 from langmem_adapters.experience import Verifier
 from langmem_adapters.experience.verified import VerifiedAnswers
-from langmem_adapters.experience.verifier.calibration import PAIRS, Scale, measured, scale_flow
+from langmem_adapters.experience.verifier.calibration import PAIRS, Scale, measure_scale, scale_flow
 from langmem_adapters.experience.verifier.tuning import tuning
 from langmem_adapters.flow import arun, run
 from langmem_adapters.indexes import open_vectors
@@ -52,7 +52,7 @@ class Model:
         self.failing = False
         self.was_asked = threading.Event()
         self._symmetric = symmetric
-        row = [link for pair in PAIRS for link in ((pair.kept, pair.cosine), (pair.asked, pair.with_next))]
+        row = [link for pair in PAIRS for link in ((pair.stored, pair.cosine), (pair.request, pair.next_cosine))]
         row += [link for kept, asked, cosine in (SAME, OTHER) for link in ((kept, cosine), (asked, 0.0))]
         self._vectors: dict[str, list[float]] = {}
         meaning = [1.0] + [0.0] * len(row)
@@ -68,7 +68,7 @@ class Model:
         if self.failing:
             raise OSError
         self.texts += texts
-        if PAIRS[-1].asked in texts:
+        if PAIRS[-1].request in texts:
             self.was_asked.set()
         return [self._vectors[text] for text in texts]
 
@@ -82,7 +82,7 @@ class Model:
 
 @pytest.mark.parametrize("lie", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_cosines_are_read_as_those_that_the_score_was_learnt_from(lie: Lie) -> None:
-    scale = measured(Embedder(Model(lie)))
+    scale = measure_scale(Embedder(Model(lie)))
     for cosine in (0.75, 0.9, 0.95, 1.0):
         assert scale.of(lie.of(cosine)) == pytest.approx(cosine, abs=0.01)
 
@@ -108,7 +108,7 @@ async def test_it_is_asked_once_and_ahead_of_the_first_look_up_that_finds_someth
     await arun(answers.keep_flow("p", SAME[0], "1"))
     assert await asyncio.to_thread(model.was_asked.wait, 60)
     before = model.texts[:]
-    assert {*before} == {*SAME[:2], *(text for pair in PAIRS for text in (pair.kept, pair.asked))}
+    assert {*before} == {*SAME[:2], *(text for pair in PAIRS for text in (pair.stored, pair.request))}
     for _ in range(3):
         assert [match.key for match in await arun(answers.find_flow("p", SAME[1]))] == ["1"]
     assert model.texts == before
@@ -117,7 +117,7 @@ async def test_it_is_asked_once_and_ahead_of_the_first_look_up_that_finds_someth
 
 def test_a_model_that_embeds_queries_otherwise_is_asked_for_queries() -> None:
     model = Model(ELSEWHERE["as it is"], symmetric=False)
-    scale = measured(Embedder(model))
+    scale = measure_scale(Embedder(model))
     assert model.queries == 1 + len(PAIRS)
     for cosine in (0.75, 0.9, 0.98):
         assert scale.of(0.8 * cosine) == pytest.approx(cosine, abs=0.01)
@@ -155,7 +155,7 @@ def _letters(texts: Sequence[str]) -> list[list[float]]:
 
 def test_a_model_that_knows_no_meanings_is_not_believed() -> None:
     """What it finds the same is next to nothing on the scale, so that all but the same words are refused."""
-    scale = measured(Embedder(_letters, name="letters"))
+    scale = measure_scale(Embedder(_letters, name="letters"))
     verifier = Verifier()
     near = scale.of(0.99)
     assert not verifier(OTHER[1], OTHER[0], cosine=near).accepted
@@ -163,4 +163,4 @@ def test_a_model_that_knows_no_meanings_is_not_believed() -> None:
 
 
 def test_a_model_that_finds_everything_alike_is_taken_at_its_word() -> None:
-    assert measured(Embedder(lambda texts: [[1.0, 2.0] for _ in texts], name="toy")) == Scale()
+    assert measure_scale(Embedder(lambda texts: [[1.0, 2.0] for _ in texts], name="toy")) == Scale()

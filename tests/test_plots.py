@@ -31,7 +31,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool, Saved
-from langmem_adapters.experience.verifier.tuning import tuned
+from langmem_adapters.experience.verifier.tuning import choose_threshold
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langchain import BrainChatMessageHistory, ExperienceCache, LongTermRetriever
@@ -119,8 +119,8 @@ def title(ax: Axes) -> str:
 DRAWN: dict[str, Callable[[Axes | None], Axes]] = {
     "hit_rate": lambda ax: hit_rate(looks((0, 0, 0), (60, 1, 3), (90, 4, 4)), ax=ax),
     "savings": lambda ax: savings(looks((0, 0, 0), (60, 1, 3)), ax=ax),
-    "score_distribution": lambda ax: score_distribution(tuned(SCORED, 0.8), ax=ax),
-    "threshold_curve": lambda ax: threshold_curve(tuned(SCORED, 0.8), ax=ax),
+    "score_distribution": lambda ax: score_distribution(choose_threshold(SCORED, 0.8), ax=ax),
+    "threshold_curve": lambda ax: threshold_curve(choose_threshold(SCORED, 0.8), ax=ax),
     "memory_timeline": lambda ax: memory_timeline(trace_of(), ax=ax),
     "similarity_map": lambda ax: similarity_map(TEXTS, embedder(), query="a bike", ax=ax),
 }
@@ -331,11 +331,11 @@ def test_what_has_a_score_is_drawn_by_it() -> None:
 
 
 def test_tuned_pairs_are_told_apart() -> None:
-    ax = score_distribution(tuned(SCORED, 0.8))
+    ax = score_distribution(choose_threshold(SCORED, 0.8))
     assert named(ax) == ["the same", "not the same"]
     assert (sum(heights(ax, 0)), sum(heights(ax, 1))) == (5, 2)
     assert title(ax) == "5 of 7 scores are at or above 0.70"
-    assert title(score_distribution(tuned(SCORED, 0.8), threshold=0.9)).startswith("2 of 7")
+    assert title(score_distribution(choose_threshold(SCORED, 0.8), threshold=0.9)).startswith("2 of 7")
 
 
 def test_a_document_has_its_score_in_its_metadata() -> None:
@@ -384,7 +384,7 @@ def test_nothing_to_draw() -> None:
 
 
 def test_the_curve_shows_precision_and_recall_of_each_threshold() -> None:
-    found = tuned(SCORED, 0.8)
+    found = choose_threshold(SCORED, 0.8)
     ax = threshold_curve(found)
     precision, recall, false, chosen = ax.lines
     for line, name in ((precision, "precision"), (recall, "hit_rate"), (false, "false_hit_rate")):

@@ -22,7 +22,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency, ModelError, StoreError
 from langmem_adapters.evaluation import Question, aevaluate, afit, evaluate, fit
 from langmem_adapters.experience import ExperiencePool
-from langmem_adapters.experience.verifier.tuning import TunedPoint, tuned
+from langmem_adapters.experience.verifier.tuning import TunedPoint, choose_threshold
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langchain import ExperienceCache
@@ -475,7 +475,7 @@ def test_each_point_of_the_curve_is_what_its_threshold_serves(scored: list[tuple
     same = sum(is_same for _, is_same in scored)
     others = len(scored) - same
     try:
-        found = tuned(scored, 0.01)
+        found = choose_threshold(scored, 0.01)
     except ConfigurationError:
         assert not any(is_same and score for score, is_same in scored)
         return

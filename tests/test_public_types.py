@@ -32,7 +32,7 @@ from langmem_adapters.langchain import *  # noqa: F403 - what is tested
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.llamaindex import CachedLLM, LongTermMemoryBlock
 from langmem_adapters.llamaindex.memory import _Settings
-from langmem_adapters.replay.recorded import recorded
+from langmem_adapters.replay.recording import recorded_sessions
 from langmem_adapters.sealing import BindingCodec, Codec
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.validation import Said
@@ -124,7 +124,7 @@ def test_a_file_is_any_path(tmp_path: Path) -> None:
     settings.path.write_text("langmem: {url: 'memory:'}")
     assert len(read_transcripts(said)) == len(read_questions(asked)) == 1
     assert langmem_adapters.Settings.from_yaml(settings).url == "memory:"
-    assert [one.user for one in recorded(said)] == ["replayed"]
+    assert [one.user for one in recorded_sessions(said)] == ["replayed"]
     with pytest.raises(langmem_adapters.SerializationError, match="is not a docstore of LlamaIndex"):
         read_metagpt_pool(asked)
 

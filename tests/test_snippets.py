@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters.experience import Verifier
-from langmem_adapters.experience.verifier.snippets import parted
+from langmem_adapters.experience.verifier.snippets import separate_snippets
 
 VERIFIER = Verifier()
 PRINTS = "What does this print?\n\n{}"
@@ -118,10 +118,10 @@ def test_without_the_guard_the_others_read_the_code() -> None:
 
 @given(st.text(st.sampled_from("ab `=+-.,:;?!()[]{}'\"\n\\/*<>$&#@1X"), max_size=80))
 def test_a_request_is_parted_as_itself_and_the_same_in_a_fence(text: str) -> None:
-    one, other = parted(text, text)
+    one, other = separate_snippets(text, text)
     assert one == other
     assert VERIFIER(text, text, cosine=0.0).accepted
-    fenced, also = parted(f"Why?\n```\n{text}\n```", f"Why?\n```py\n{text}\n```")
+    fenced, also = separate_snippets(f"Why?\n```\n{text}\n```", f"Why?\n```py\n{text}\n```")
     assert fenced == also
 
 
@@ -151,5 +151,5 @@ def test_a_request_is_parted_as_itself_and_the_same_in_a_fence(text: str) -> Non
 def test_no_text_takes_long_to_be_parted(piece: str) -> None:
     text = (piece * 8_000)[:7_990]
     start = time.process_time()
-    parted(text, f"{text[:-3]}zz ")
+    separate_snippets(text, f"{text[:-3]}zz ")
     assert time.process_time() - start < 0.3

@@ -14,17 +14,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.experience.verifier import pieces, reading
+from langmem_adapters.experience.verifier import piece_cache, reading
 from langmem_adapters.experience.verifier import spelling as module
-from langmem_adapters.experience.verifier.alignment import align, edits
-from langmem_adapters.experience.verifier.features import NAMES, _rising_pairs, features
+from langmem_adapters.experience.verifier.alignment import align, edit_distance
+from langmem_adapters.experience.verifier.features import FEATURE_NAMES, _count_ascending_pairs, features
 from langmem_adapters.experience.verifier.guards import GUARDS
-from langmem_adapters.experience.verifier.order import swapped
-from langmem_adapters.experience.verifier.pieces import of_each
-from langmem_adapters.experience.verifier.questions import FRAMES
-from langmem_adapters.experience.verifier.reading import LONGEST, read
-from langmem_adapters.experience.verifier.spelling import CONTRACTIONS, one_spelling
-from langmem_adapters.experience.verifier.tuning import tuned
+from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
+from langmem_adapters.experience.verifier.questions import QUESTION_FRAMES
+from langmem_adapters.experience.verifier.reading import MAX_COMPARED_CHARS, read
+from langmem_adapters.experience.verifier.spelling import REPLACEMENTS, normalize_spelling
+from langmem_adapters.experience.verifier.swaps import swapped_words
+from langmem_adapters.experience.verifier.tuning import choose_threshold
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.experience.verifier.weights import QUESTION_TREES, TREES
 
@@ -898,7 +898,7 @@ def test_in_another_language_case_punctuation_and_courtesy_do_not_matter(one: st
 
 
 def test_what_is_too_long_to_be_compared_passes_only_if_it_is_the_same() -> None:
-    long = "word " * LONGEST
+    long = "word " * MAX_COMPARED_CHARS
     assert VERIFIER(long + "a", long + "b", cosine=1.0).guard == "length"
     assert VERIFIER(long + "a", long + "a \n\n", cosine=1.0).accepted
 
@@ -1021,9 +1021,9 @@ def test_a_text_is_the_same_as_itself(text: str) -> None:
 @given(st.text("abcd", max_size=8), st.text("abcd", max_size=8))
 @example("ab", "bca")
 def test_edits_are_symmetric_and_zero_only_for_the_same(one: str, other: str) -> None:
-    assert edits(one, other, 20) == edits(other, one, 20)
-    assert (edits(one, other, 20) == 0) == (one == other)
-    assert edits(one, other, 1) == min(edits(one, other, 20), 2)
+    assert edit_distance(one, other, 20) == edit_distance(other, one, 20)
+    assert (edit_distance(one, other, 20) == 0) == (one == other)
+    assert edit_distance(one, other, 1) == min(edit_distance(one, other, 20), 2)
 
 
 def _edits_by_table(one: str, other: str) -> int:
@@ -1043,17 +1043,17 @@ def _edits_by_table(one: str, other: str) -> int:
 @example("", "abc", 2)
 @example("ca", "abc", 3)  # no letter is exchanged and then parted
 def test_edits_are_those_of_the_whole_table(one: str, other: str, most: int) -> None:
-    assert edits(one, other, most) == min(_edits_by_table(one, other), most + 1)
-    assert edits([*one], [*other], most) == edits(one, other, most)
+    assert edit_distance(one, other, most) == min(_edits_by_table(one, other), most + 1)
+    assert edit_distance([*one], [*other], most) == edit_distance(one, other, most)
 
 
 @given(st.permutations(range(9)))
 def test_pairs_that_rise_are_counted(order: list[int]) -> None:
-    assert _rising_pairs(order) == sum(a < b for n, a in enumerate(order) for b in order[n + 1 :])
+    assert _count_ascending_pairs(order) == sum(a < b for n, a in enumerate(order) for b in order[n + 1 :])
 
 
 _FRAGMENTS = (
-    *(hint for _, _, hints in CONTRACTIONS for hint in hints.split()),
+    *(hint for _, _, hints in REPLACEMENTS for hint in hints.split()),
     *(
         "u's",
         "urn't",
@@ -1085,18 +1085,22 @@ _texts = st.lists(
 def test_a_contraction_is_looked_for_only_where_it_may_be_and_found_all_the_same(text: str) -> None:
     text = text.lower()
     expected = text
-    for pattern, plain, _ in CONTRACTIONS:
+    for pattern, plain, _ in REPLACEMENTS:
         expected = re.sub(pattern, plain, expected)
-    assert one_spelling(text) == module._one_spelling_of_numbers(expected)
+    assert normalize_spelling(text) == module._normalize_numbers(expected)
 
 
 @given(_texts)
 def test_what_is_read_of_pieces_is_what_is_read_of_the_whole(text: str) -> None:
     words = [*chain.from_iterable(reading._words_in(text.split()))]
-    assert words == [word for match in reading._WORD.finditer(text) for word in reading._split(match[0])]
+    assert words == [word for match in reading._WORD.finditer(text) for word in reading._split_word(match[0])]
     code = {found[0].removesuffix("()") for found in reading._CODE.finditer(text)}
-    marks = {found[0] for found in reading._MARK.finditer(text) if found[1].lower() not in reading._NO_MARKS}
-    assert reading._code(text) == code | marks
+    marks = {
+        found[0]
+        for found in reading._NUMBER_WITH_LETTERS.finditer(text)
+        if found[1].lower() not in reading._NUMBER_SUFFIXES
+    }
+    assert reading._identifiers(text) == code | marks
 
 
 @given(_texts)
@@ -1106,13 +1110,13 @@ def test_a_capital_tells_a_name_but_where_a_sentence_begins(text: str) -> None:
     for before, word in pairwise((".", *reading._WORD.findall(text))):
         if word[0].isupper() and (before not in set(".?!") or any(map(str.isupper, word[1:]))):
             names |= {part.lower() for part in re.split("[-']", word)}
-    assert reading._capitals(text) == (set() if text.upper() == text else names - reading._NO_NAMES)
+    assert reading._capitalized_words(text) == (set() if text.upper() == text else names - reading._NEVER_NAMES)
 
 
 @given(_texts)
 def test_of_several_wordings_of_a_question_the_first_tells_its_kind(text: str) -> None:
-    found = [(match.start(), n) for n, (_, kind) in enumerate(FRAMES) if (match := re.search(kind, text))]
-    assert reading._frame(text) == (FRAMES[min(found)[1]][0] if found else "none")
+    found = [(match.start(), n) for n, (_, kind) in enumerate(QUESTION_FRAMES) if (match := re.search(kind, text))]
+    assert reading._question_frame(text) == (QUESTION_FRAMES[min(found)[1]][0] if found else "none")
 
 
 def test_long_pieces_are_read_and_not_remembered() -> None:
@@ -1125,16 +1129,16 @@ def test_long_pieces_are_read_and_not_remembered() -> None:
 def test_what_is_remembered_of_pieces_is_bounded() -> None:
     read_pieces: list[str] = []
 
-    @of_each
+    @cached_per_piece
     def of_all(piece: str) -> int:
         read_pieces.append(piece)
         return len(piece)
 
-    several = [f"{n:05d}" for n in range(pieces._MOST)]
-    assert [*of_all(several), *of_all(several[-9:])] == [5] * (pieces._MOST + 9)
-    assert len(read_pieces) == pieces._MOST
+    several = [f"{n:05d}" for n in range(piece_cache._MAX_PIECES)]
+    assert [*of_all(several), *of_all(several[-9:])] == [5] * (piece_cache._MAX_PIECES + 9)
+    assert len(read_pieces) == piece_cache._MAX_PIECES
     assert [*of_all(["another", several[0]])] == [7, 5]
-    assert read_pieces[pieces._MOST :] == ["another", several[0]]
+    assert read_pieces[piece_cache._MAX_PIECES :] == ["another", several[0]]
 
 
 def test_words_that_turn_round_are_told_only_where_all_have_partners() -> None:
@@ -1220,11 +1224,11 @@ def test_what_moves_goes_along_with_a_neighbour_of_its_own(
 
 def _swapped(one: str, other: str) -> tuple[str, str] | None:
     left, right = read(one), read(other)
-    return swapped(left, right, align(left.content, right.content))
+    return swapped_words(left, right, align(left.content, right.content))
 
 
 def test_letters_that_change_places_are_one_edit() -> None:
-    assert edits("form", "from", 5) == 1
+    assert edit_distance("form", "from", 5) == 1
 
 
 def test_questions_are_weighed_by_trees_of_their_own() -> None:
@@ -1258,14 +1262,14 @@ def test_what_is_nearer_is_surer(mark: str) -> None:
 def test_the_trees_ask_for_features_that_exist() -> None:
     one, other = read("How do I boil an egg?"), read("How can I boil eggs?")
     figures = features(one, other, align(one.content, other.content), 0.9)
-    assert len(figures) == len(NAMES)
+    assert len(figures) == len(FEATURE_NAMES)
     for trees in (TREES, QUESTION_TREES):
-        assert {int(token.split("<")[0]) for token in trees.split() if "<" in token} <= set(range(len(NAMES)))
+        assert {int(token.split("<")[0]) for token in trees.split() if "<" in token} <= set(range(len(FEATURE_NAMES)))
 
 
 def test_texts_that_have_no_word_in_common_are_soon_told_apart() -> None:
     letters = ("".join(three) for three in permutations("bcdfghjklm", 3))
-    words = [*letters][: 2 * (LONGEST // 4)]
+    words = [*letters][: 2 * (MAX_COMPARED_CHARS // 4)]
     half = len(words) // 2
     start = time.process_time()
     assert not VERIFIER(" ".join(words[:half]), " ".join(words[half:]), cosine=0.9).accepted
@@ -1279,21 +1283,21 @@ SCORED = [(0.95, True), (0.9, True), (0.85, False), (0.8, True), (0.7, True), (0
 
 @pytest.mark.parametrize(("precision", "threshold"), [(1.0, 0.9), (0.8, 0.7), (0.5, 0.6)])
 def test_tuning_picks_the_lowest_threshold_of_that_precision(precision: float, threshold: float) -> None:
-    assert tuned(SCORED, precision).threshold == threshold
+    assert choose_threshold(SCORED, precision).threshold == threshold
 
 
 def test_tuning_gives_the_whole_curve() -> None:
-    curve = {point.threshold: point[1:] for point in tuned(SCORED, 0.5).curve}
+    curve = {point.threshold: point[1:] for point in choose_threshold(SCORED, 0.5).curve}
     assert curve[0.8] == (0.75, 0.6, 0.5)
     assert min(curve) == 0.6
 
 
 def test_tuning_says_where_it_cannot() -> None:
     with pytest.raises(ConfigurationError, match=r"the best has 0\.500"):
-        tuned([(0.9, False), (0.8, True)], 0.9)
+        choose_threshold([(0.9, False), (0.8, True)], 0.9)
     with pytest.raises(ConfigurationError, match="no threshold serves any of these pairs"):
-        tuned([(0.0, True), (0.0, False)], 0.9)
+        choose_threshold([(0.0, True), (0.0, False)], 0.9)
     with pytest.raises(ConfigurationError, match="at least one is the same"):
-        tuned([(0.9, False)], 0.9)
+        choose_threshold([(0.9, False)], 0.9)
     with pytest.raises(ConfigurationError, match="precision"):
-        tuned(SCORED, 1.1)
+        choose_threshold(SCORED, 1.1)

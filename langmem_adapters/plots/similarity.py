@@ -10,7 +10,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
-from langmem_adapters.plots.drawing import COLOURS, GREY, RED, axes, legend, printable, tidy
+from langmem_adapters.plots.drawing import COLOURS, GREY, RED, add_legend, axes_or_new, label_axes, printable_text
 from langmem_adapters.recall.memories import SPEAKERS
 from langmem_adapters.validation import checked_list
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["similarity_map"]
 
-_LONGEST_LABEL = 24
-_WANTED = "a similarity map needs a LongTermMemory, or a list of messages or texts"
+_MAX_LABEL_CHARS = 24
+_REQUIREMENT = "a similarity map needs a LongTermMemory, or a list of messages or texts"
 
 
 def similarity_map(
@@ -48,85 +48,90 @@ def similarity_map(
 
     Raises ConfigurationError for fewer than three different vectors, and MissingDependency.
     """
-    messages, embedder = _given(memory, embedder)
+    messages, embedder = _messages_and_embedder(memory, embedder)
     messages = messages[-limit:] if limit > 0 else []
     vectors = embedder.texts([message.text for message in messages])
-    found = [(message, vector) for message, vector in zip(messages, vectors, strict=True) if vector]
-    asked = embedder.query(query) if query.strip() else None
-    if len({vector.tobytes() for _, vector in found}) < 3:  # noqa: PLR2004 - what a plane goes through
+    points = [(message, vector) for message, vector in zip(messages, vectors, strict=True) if vector]
+    query_vector = embedder.query(query) if query.strip() else None
+    if len({vector.tobytes() for _, vector in points}) < 3:  # noqa: PLR2004 - what a plane goes through
         raise ConfigurationError("a similarity map needs at least three memories that mean different things")
-    places, shares, project = _plane([vector for _, vector in found])
-    ax = axes(ax, height=4.0)
-    _draw(ax, [message for message, _ in found], places)
-    middle = places[:, 0].min() / 2 + places[:, 0].max() / 2
-    for place in _apart(places, labels):
-        _name(ax, places[place], printable(found[place][0].text, _LONGEST_LABEL), left=places[place][0] > middle)
-    if asked:
-        across, up = project(asked)
+    positions, shares, project = _project([vector for _, vector in points])
+    ax = axes_or_new(ax, height=4.0)
+    _draw_points(ax, [message for message, _ in points], positions)
+    center = positions[:, 0].min() / 2 + positions[:, 0].max() / 2
+    for n in _farthest_points(positions, labels):
+        label = printable_text(points[n][0].text, _MAX_LABEL_CHARS)
+        _label_point(ax, positions[n], label, to_left=positions[n][0] > center)
+    if query_vector:
+        across, up = project(query_vector)
         ax.scatter(across, up, marker="*", s=160, color=RED, label="the query", zorder=3)
-    most, next_ = (f"difference ({100 * share:.0f} %)" for share in shares)
-    title = f"{len(found):,} memories by what they mean"
-    tidy(ax, title, f"direction of the greatest {most}", f"of the next greatest {next_}")
+    most, next_most = (f"difference ({100 * share:.0f} %)" for share in shares)
+    title = f"{len(points):,} memories by what they mean"
+    label_axes(ax, title, f"direction of the greatest {most}", f"of the next greatest {next_most}")
     ax.grid(visible=False)
     ax.set_xticks([])
     ax.set_yticks([])
     ax.margins(0.12)
-    legend(ax)
+    add_legend(ax)
     return ax
 
 
-def _given(memory: LongTermMemory | Sequence[Message | str], embedder: Any) -> tuple[list[Message], Embedder]:
+def _messages_and_embedder(
+    memory: LongTermMemory | Sequence[Message | str], embedder: Any
+) -> tuple[list[Message], Embedder]:
     if isinstance(memory, LongTermMemory):
-        messages = [one.message for one in memory.all() if one.message.role in SPEAKERS]
+        messages = [item.message for item in memory.all() if item.message.role in SPEAKERS]
         vectors = memory._records.vectors  # noqa: SLF001 - it is told of no others
         embedder = getattr(vectors, "embedder", None) if embedder is None else embedder
     else:
-        given: list[Message | str] = checked_list(memory, _WANTED, Message, str)
-        messages = [Message(role="text", content=one) if isinstance(one, str) else one for one in given]
+        items: list[Message | str] = checked_list(memory, _REQUIREMENT, Message, str)
+        messages = [Message(role="text", content=item) if isinstance(item, str) else item for item in items]
     if embedder is None:
         raise ConfigurationError("a similarity map needs an embedder, as this memory finds by words: give it embedder=")
     return messages, Embedder.of(embedder)
 
 
-def _plane(vectors: Sequence[Any]) -> tuple[Any, list[float], Any]:
-    """The places of vectors in the plane that fits them best; its shares of the differences; and what places others."""
+def _project(vectors: Sequence[Any]) -> tuple[Any, list[float], Any]:
+    """Positions of vectors in the plane that fits them best, its shares of the differences, and what adds others."""
     try:
         numpy = importlib.import_module("numpy")
     except ImportError as error:
         raise MissingDependency("numpy", "vectors") from error
-    table = numpy.array([list(vector) for vector in vectors])
-    middle = table.mean(axis=0)
-    _, sizes, directions = numpy.linalg.svd(table - middle, full_matrices=False)
-    plane = numpy.zeros((2, table.shape[1]))  # vectors of one number have one direction only
+    matrix = numpy.array([list(vector) for vector in vectors])
+    mean = matrix.mean(axis=0)
+    _, singular_values, directions = numpy.linalg.svd(matrix - mean, full_matrices=False)
+    plane = numpy.zeros((2, matrix.shape[1]))  # vectors of one number have one direction only
     plane[: len(directions[:2])] = directions[:2]
     strongest = plane[[0, 1], numpy.abs(plane).argmax(axis=1)]
     plane *= numpy.where(strongest < 0, -1, 1)[:, None]  # both signs are right: this takes the same one each time
-    squares = numpy.append(sizes**2, 0.0)
+    squares = numpy.append(singular_values**2, 0.0)
     shares = [float(share) for share in squares[:2] / squares.sum()]
-    return (table - middle) @ plane.T, shares, lambda vector: plane @ (numpy.array(list(vector)) - middle)
+    return (matrix - mean) @ plane.T, shares, lambda vector: plane @ (numpy.array(list(vector)) - mean)
 
 
-def _draw(ax: Axes, messages: Sequence[Message], places: Any) -> None:
+def _draw_points(ax: Axes, messages: Sequence[Message], positions: Any) -> None:
     """A colour for each speaker; speakers for whom no colour is left share one."""
     speakers = [message.name or message.role for message in messages]
-    known = list(dict.fromkeys(speakers))[: len(COLOURS)]
-    for speaker in [*known, None]:
-        chosen = [n for n, each in enumerate(speakers) if (each if each in known else None) == speaker]
-        if chosen:
-            colour = COLOURS[known.index(speaker)] if speaker is not None else GREY
-            label = printable(speaker, _LONGEST_LABEL) if speaker is not None else "others"
+    colours = dict(zip(dict.fromkeys(speakers), COLOURS, strict=False))
+    indices: dict[str | None, list[int]] = {speaker: [] for speaker in (*colours, None)}
+    for i, speaker in enumerate(speakers):
+        indices[speaker if speaker in colours else None].append(i)
+    for group, members in indices.items():
+        if members:
+            colour = GREY if group is None else colours[group]
+            label = "others" if group is None else printable_text(group, _MAX_LABEL_CHARS)
             label = f"\u200b{label}" if label.startswith("_") else label  # otherwise matplotlib leaves it out
-            across, up = places[chosen].T
+            across, up = positions[members].T
             ax.scatter(across, up, s=22, color=colour, alpha=0.7, linewidths=0, label=label)
 
 
-def _name(ax: Axes, place: Any, text: str, *, left: bool) -> None:
+def _label_point(ax: Axes, position: Any, text: str, *, to_left: bool) -> None:
     """Write beside a point, towards the middle of the map, where there is room."""
     ax.annotate(
         text,
-        place,
-        xytext=(-4 if left else 4, 4),
-        ha="right" if left else "left",
+        position,
+        xytext=(-4 if to_left else 4, 4),
+        ha="right" if to_left else "left",
         textcoords="offset points",
         fontsize="x-small",
         parse_math=False,
@@ -134,14 +139,14 @@ def _name(ax: Axes, place: Any, text: str, *, left: bool) -> None:
     )
 
 
-def _apart(places: Any, most: int) -> list[int]:
+def _farthest_points(positions: Any, count: int) -> list[int]:
     """Points that are far from each other: each one is the farthest from all before it."""
-    if most < 1:
+    if count < 1:
         return []
-    nearest = ((places - places.mean(axis=0)) ** 2).sum(axis=1)
+    nearest = ((positions - positions.mean(axis=0)) ** 2).sum(axis=1)
     chosen: list[int] = []
-    while len(chosen) < most and nearest.max() > 0:
+    while len(chosen) < count and nearest.max() > 0:
         chosen.append(int(nearest.argmax()))
-        distances = ((places - places[chosen[-1]]) ** 2).sum(axis=1)
+        distances = ((positions - positions[chosen[-1]]) ** 2).sum(axis=1)
         nearest = distances if len(chosen) == 1 else nearest.clip(max=distances)
     return chosen

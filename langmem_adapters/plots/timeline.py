@@ -11,7 +11,7 @@ from langmem_adapters.conversation.log import entry_id
 from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, Step, arun, run
-from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, ORANGE, axes, tidy, whole
+from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, ORANGE, axes_or_new, label_axes, use_integer_ticks
 from langmem_adapters.validation import checked_list
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Placed", "atrace", "memory_timeline", "trace"]
 
-_WANTED = "a timeline needs a BrainMemory, which a chat history has as .brain, or what trace(brain) gives"
+_REQUIREMENT = "a timeline needs a BrainMemory, which a chat history has as .brain, or what trace(brain) gives"
 
 
 class Placed(NamedTuple):
@@ -45,12 +45,12 @@ def trace(brain: BrainMemory) -> list[Placed]:
     >>> [placed.window for placed in trace(brain)]
     [False, True]
     """
-    return run(_trace(brain))
+    return run(_trace_flow(brain))
 
 
 async def atrace(brain: BrainMemory) -> list[Placed]:
     """:func:`trace`, without blocking the event loop."""
-    return await arun(_trace(brain))
+    return await arun(_trace_flow(brain))
 
 
 def memory_timeline(session: BrainMemory | Sequence[Placed], *, ax: Axes | None = None) -> Axes:
@@ -62,7 +62,7 @@ def memory_timeline(session: BrainMemory | Sequence[Placed], *, ax: Axes | None 
 
     Raises ConfigurationError if there are no messages, and MissingDependency.
     """
-    messages = trace(session) if isinstance(session, BrainMemory) else checked_list(session, _WANTED, Placed)
+    messages = trace(session) if isinstance(session, BrainMemory) else checked_list(session, _REQUIREMENT, Placed)
     if not messages:
         raise ConfigurationError("there are no messages in this session to draw")
     lanes = [
@@ -70,62 +70,66 @@ def memory_timeline(session: BrainMemory | Sequence[Placed], *, ax: Axes | None 
         ("summary", ORANGE, [placed.summary for placed in messages]),
         ("long-term\nmemory", GREEN, [placed.long_term for placed in messages]),
     ]
-    nowhere = [not any(placed[3:]) for placed in messages]
-    if any(nowhere):
-        lanes.append(("history,\nnot shown", GREY, nowhere))
-    ax = axes(ax, height=2.4)
-    for place, (_, colour, members) in enumerate(lanes):
-        ax.broken_barh(_runs(members), (place - 0.36, 0.72), color=colour, linewidth=0)
+    not_shown = [not (placed.window or placed.summary or placed.long_term) for placed in messages]
+    if any(not_shown):
+        lanes.append(("history,\nnot shown", GREY, not_shown))
+    ax = axes_or_new(ax, height=2.4)
+    for position, (_, colour, members) in enumerate(lanes):
+        ax.broken_barh(_runs(members), (position - 0.36, 0.72), color=colour, linewidth=0)
     ax.set_yticks(range(len(lanes)), [f"{name} ({sum(members):,})" for name, _, members in lanes], fontsize="small")
     ax.set_ylim(len(lanes) - 0.5, -0.5)
     ax.set_xlim(0.5, len(messages) + 0.5)
-    whole(ax.xaxis)
-    shown = sum(placed.window for placed in messages)
-    tidy(ax, f"a model is shown {shown:,} of {len(messages):,} messages", "message, from the oldest", "")
+    use_integer_ticks(ax.xaxis)
+    visible = sum(placed.window for placed in messages)
+    label_axes(ax, f"a model is shown {visible:,} of {len(messages):,} messages", "message, from the oldest", "")
     ax.grid(visible=False)
     return ax
 
 
 def _runs(members: Sequence[bool]) -> list[tuple[float, float]]:
     """Where each run of members begins, and how long it is."""
-    found = []
-    for is_in, group in groupby(enumerate(members, start=1), key=lambda pair: pair[1]):
+    runs = []
+    for is_member, group in groupby(enumerate(members, start=1), key=lambda pair: pair[1]):
         numbers = [number for number, _ in group]
-        if is_in:
-            found.append((numbers[0] - 0.5, float(len(numbers))))
-    return found
+        if is_member:
+            runs.append((numbers[0] - 0.5, float(len(numbers))))
+    return runs
 
 
-def _trace(brain: BrainMemory) -> Flow[list[Placed]]:
+def _trace_flow(brain: BrainMemory) -> Flow[list[Placed]]:
     if not isinstance(brain, BrainMemory):
         raise ConfigurationError(f"trace takes a BrainMemory, not {type(brain).__name__}")
-    kept: Any = yield Step(brain.messages, brain.amessages)
+    stored: Any = yield Step(brain.messages, brain.amessages)
     context: Any = yield Step(brain.context, brain.acontext)
     memories: Any = []
     if brain.long_term is not None:
         memories = yield Step(brain.long_term.all, brain.long_term.aall)
-    said = [
+    occurrences = [
         (occurrence, memory.message.role)
         for memory in memories
         for occurrence in memory.occurrences
         if occurrence.session == brain.scope.session
     ]
-    said.sort(key=lambda pair: pair[0].created_at or 0.0)
-    archived = {occurrence.message_id for occurrence, _ in said}
-    here, shown = {message.id for message in kept}, {message.id for message in context.messages}
-    gone = [(o.message_id, role, o.created_at) for o, role in said if o.message_id not in here]
-    left = [(message.id, message.role, message.created_at) for message in kept]
-    told = _covered([id_ for id_, *_ in gone], [id_ for id_, *_ in left], covers(context.summary))
-    everything = sorted(gone + left, key=lambda one: one[2] or 0.0)  # a question may stay while its answer leaves
-    return [Placed(*one, one[0] in shown, one[0] in told, one[0] in archived) for one in everything]
+    occurrences.sort(key=lambda pair: pair[0].created_at or 0.0)
+    archived_ids = {occurrence.message_id for occurrence, _ in occurrences}
+    stored_ids, visible_ids = {message.id for message in stored}, {message.id for message in context.messages}
+    removed = [(o.message_id, role, o.created_at) for o, role in occurrences if o.message_id not in stored_ids]
+    remaining = [(message.id, message.role, message.created_at) for message in stored]
+    removed_ids, remaining_ids = [id_ for id_, *_ in removed], [id_ for id_, *_ in remaining]
+    summarized_ids = _summarized_ids(removed_ids, remaining_ids, covers(context.summary))
+    rows = sorted(removed + remaining, key=lambda row: row[2] or 0.0)  # a question may stay while its answer leaves
+    return [
+        Placed(id_, role, created_at, id_ in visible_ids, id_ in summarized_ids, id_ in archived_ids)
+        for id_, role, created_at in rows
+    ]
 
 
-def _covered(gone: Sequence[str], left: Sequence[str], covers: str) -> set[str]:
+def _summarized_ids(removed: Sequence[str], remaining: Sequence[str], last_covered: str) -> set[str]:
     """The ids that the summary covers: all up to the one it names; if that one is gone, all that have left."""
-    if not covers:
+    if not last_covered:
         return set()
-    places = {entry_id(id_): n for n, id_ in enumerate(gone)}
-    if covers in places:
-        return set(gone[: places[covers] + 1])
-    places = {entry_id(id_): n for n, id_ in enumerate(left)}
-    return {*gone, *left[: places.get(covers, -1) + 1]}
+    positions = {entry_id(id_): n for n, id_ in enumerate(removed)}
+    if last_covered in positions:
+        return set(removed[: positions[last_covered] + 1])
+    positions = {entry_id(id_): n for n, id_ in enumerate(remaining)}
+    return {*removed, *remaining[: positions.get(last_covered, -1) + 1]}

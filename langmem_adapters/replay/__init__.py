@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration
-from langmem_adapters.replay.running import areplay, replay
+from langmem_adapters.replay.runner import areplay, replay
 
 __all__ = ["Call", "Comparison", "Configuration", "Outcome", "areplay", "replay"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langmem_adapters.views import one_line
@@ -59,8 +59,8 @@ _COLUMNS = {
     "recall": "recall",
     "seconds": "seconds",
 }
-_LONGEST = 60  # characters of a name
-_SELDOM = {"served": 0, "summary_calls": 0, "failed": 0, "recall": None}  # columns to leave out if all have this value
+_MAX_NAME_CHARS = 60
+_OMITTED = {"served": 0, "summary_calls": 0, "failed": 0, "recall": None}  # columns to leave out if all have this value
 
 
 class Comparison(Mapping[str, Outcome]):
@@ -101,32 +101,31 @@ class Comparison(Mapping[str, Outcome]):
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         return "\n".join(
             "  ".join(
-                cell.rjust(width) if place else cell.ljust(width)
-                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+                cell.rjust(width) if n else cell.ljust(width)
+                for n, (cell, width) in enumerate(zip(line, widths, strict=True))
             ).rstrip()
             for line in cells
         )
 
     def _repr_html_(self) -> str:
-        head, *body = self._cells()
-        lines = [element("tr", *(element("td", cell, class_=_side(n)) for n, cell in enumerate(line))) for line in body]
-        columns = element("tr", *(element("th", cell, class_=_side(n)) for n, cell in enumerate(head)))
-        table = element("table", element("thead", columns), element("tbody", *lines))
-        return frame(header(f"{len(body):,} configuration{'' if len(body) == 1 else 's'}"), table)
+        titles, *rows = self._cells()
+        body = element("tbody", *(_table_row("td", row) for row in rows))
+        table = element("table", element("thead", _table_row("th", titles)), body)
+        return frame(header(f"{len(rows):,} configuration{'' if len(rows) == 1 else 's'}"), table)
 
     def _cells(self) -> list[list[str]]:
         rows = self.rows()
-        names = [name for name in _COLUMNS if name not in _SELDOM or any(row[name] != _SELDOM[name] for row in rows)]
+        names = [name for name in _COLUMNS if name not in _OMITTED or any(row[name] != _OMITTED[name] for row in rows)]
         return [[_COLUMNS[name] for name in names], *([_cell(name, row[name]) for name in names] for row in rows)]
 
 
-def _side(place: int) -> str:
-    return "lm-number" if place else ""
+def _table_row(tag: str, cells: Sequence[str]) -> str:
+    return element("tr", *(element(tag, cell, class_="lm-number" if n else "") for n, cell in enumerate(cells)))
 
 
 def _cell(name: str, value: Any) -> str:
     if name == "configuration":
-        return one_line(str(value), _LONGEST)
+        return one_line(str(value), _MAX_NAME_CHARS)
     if value is None:
         return ""
     if name == "recall":

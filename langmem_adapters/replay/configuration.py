@@ -80,8 +80,8 @@ class Memories:
         self._index = open_index("memory:")
         self._model = model
         self._counter = counter
-        numbers = itertools.count(1)
-        self._times: dict[str, Any] = {"clock": clock, "new_id": lambda: f"replayed-{next(numbers)}"}
+        id_numbers = itertools.count(1)
+        self._shared_arguments: dict[str, Any] = {"clock": clock, "new_id": lambda: f"replayed-{next(id_numbers)}"}
         self._long_term: dict[str, LongTermMemory] = {}
 
     def long_term(self, user: str) -> LongTermMemory | None:
@@ -96,14 +96,14 @@ class Memories:
                 strict=True,
                 user=user,
                 weights=self.configuration.weights,
-                **self._times,
+                **self._shared_arguments,
             )
         return self._long_term[user]
 
-    def brain(self, user: str, session: str, *, summarizes: bool = True) -> BrainMemory:
-        """The memory of a session; without ``summarizes``, one that never asks a model."""
+    def brain(self, user: str, session: str, *, with_summaries: bool = True) -> BrainMemory:
+        """The memory of a session; without ``with_summaries``, one that never asks a model."""
         configuration = self.configuration
-        summarize_at = configuration.summarize_at if summarizes else None
+        summarize_at = configuration.summarize_at if with_summaries else None
         return BrainMemory(
             self.store,
             session,
@@ -116,5 +116,5 @@ class Memories:
             summarize_in="inline",  # in the background, what a call is shown would depend on how quick the model is
             max_summary_tokens=configuration.max_summary_tokens,
             counter=self._counter,
-            **self._times,
+            **self._shared_arguments,
         )

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.experience.verifier.calibration import Scale, measured
+from langmem_adapters.experience.verifier.calibration import Scale, measure_scale
 from langmem_adapters.experience.verifier.verifier import Verifier
 from tests.benchmarks.recall import minilm
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--embedder", default="", help="package.module:function, from texts to vectors")
     chosen = parser.parse_args(arguments)
     embed = _embedder(chosen.embedder)
-    scale = measured(Embedder(lambda texts: list(embed(texts)), name="measured"))
+    scale = measure_scale(Embedder(lambda texts: list(embed(texts)), name="measured"))
     print(f"as shipped, cosines are calibrated: times {scale.slope:.3f}, then {scale.offset:+.3f}")  # noqa: T201
     print(f"{'':32} {'look-ups':>8} {'precision':>9} {'hit rate':>8} {'false hits':>10} {'ms a candidate':>14}")  # noqa: T201 - its output
     for path in chosen.paths:

@@ -16,13 +16,13 @@ from langmem_adapters.embedding import Embedder, cosine_of
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, step
 
-__all__ = ["PAIRS", "Scale", "measured", "scale_flow"]
+__all__ = ["PAIRS", "Scale", "measure_scale", "scale_flow"]
 
 _log = logging.getLogger("langmem_adapters")
-_FAR, _FAR_WEIGHT = 0.5, 0.2  # the weight of pairs up to this cosine: a good fit matters for near pairs
-_CAUTION = 0.25  # the share of the pairs' mean distance from the line by which it is lowered
-_NO_SPREAD = 1e-6
-_SAME = 0.999
+_FAR_COSINE, _FAR_WEIGHT = 0.5, 0.2  # the weight of pairs up to this cosine: a good fit matters for near pairs
+_CAUTION_SHARE = 0.25  # the share of the pairs' mean distance from the line by which it is lowered
+_MIN_SPREAD = 1e-6
+_SAME_TEXT_COSINE = 0.999
 
 
 class Scale(NamedTuple):
@@ -39,11 +39,11 @@ class Scale(NamedTuple):
 class Pair(NamedTuple):
     """Two requests, and their cosines with all-MiniLM-L6-v2."""
 
-    kept: str
-    asked: str
+    stored: str
+    request: str
     cosine: float
-    with_next: float
-    """The cosine of ``asked`` and the next pair's ``kept``."""
+    next_cosine: float
+    """The cosine of ``request`` and the next pair's ``stored``."""
 
 
 _SCALES: WeakKeyDictionary[Embedder, Scale] = WeakKeyDictionary()
@@ -59,43 +59,44 @@ def scale_flow(index: Any, verifier: Verifier) -> Flow[Scale]:
         return Scale()
     scale = _SCALES.get(embedder)
     if scale is None:
-        scale = _SCALES[embedder] = yield from step(measured, embedder)
+        scale = _SCALES[embedder] = yield from step(measure_scale, embedder)
         _log.info("cosines of %s are calibrated: times %.3f, then %+.3f", embedder.name, *scale)
     return scale
 
 
-def measured(embedder: Embedder) -> Scale:
+def measure_scale(embedder: Embedder) -> Scale:
     """Measure the scale of an embedder. If it finds all pairs equally near, as a toy does, cosines stay as they are."""
-    kept = embedder.texts([pair.kept for pair in PAIRS])
-    asked = [pair.asked for pair in PAIRS]
-    symmetric = (cosine_of(embedder.query(PAIRS[0].kept), kept[0]) or 0.0) > _SAME
-    queries = embedder.texts(asked) if symmetric else [embedder.query(text) for text in asked]
-    points = [
-        point
-        for n, pair in enumerate(PAIRS)
-        for point in (
-            (cosine_of(queries[n], kept[n]) or 0.0, pair.cosine),
-            (cosine_of(queries[n], kept[(n + 1) % len(kept)]) or 0.0, pair.with_next),
-        )
-    ]
-    return _line(points)
+    stored_vectors = embedder.texts([pair.stored for pair in PAIRS])
+    requests = [pair.request for pair in PAIRS]
+    is_symmetric = (cosine_of(embedder.query(PAIRS[0].stored), stored_vectors[0]) or 0.0) > _SAME_TEXT_COSINE
+    queries = embedder.texts(requests) if is_symmetric else [embedder.query(text) for text in requests]
+    points = []
+    for pair, query, vector, next_vector in zip(
+        PAIRS, queries, stored_vectors, [*stored_vectors[1:], stored_vectors[0]], strict=True
+    ):
+        points.append((cosine_of(query, vector) or 0.0, pair.cosine))
+        points.append((cosine_of(query, next_vector) or 0.0, pair.next_cosine))
+    return _fit_line(points)
 
 
-def _line(points: list[tuple[float, float]]) -> Scale:
-    """The line of weighted least squares, lowered by a share of the points' distance from it."""
-    weights = [_FAR_WEIGHT if cosine <= _FAR else 1.0 for _, cosine in points]
+def _fit_line(points: list[tuple[float, float]]) -> Scale:
+    """The line of weighted least squares, lowered by a share of the points' distance from it.
+
+    A point is the model's cosine (x), and that of all-MiniLM-L6-v2 (y).
+    """
+    weights = [_FAR_WEIGHT if cosine <= _FAR_COSINE else 1.0 for _, cosine in points]
     total = sum(weights)
 
     def mean(values: list[float]) -> float:
         return sum(weight * value for weight, value in zip(weights, values, strict=True)) / total
 
-    x, y = mean([own for own, _ in points]), mean([cosine for _, cosine in points])
-    spread = mean([(own - x) ** 2 for own, _ in points])
-    if spread < _NO_SPREAD:
+    mean_x, mean_y = mean([x for x, _ in points]), mean([y for _, y in points])
+    spread = mean([(x - mean_x) ** 2 for x, _ in points])
+    if spread < _MIN_SPREAD:
         return Scale()
-    slope = max(mean([(own - x) * (cosine - y) for own, cosine in points]) / spread, 0.0)
-    distance = math.sqrt(mean([(slope * (own - x) + y - cosine) ** 2 for own, cosine in points]))
-    return Scale(slope, y - slope * x - _CAUTION * distance)
+    slope = max(mean([(x - mean_x) * (y - mean_y) for x, y in points]) / spread, 0.0)
+    distance = math.sqrt(mean([(slope * (x - mean_x) + mean_y - y) ** 2 for x, y in points]))
+    return Scale(slope, mean_y - slope * mean_x - _CAUTION_SHARE * distance)
 
 
 # Half of the pairs mean the same. They are from tests/semantic, chosen so that these few give the same line as all.
@@ -135,6 +136,6 @@ Move the button from the left to the right. | Move the button from the right to 
 What is the capital of Australia? | What is the capital of Austria? | 0.7104 | 0.1043
 """
 PAIRS = tuple(
-    Pair(kept, asked, float(cosine), float(with_next))
-    for kept, asked, cosine, with_next in (row.split(" | ") for row in _ROWS.strip().splitlines())
+    Pair(stored, request, float(cosine), float(next_cosine))
+    for stored, request, cosine, next_cosine in (row.split(" | ") for row in _ROWS.strip().splitlines())
 )

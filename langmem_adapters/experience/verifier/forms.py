@@ -5,11 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import permutations
 
-from langmem_adapters.experience.verifier.words import FORMS, PLURAL_ALONE, SOFT, SYNONYMS, UNITS, respelt, stem_of
+from langmem_adapters.experience.verifier.words import (
+    IRREGULAR_FORMS,
+    OPTIONAL_WORDS,
+    PLURAL_ONLY_NOUNS,
+    SYNONYMS,
+    UNITS,
+    american_spelling,
+    stem_of,
+)
 from langmem_adapters.language.analysis import uninflected
 from langmem_adapters.language.lists import grouped, listed
 
-__all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "is_soft", "same_root", "synonymous"]
+__all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "are_synonyms", "is_optional", "same_root"]
 
 CONFUSED = frozenset(
     (stem_of(one), stem_of(other))
@@ -43,70 +51,70 @@ def same_root(one: str, other: str) -> bool:
     >>> same_root("organ", "organs"), same_root("organ", "organization")
     (True, False)
     """
-    if one.endswith(_ACTS) and other.endswith(_ACTS) and one[: one.rindex("at")] == other[: other.rindex("at")]:
+    if one.endswith(_ATE) and other.endswith(_ATE) and one[: one.rindex("at")] == other[: other.rindex("at")]:
         return True  # to get compensated, to get compensation; to avoid procrastinating
-    root, another = _root_of(one), _root_of(other)
-    if root == another:
+    root, other_root = _root(one), _root(other)
+    if root == other_root:
         return True
-    bare = root.removesuffix("e")
-    ended = one.endswith(_CUT) or other.endswith(_CUT) or bare.endswith(_HISSING)
-    return ended and bare == another.removesuffix("e")
+    without_e = root.removesuffix("e")
+    may_drop_e = one.endswith(_ED_ING) or other.endswith(_ED_ING) or without_e.endswith(_SIBILANTS)
+    return may_drop_e and without_e == other_root.removesuffix("e")
 
 
-_ACTS = ("ated", "ating", "ation")
-_CUT = ("ed", "ing")  # endings before which an "e" is dropped
-_HISSING = ("ch", "s", "sh", "x", "z")  # endings after which an "e" is added: "boxes"
+_ATE = ("ated", "ating", "ation")
+_ED_ING = ("ed", "ing")  # endings before which an "e" is dropped
+_SIBILANTS = ("ch", "s", "sh", "x", "z")  # endings after which an "e" is added: "boxes"
 
 
 @lru_cache(maxsize=1 << 14)
-def _root_of(word: str) -> str:
+def _root(word: str) -> str:
     """The root that a word shares with its forms."""
-    word = respelt(FORMS.get(word, word)).replace("anc", "enc")  # as "existance" is misspelt
+    word = american_spelling(IRREGULAR_FORMS.get(word, word)).replace("anc", "enc")  # as "existance" is misspelt
     root = word if word.endswith(("us", "is")) else uninflected(word)
     if root.endswith(("ll", "oe", "ie")):
         return root[:-1]
     return f"{root[:-1]}i" if root.endswith("y") else root
 
 
-def synonymous(one: str, other: str) -> bool:
+def are_synonyms(one: str, other: str) -> bool:
     """Whether two words are forms of synonyms; a derived word is not a form.
 
-    >>> synonymous("photos", "pictures"), synonymous("photographer", "picture")
+    >>> are_synonyms("photos", "pictures"), are_synonyms("photographer", "picture")
     (True, False)
     """
-    return not _groups_of(one).isdisjoint(_groups_of(other))
+    return not _synonym_groups(one).isdisjoint(_synonym_groups(other))
 
 
 @lru_cache(maxsize=1 << 14)
-def _groups_of(word: str) -> frozenset[int | str]:
-    return next((_GROUPS[name] for name in _bare_forms(word) if name in _GROUPS), frozenset())
+def _synonym_groups(word: str) -> frozenset[int | str]:
+    return next((_SYNONYM_GROUPS[root] for root in _possible_roots(word) if root in _SYNONYM_GROUPS), frozenset())
 
 
 @lru_cache(maxsize=1 << 14)
-def is_soft(word: str) -> bool:
-    """Whether a word, in any form, is often added or left out without a difference; derived words are not soft."""
-    return not _SOFT.isdisjoint(_bare_forms(word))
+def is_optional(word: str) -> bool:
+    """Whether a word, in any form, is often added or left out without a difference; derived words are not."""
+    return not _OPTIONAL_KEYS.isdisjoint(_possible_roots(word))
 
 
-def _bare_forms(word: str) -> tuple[str, ...]:
+def _possible_roots(word: str) -> tuple[str, ...]:
     """The roots of which a word may be a form, likeliest first: for "using", "use" before "us"."""
-    if word in PLURAL_ALONE:
+    if word in PLURAL_ONLY_NOUNS:
         return (word,)
-    root = _root_of(word)
-    bare = root.removesuffix("e")
-    if word.endswith(_CUT):
-        return (word, f"{root}e", root) if word in {f"{root}{cut}" for cut in _CUT} else (word, root)
-    return (root, bare) if bare.endswith(_HISSING) else (root,)
+    root = _root(word)
+    without_e = root.removesuffix("e")
+    if word.endswith(_ED_ING):
+        return (word, f"{root}e", root) if word in {f"{root}{ending}" for ending in _ED_ING} else (word, root)
+    return (root, without_e) if without_e.endswith(_SIBILANTS) else (root,)
 
 
-def _listed_as(word: str) -> str:
+def _lookup_key(word: str) -> str:
     """The key of a listed word: its root, but for words in "-ed" and "-ing", as "interesting" is no form here."""
-    return word if word.endswith(_CUT) else _root_of(word)
+    return word if word.endswith(_ED_ING) else _root(word)
 
 
-_SOFT = frozenset(map(_listed_as, SOFT))
-_GROUPS: dict[str, frozenset[int | str]] = {}
-_NUMBERED: list[tuple[int | str, list[str]]] = [*enumerate(SYNONYMS), *((unit, [word]) for word, unit in UNITS.items())]
-for _group, _words in _NUMBERED:
-    for _word in map(_listed_as, _words):
-        _GROUPS[_word] = _GROUPS.get(_word, frozenset()) | {_group}
+_OPTIONAL_KEYS = frozenset(map(_lookup_key, OPTIONAL_WORDS))
+_SYNONYM_GROUPS: dict[str, frozenset[int | str]] = {}
+_GROUPS: list[tuple[int | str, list[str]]] = [*enumerate(SYNONYMS), *((unit, [word]) for word, unit in UNITS.items())]
+for _group, _words in _GROUPS:
+    for _word in map(_lookup_key, _words):
+        _SYNONYM_GROUPS[_word] = _SYNONYM_GROUPS.get(_word, frozenset()) | {_group}

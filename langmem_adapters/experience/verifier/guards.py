@@ -6,25 +6,21 @@ A guard compares two readings and the alignment of their words. It returns why i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 
 from langmem_adapters.experience.verifier.alignment import (
-    FORMS_OF_ONE,
-    MISSPELT,
+    FORM_SIMILARITIES,
+    TYPO_SIMILARITY,
     Alignment,
-    differ,
     is_short,
-    unmatched,
+    refusal,
+    unmatched_words,
 )
-from langmem_adapters.experience.verifier.arrangement import rearranged
-from langmem_adapters.experience.verifier.features import governed
-from langmem_adapters.experience.verifier.forms import is_soft, same_root, synonymous
-from langmem_adapters.experience.verifier.guards_figures import code, numbers, quotations, snippets, symbols, units
-from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
-from langmem_adapters.experience.verifier.guards_replaced import details, words
-from langmem_adapters.experience.verifier.guards_small_words import (
+from langmem_adapters.experience.verifier.features import follows_preposition
+from langmem_adapters.experience.verifier.forms import are_synonyms, is_optional, same_root
+from langmem_adapters.experience.verifier.guards_function_words import (
     complements,
     courtesies,
     links,
@@ -33,11 +29,15 @@ from langmem_adapters.experience.verifier.guards_small_words import (
     scope,
     voice,
 )
-from langmem_adapters.experience.verifier.guards_times import tense
-from langmem_adapters.experience.verifier.order import opposed, swapped
+from langmem_adapters.experience.verifier.guards_literals import code, numbers, quotations, snippets, symbols, units
+from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
+from langmem_adapters.experience.verifier.guards_replacements import details, words
+from langmem_adapters.experience.verifier.guards_tense import tense
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP
+from langmem_adapters.experience.verifier.swaps import opposite_preposition, swapped_words
+from langmem_adapters.experience.verifier.word_order import rearranged_words
+from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH_MARKERS, NEGATIONS, OPPOSITES, STOP_WORDS
 from langmem_adapters.language.lists import listed
 
 __all__ = ["GUARDS", "Guard"]
@@ -52,46 +52,50 @@ def language(left: Reading, right: Reading, _: Alignment) -> str:
 
 def negation(left: Reading, right: Reading, _: Alignment) -> str:
     """One must not deny what the other says."""
-    one, other = _denied(left), _denied(right)
-    return f"negation differs: {', '.join(sorted({*one, *other}))}" if len(one) % 2 != len(other) % 2 else ""
+    left_negations, right_negations = _negations(left), _negations(right)
+    if len(left_negations) % 2 == len(right_negations) % 2:
+        return ""
+    return f"negation differs: {', '.join(sorted({*left_negations, *right_negations}))}"
 
 
-_WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
+_NO_NEGATION = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
 
 
-def _denied(reading: Reading) -> list[str]:
+def _negations(reading: Reading) -> list[str]:
     """The negations, of which two cancel each other; "or not" and the like are none."""
-    found = [word for word in reading.words if word in NEGATIONS]
-    hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
-    return found[hidden:]
+    negations = [word for word in reading.words if word in NEGATIONS]
+    exempt = len(_NO_NEGATION.findall(reading.text)) if "not" in negations else 0
+    return negations[exempt:]
 
 
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     """A word must not be replaced by its opposite: "increase" and "decrease", "export" and "import"."""
-    lefts, rights = (dict(zip(reading.stems, reading.words, strict=True)) for reading in (left, right))
-    others = {word: stem for stem, word in rights.items() if stem not in lefts}
-    alone = {*others.values()}
-    for one in sorted(lefts.keys() - rights.keys()):
-        contraries = alone & OPPOSITES.get(one, set())
-        affixed = (word for word in _affixed(lefts[one]) if word in others and not synonymous(word, lefts[one]))
-        contraries.update(others[word] for word in affixed)
-        if contraries:
-            return differ("opposites", {lefts[one]}, {rights[min(contraries)]})
+    left_words, right_words = (dict(zip(reading.stems, reading.words, strict=True)) for reading in (left, right))
+    right_stems = {word: stem for stem, word in right_words.items() if stem not in left_words}
+    unmatched_stems = {*right_stems.values()}
+    for stem in sorted(left_words.keys() - right_words.keys()):
+        word = left_words[stem]
+        opposite_stems = unmatched_stems & OPPOSITES.get(stem, set())
+        for opposite in _affix_opposites(word):
+            if opposite in right_stems and not are_synonyms(opposite, word):
+                opposite_stems.add(right_stems[opposite])
+        if opposite_stems:
+            return refusal("opposites", {word}, {right_words[min(opposite_stems)]})
     return ""
 
 
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
 
 
-def _affixed(word: str) -> Iterator[str]:
+def _affix_opposites(word: str) -> Iterator[str]:
     """Possible opposites of a word by prefix or suffix: "unhappy" for "happy", "useless" for "useful"."""
     for prefix in _PREFIXES:
-        for other in (prefix + word, word.removeprefix(prefix)):
-            if min(len(word), len(other)) >= 4:  # noqa: PLR2004
-                yield other
-    for end, other in (("ful", "less"), ("less", "ful")):
+        for opposite in (prefix + word, word.removeprefix(prefix)):
+            if min(len(word), len(opposite)) >= 4:  # noqa: PLR2004
+                yield opposite
+    for end, opposite in (("ful", "less"), ("less", "ful")):
         if word.endswith(end):
-            yield word.removesuffix(end) + other
+            yield word.removesuffix(end) + opposite
 
 
 def names(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -99,42 +103,41 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     A word that means something else without its capital must have the same case in both: to clean China, or china.
     """
-    if renamed := {
+    if recased := {
         word for word, is_name in left.namesakes - right.namesakes if (word, not is_name) in right.namesakes
     }:
-        return differ("names", renamed, ())
-    one = {word.text for word in _names(left, alignment, 0) if word.stem not in right.stems}
-    return differ("names", one, {word.text for word in _names(right, alignment, 1) if word.stem not in left.stems})
+        return refusal("names", recased, ())
+    left_names = _unmatched_names(left, alignment.only_left, {i for i, _, _ in alignment.pairs})
+    right_names = _unmatched_names(right, alignment.only_right, {j for _, j, _ in alignment.pairs})
+    left_only = {word.text for word in left_names if word.stem not in right.stems}
+    return refusal("names", left_only, {word.text for word in right_names if word.stem not in left.stems})
 
 
-def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:
+def _unmatched_names(reading: Reading, unmatched: Iterable[int], matched: Container[int]) -> list[Word]:
     """Names of which the other request has no part."""
     content = reading.content
     if sum(word.capital for word in content) > 0.7 * len(content) and len(content) > 4:  # noqa: PLR2004
         return []  # A Heading: Capitals Say Nothing Here
-    matched = {pair[side] for pair in alignment.pairs}
-    only = alignment.only_right if side else alignment.only_left
 
-    def in_a_known_name(n: int) -> bool:
-        near = [k for k in (n - 1, n + 1) if 0 <= k < len(content) and abs(content[k].place - content[n].place) == 1]
-        return any(k in matched and content[k].capital for k in near)
+    def is_in_matched_name(i: int) -> bool:
+        neighbours = [j for j in (i - 1, i + 1) if j in matched and content[j].capital]
+        return any(abs(content[j].place - content[i].place) == 1 for j in neighbours)
 
-    return [content[n] for n in only if content[n].capital and not in_a_known_name(n)]
+    return [content[i] for i in unmatched if content[i].capital and not is_in_matched_name(i)]
 
 
 def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Words must not have exchanged their roles: "from A to B" and "from B to A"."""
-    if found := opposed(left, right, alignment):
-        return differ("order", found[:1], found[1:])
-    alone = len(alignment.only_left) + len(alignment.only_right)
-    used = len({"use", "like"} & (left.vocabulary ^ right.vocabulary))  # "use X for Y" means "do Y with X"
-    compared = "than" in left.words and "than" in right.words
-    if alone - used > 0.4 * len(alignment.pairs) and not compared:  # reworded, so the order may differ
-        return ""
-    found = swapped(left, right, alignment)
-    if found:
-        return differ("order", found[:1], found[1:])
-    return "" if alone else differ("order", rearranged(left, right), ())
+    if swap := opposite_preposition(left, right, alignment):
+        return refusal("order", swap[:1], swap[1:])
+    unmatched_count = len(alignment.only_left) + len(alignment.only_right)
+    exempt_count = len({"use", "like"} & (left.vocabulary ^ right.vocabulary))  # "use X for Y" means "do Y with X"
+    is_comparison = "than" in left.words and "than" in right.words
+    if unmatched_count - exempt_count > 0.4 * len(alignment.pairs) and not is_comparison:
+        return ""  # reworded, so the order may differ
+    if swap := swapped_words(left, right, alignment):
+        return refusal("order", swap[:1], swap[1:])
+    return "" if unmatched_count else refusal("order", rearranged_words(left, right), ())
 
 
 def question(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -142,63 +145,68 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     Nor may one ask what the other states, if only the question mark tells: "my card is blocked".
     """
-    if _has_mark(left) != _has_mark(right) and _may_state(left) and _may_state(right):
+    if _has_question_mark(left) != _has_question_mark(right) and _may_be_statement(left) and _may_be_statement(right):
         return "question differs: ?"
-    one, other = left.frame, right.frame
-    both = {one, other}
-    if one != other and (
-        both <= _KINDS or both <= _WHERE or both == {"how", "why"} or ("whether" in both and both & _OPEN)
-    ):
-        return f"question differs: {one}, {other}"
-    ends = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED
-    if ends - (left.vocabulary & right.vocabulary) and not (alignment.only_left or alignment.only_right):
-        return differ("question", ends, ())
-    if both == {"what", "where"} and _OPENING.issuperset((*left.words[:1], *right.words[:1])):
-        return f"question differs: {one}, {other}"
+    frames = {left.frame, right.frame}
+    if left.frame != right.frame and _have_other_answers(frames):
+        return f"question differs: {left.frame}, {right.frame}"
+    stranded = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED_PREPOSITIONS
+    if stranded - (left.vocabulary & right.vocabulary) and not (alignment.only_left or alignment.only_right):
+        return refusal("question", stranded, ())
+    if frames == {"what", "where"} and _WHAT_OR_WHERE.issuperset((*left.words[:1], *right.words[:1])):
+        return f"question differs: {left.frame}, {right.frame}"
     return ""
 
 
-_KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
-_OPEN = _KINDS | {"how"}
-_WHERE = frozenset({"how", "when", "where", "who"})
-_OPENING = frozenset(("what", "which", "where"))
-_STRANDED = frozenset(("for", "from", "of", "with"))
+def _have_other_answers(frames: set[str]) -> bool:
+    """Whether questions of two kinds cannot have the same answer."""
+    if "whether" in frames and frames & _OPEN_FRAMES:
+        return True
+    return frames <= _SPECIFIC_FRAMES or frames <= _CIRCUMSTANCE_FRAMES or frames == {"how", "why"}
+
+
+_SPECIFIC_FRAMES = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
+_OPEN_FRAMES = _SPECIFIC_FRAMES | {"how"}
+_CIRCUMSTANCE_FRAMES = frozenset({"how", "when", "where", "who"})
+_WHAT_OR_WHERE = frozenset(("what", "which", "where"))
+_STRANDED_PREPOSITIONS = frozenset(("for", "from", "of", "with"))
 _PRONOUNS = listed("i you he she it we they")
 _SUBJECTS = _PRONOUNS | listed("my your his her our their its the this that these those there")
-_FINITE = listed("am is are was were has have had do does did can could will would shall should may might must")
+_FINITE_VERBS = listed("am is are was were has have had do does did can could will would shall should may might must")
 
 
-def _has_mark(reading: Reading) -> bool:
+def _has_question_mark(reading: Reading) -> bool:
     """Whether there is a question mark, also an Arabic or a Greek one."""
     return any(mark in reading.text for mark in "?؟;")
 
 
-def _may_state(reading: Reading) -> bool:
+def _may_be_statement(reading: Reading) -> bool:
     """Whether its words may be a statement: in English by how it begins, elsewhere if it has no question word."""
-    if reading.english and not ENGLISH.isdisjoint(reading.words):
+    if reading.english and not ENGLISH_MARKERS.isdisjoint(reading.words):
         if reading.frame != "none" or not _SUBJECTS.issuperset(reading.words[:1]):
             return False
-        finite = not _FINITE.isdisjoint(reading.words) or any(word.endswith("ed") for word in reading.words)
-        return finite or reading.words[0] in _PRONOUNS
-    asks = not QUESTION_WORDS.isdisjoint(reading.words[:2]) or any(part in reading.text for part in QUESTION_PARTS)
-    return not asks
+        if reading.words[0] in _PRONOUNS or not _FINITE_VERBS.isdisjoint(reading.words):
+            return True
+        return any(word.endswith("ed") for word in reading.words)
+    has_question_part = any(part in reading.text for part in QUESTION_PARTS)
+    return QUESTION_WORDS.isdisjoint(reading.words[:2]) and not has_question_part
 
 
 def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Neither may add a restriction: "in India", "for women", "without sugar"."""
     if alignment.only_left and alignment.only_right:  # one word may stand for another
         return ""
-    one, other = unmatched(left, right, alignment)
-    return differ("restrictions", _restricted(left, one), _restricted(right, other))
+    left_only, right_only = unmatched_words(left, right, alignment)
+    return refusal("restrictions", _restricted_words(left, left_only), _restricted_words(right, right_only))
 
 
-def _restricted(reading: Reading, only: Iterable[Word]) -> set[str]:
-    """Content words, not soft ones, after a preposition; those after "to" are left out, as they tell the purpose."""
+def _restricted_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
+    """Content words after a preposition, not optional ones, nor those after "to", as they tell the purpose."""
     return {
         word.text
-        for word in only
-        if governed(reading, word)
-        and not is_soft(word.text)
+        for word in unmatched
+        if follows_preposition(reading, word)
+        and not is_optional(word.text)
         and "to" not in reading.words[max(0, word.place - 2) : word.place]
     }
 
@@ -207,33 +215,36 @@ def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Neither may say all that the other says with one more content word: "salmon" and "frozen salmon"."""
     if (alignment.only_left and alignment.only_right) or not is_short(left, right):
         return ""
-    one, other = unmatched(left, right, alignment)
-    return differ("additions", _telling(left, one), _telling(right, other))
+    left_only, right_only = unmatched_words(left, right, alignment)
+    return refusal("additions", _informative_words(left, left_only), _informative_words(right, right_only))
 
 
-_SINGLING = frozenset(("even", "other", "same"))
-_BEHIND_ARTICLES = frozenset(("mean", "used"))
-_COMPOUND = frozenset(("life", "world"))
+_DISTINGUISHING_WORDS = frozenset(("even", "other", "same"))
+_INFORMATIVE_AFTER_ARTICLE = frozenset(("mean", "used"))
+_COMPOUND_MODIFIERS = frozenset(("life", "world"))
 
 
-def _telling(reading: Reading, only: Iterable[Word]) -> set[str]:
-    """Content words, and soft ones that single something out: "other people", "the mean salary", "world cup"."""
-    return {
-        word.text
-        for word in only
-        if not is_soft(word.text)
-        or word.text in _SINGLING
-        or (word.text in _BEHIND_ARTICLES and reading.words[word.place - 1] in ARTICLES)
-        or (word.text in _COMPOUND and not STOP.issuperset(reading.words[word.place + 1 : word.place + 2]))
-    }
+def _informative_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
+    return {word.text for word in unmatched if not is_optional(word.text) or _is_distinguishing(reading, word)}
+
+
+def _is_distinguishing(reading: Reading, word: Word) -> bool:
+    """Whether an optional word singles something out: "other people", "the mean salary", "world cup"."""
+    if word.text in _INFORMATIVE_AFTER_ARTICLE:
+        return reading.words[word.place - 1] in ARTICLES
+    if word.text in _COMPOUND_MODIFIERS:
+        return not STOP_WORDS.issuperset(reading.words[word.place + 1 : word.place + 2])
+    return word.text in _DISTINGUISHING_WORDS
 
 
 def wording(left: Reading, right: Reading, _: Alignment) -> str:
     """A text to be translated, corrected or spelt must be the same to the letter: "my dog" is not "my dogs"."""
-    (one, given), (other, also_given) = left.wording, right.wording
-    if given and also_given and given != also_given:
-        return differ("wording", {*given} - {*also_given}, {*also_given} - {*given}) or "wording differs: its order"
-    return differ("wording", one - other, other - one) if one - other and other - one else ""
+    (left_words, left_given), (right_words, right_given) = left.wording, right.wording
+    if left_given and right_given and left_given != right_given:
+        reason = refusal("wording", {*left_given} - {*right_given}, {*right_given} - {*left_given})
+        return reason or "wording differs: its order"
+    left_only, right_only = left_words - right_words, right_words - left_words
+    return refusal("wording", left_only, right_only) if left_only and right_only else ""
 
 
 def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -242,27 +253,27 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     If one request has a content word that the other lacks, the score decides instead. An extra letter counts as a typo
     only if it is doubled; "refugee" is no typo of "refuge".
     """
-    one_alone, other_alone = unmatched(left, right, alignment)
-    alone = one_alone + other_alone
-    if not all(is_soft(word.text) for word in alone):
+    left_only, right_only = unmatched_words(left, right, alignment)
+    unmatched = left_only + right_only
+    if not all(is_optional(word.text) for word in unmatched):
         return ""
-    for a, b, sure in alignment.pairs:
-        one, other = left.content[a].text, right.content[b].text
-        if sure < 1 and not (alone and _of_degree(one, other)):
-            longer = sure == MISSPELT and len(one) != len(other)
-            derived = sure in FORMS_OF_ONE and not (same_root(one, other) or synonymous(one, other))
-            if (longer or derived) and _single(one) != _single(other):
-                return differ("forms", [one], [other])
+    for i, j, similarity in alignment.pairs:
+        one, other = left.content[i].text, right.content[j].text
+        if similarity < 1 and not (unmatched and _is_degree_form(one, other)):
+            has_extra_letter = similarity == TYPO_SIMILARITY and len(one) != len(other)
+            is_derived = similarity in FORM_SIMILARITIES and not (same_root(one, other) or are_synonyms(one, other))
+            if (has_extra_letter or is_derived) and _undoubled_letters(one) != _undoubled_letters(other):
+                return refusal("forms", [one], [other])
     return ""
 
 
-def _of_degree(one: str, other: str) -> bool:
+def _is_degree_form(one: str, other: str) -> bool:
     """Whether one is the superlative or the adverb of the other: fast, fastest; anonymous, anonymously."""
     shorter, longer = sorted((one, other), key=len)
     return longer in {f"{shorter}ly", f"{shorter}est", f"{shorter[:-1]}est"}
 
 
-def _single(word: str) -> tuple[list[str], bool]:
+def _undoubled_letters(word: str) -> tuple[list[str], bool]:
     """The letters of a word, doubled ones once; and whether it ends in "-ee", as "licensee" does."""
     return [letter for letter, _ in groupby(word)], word.removesuffix("s").endswith("ee")
 

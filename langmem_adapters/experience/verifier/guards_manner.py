@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.alignment import Alignment, differ
-from langmem_adapters.experience.verifier.forms import is_soft
+from langmem_adapters.experience.verifier.alignment import Alignment, refusal
+from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, STOP, UNITS
+from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ONLY_NOUNS, PREPOSITIONS, STOP_WORDS, UNITS
 from langmem_adapters.language.lists import listed, named
 
 __all__ = ["degree", "manner", "plurals", "prepositions"]
@@ -17,36 +17,38 @@ _MANNERS = named("""brief briefly short shortly concise concisely,
     detailed detail details depth thorough thoroughly long lengthy comprehensive, step steps, simple simply plain,
     formal formally, informal informally casual, funny humorous, serious, technical, layman, beginner beginners,
     expert experts""")
-_TELLING = listed("""compose create describe draft explain give list make outline present rewrite summarise summarize
-    tell write""")
-_ACRONYM = 3  # letters; so short a name is often in lower case
-_NEAR = 4  # words from the beginning
-_TAKING = listed("as at by for from in of on to with")
-_OPENING = ARTICLES | listed("her his my our that their these this those your")
-_OWNING = listed("her his my our their your")
-_PLURAL_ALONE = PLURAL_ALONE - {"means"}  # a verb too: "what X means"
-_BEING = listed("is are was were")
-_UNTAKEN = frozenset(("about", "all", "both", "some", *UNITS))
+_WRITING_VERBS = listed("""compose create describe draft explain give list make outline present rewrite summarise
+    summarize tell write""")
+_MAX_ACRONYM_CHARS = 3  # so short a name is often in lower case
+_MAX_OPENING_WORDS = 4
+_OMITTABLE_PREPOSITIONS = listed("as at by for from in of on to with")
+_DETERMINERS = ARTICLES | listed("her his my our that their these this those your")
+_POSSESSIVES = listed("her his my our their your")
+_PLURAL_ONLY_NOUNS = PLURAL_ONLY_NOUNS - {"means"}  # a verb too: "what X means"
+_BE_FORMS = listed("is are was were")
+_OFTEN_WITHOUT_PREPOSITION = frozenset(("about", "all", "both", "some", *UNITS))
 """Words beside which a preposition may be left out: some (of the) tools, to come (on) Monday."""
 
 
 def manner(left: Reading, right: Reading, _: Alignment) -> str:
     """A text to be written must be of the same manner: a short guide is no step-by-step guide."""
-    if _TELLING.isdisjoint(left.words[:_NEAR]) or _TELLING.isdisjoint(right.words[:_NEAR]):
+    if any(_WRITING_VERBS.isdisjoint(reading.words[:_MAX_OPENING_WORDS]) for reading in (left, right)):
         return ""
     one, other = ({_MANNERS[word] for word in reading.vocabulary if word in _MANNERS} for reading in (left, right))
-    return differ("manner", one - other, other - one)
+    return refusal("manner", one - other, other - one)
 
 
 def degree(left: Reading, right: Reading, _: Alignment) -> str:
     """The word "good" must not replace "a better", nor "few" (hardly any) "a few" (some); likewise "little"."""
     for word in ("few", "little"):
-        lefts, rights = _all_before(left, word), _all_before(right, word)
-        if lefts and rights and ("a" in lefts) != ("a" in rights) and "the" not in lefts | rights:
-            return differ("degree", [f"a {word}"], [word])
-    one, other = (("a", "better") in pairwise(reading.words) for reading in (left, right))
-    good = {"good", "great"} & (right.vocabulary if one else left.vocabulary)
-    return differ("degree", ["better"], good) if one != other and good else ""
+        one, other = _words_before(left, word), _words_before(right, word)
+        if one and other and ("a" in one) != ("a" in other) and "the" not in one | other:
+            return refusal("degree", [f"a {word}"], [word])
+    left_has_better, right_has_better = (("a", "better") in pairwise(reading.words) for reading in (left, right))
+    if left_has_better == right_has_better:
+        return ""
+    good_words = {"good", "great"} & (right.vocabulary if left_has_better else left.vocabulary)
+    return refusal("degree", ["better"], good_words) if good_words else ""
 
 
 def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -54,53 +56,60 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     A word with an article is not a name: a python, Python.
     """
-    for a, b, _ in alignment.pairs:
-        one, other = left.content[a], right.content[b]
-        if _is_one_of(left, one, right, other) or _is_one_of(right, other, left, one):
-            return differ("plurals", [one.text], ())
-        if one.text + "s" == other.text or one.text == other.text + "s":
-            superlative = all(is_superlative(_before(*side)) for side in ((left, one), (right, other)))
-            owned = _OWNING.issuperset((_before(left, one), _before(right, other)))
-            alone = (
-                owned or not _PLURAL_ALONE.isdisjoint((one.text, other.text)) or (superlative and not is_soft(one.text))
-            )
-            if alone or (_is_title(left, one) and _is_title(right, other)):
-                return differ("plurals", [one.text], [other.text])
+    for i, j, _ in alignment.pairs:
+        one, other = left.content[i], right.content[j]
+        if _is_noun_and_name(left, one, right, other) or _is_noun_and_name(right, other, left, one):
+            return refusal("plurals", [one.text], ())
+        is_plural = one.text + "s" == other.text or one.text == other.text + "s"
+        if is_plural and _number_matters(left, one, right, other):
+            return refusal("plurals", [one.text], [other.text])
     return ""
+
+
+def _number_matters(left: Reading, one: Word, right: Reading, other: Word) -> bool:
+    """Whether a word in the singular means something else than in the plural: "my dog", "Alien", "custom"."""
+    before = _word_before(left, one), _word_before(right, other)
+    if _POSSESSIVES.issuperset(before) or not _PLURAL_ONLY_NOUNS.isdisjoint((one.text, other.text)):
+        return True
+    if all(map(is_superlative, before)) and not is_optional(one.text):
+        return True
+    return _is_lone_name(left, one) and _is_lone_name(right, other)
 
 
 def prepositions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """With all else the same, neither may have an additional preposition: to paint on a fence, to paint a fence."""
     if alignment.only_left or alignment.only_right or not (left.english and right.english):
         return ""
-    shorter, longer = sorted(([w for w in reading.words if w not in _OPENING] for reading in (left, right)), key=len)
+    texts = ([word for word in reading.words if word not in _DETERMINERS] for reading in (left, right))
+    shorter, longer = sorted(texts, key=len)
     if len(longer) != len(shorter) + 1:
         return ""
-    place = next((n for n, word in enumerate(shorter) if word != longer[n]), len(shorter))
-    beside = {*longer[max(0, place - 1) : place], *longer[place + 1 : place + 2]}
-    if longer[place] not in _TAKING or longer[place + 1 :] != shorter[place:]:
+    position = next((n for n, word in enumerate(shorter) if word != longer[n]), len(shorter))
+    neighbours = {*longer[max(0, position - 1) : position], *longer[position + 1 : position + 2]}
+    if longer[position] not in _OMITTABLE_PREPOSITIONS or longer[position + 1 :] != shorter[position:]:
         return ""
-    between = len(beside) > 1 and all(word.isalpha() and word not in _UNTAKEN for word in beside - _BEING)
-    between = between and (STOP - _BEING).isdisjoint(beside)
-    return differ("prepositions", longer[place : place + 1], ()) if between else ""
+    if len(neighbours) <= 1 or not (STOP_WORDS - _BE_FORMS).isdisjoint(neighbours):
+        return ""
+    matters = all(word.isalpha() and word not in _OFTEN_WITHOUT_PREPOSITION for word in neighbours - _BE_FORMS)
+    return refusal("prepositions", longer[position : position + 1], ()) if matters else ""
 
 
-def _all_before(reading: Reading, word: str) -> set[str]:
+def _words_before(reading: Reading, word: str) -> set[str]:
     return {before for before, after in pairwise(["", *reading.words]) if after == word}
 
 
-def _before(reading: Reading, word: Word) -> str:
+def _word_before(reading: Reading, word: Word) -> str:
     return reading.words[word.place - 1] if word.place else ""
 
 
-def _is_one_of(reading: Reading, word: Word, naming: Reading, name: Word) -> bool:
+def _is_noun_and_name(reading: Reading, word: Word, other_reading: Reading, name: Word) -> bool:
     """Whether a word has an indefinite article here, and is a name in the other text."""
-    same = word.text == name.text and len(word.text) > _ACRONYM and not word.capital
-    return same and _before(reading, word) in {"a", "an"} and _is_title(naming, name)
+    is_same_word = word.text == name.text and len(word.text) > _MAX_ACRONYM_CHARS and not word.capital
+    return is_same_word and _word_before(reading, word) in {"a", "an"} and _is_lone_name(other_reading, name)
 
 
-def _is_title(reading: Reading, word: Word) -> bool:
+def _is_lone_name(reading: Reading, word: Word) -> bool:
     """Whether a word is a name that stands alone: after no article, and before no other content word."""
-    after = reading.words[word.place + 1 : word.place + 2]
-    alone = _before(reading, word) not in ARTICLES and PREPOSITIONS.issuperset(after)
-    return word.capital and word.text not in UNITS and alone
+    next_word = reading.words[word.place + 1 : word.place + 2]
+    is_alone = _word_before(reading, word) not in ARTICLES and PREPOSITIONS.issuperset(next_word)
+    return word.capital and word.text not in UNITS and is_alone

@@ -5,15 +5,16 @@ from __future__ import annotations
 from langmem_adapters.language.lists import listed
 
 __all__ = [
-    "FRAMES",
-    "MAKERS",
-    "OPENING",
+    "MAKER_PATTERN",
+    "MAKER_VERBS",
+    "OPENING_PATTERN",
+    "QUESTION_FRAMES",
     "QUESTION_PARTS",
     "QUESTION_WORDS",
-    "REQUEST",
-    "TELLING",
-    "WHETHER",
-    "WORDINGS",
+    "REQUEST_PATTERN",
+    "TELL_ME_PATTERN",
+    "WHETHER_PATTERN",
+    "WORDING_REPLACEMENTS",
 ]
 
 _HOW_TO = (
@@ -24,7 +25,7 @@ _HOW_TO = (
     r"what (?:should|can|could|must|do) (?:i|one|we|you) do to|(?:is|are) there (?:any|a) ways?|ways? (?:to|of) )"
 )
 
-FRAMES = (
+QUESTION_FRAMES = (
     ("how to", _HOW_TO),
     ("why", r"\bwhy\b|\breasons? (?:for|why|behind|that|is)\b|\bhow come\b|\bwhat(?: is| are)? (?:makes|causes?)\b"),
     ("how many", r"\bhow (?:many|much)\b"),
@@ -38,7 +39,7 @@ FRAMES = (
 )
 """The kinds of questions, with the pattern of each; some must be at the beginning."""
 
-OPENING = (
+OPENING_PATTERN = (
     r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
     r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|basically|hello|hi|hey|excuse me|sorry)(?: there)?[,.!:-]+\s+|"
     r"请问,?\s*|(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+)*"
@@ -52,13 +53,13 @@ OPENING = (
 )
 """Openings of a question that do not change it: "Good morning", "could you please tell me"."""
 
-WHETHER = (
+WHETHER_PATTERN = (
     r"(?:i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|"
     r"do you (?:happen to )?know|does (?:anyone|anybody) know|any idea) (?:if|whether) (?=[^,]*$)(?!.* or not\b)"
 )
 """Openings of a question answered by yes or no; not "tell me if", which may ask to be told later."""
 
-REQUEST = (
+REQUEST_PATTERN = (
     r"(?:(?:can|could|will|would) you (?:please |kindly )?|i (?:would like|want|need) you to |please )?"
     r"(?:help me (?=(?:find|write|draft)\b))?"
     r"(draft|explain|find(?= me )|give(?= me )|list|proofread|recommend|rewrite|suggest|summari[sz]e|translate|write) "
@@ -66,7 +67,7 @@ REQUEST = (
 )
 """Openings that ask for a text, as a question or an order; the group is the verb."""
 
-TELLING = (
+TELL_ME_PATTERN = (
     r"^(?:please |kindly )?(?:(?:can|could|will|would) you (?:please |kindly )?)?tell me "
     r"(?=(?:the|your|my|our) \w+(?: \w+){0,5}[?.! ]*$)"
 )
@@ -74,7 +75,7 @@ TELLING = (
 
 _A_AND_B = "what is the difference between \\1 and \\2"
 _END = r"(?=[?.! ]*$)"
-WORDINGS = (
+WORDING_REPLACEMENTS = (
     (r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?" + _END, _A_AND_B),
     (r"how (?:do|does) ((?:(?! and ).)+) differ from ((?:(?! and ).)+?)" + _END, _A_AND_B),
     (r"(.{1,60}?) (?:vs\.?|versus) (.+?) difference" + _END, _A_AND_B),
@@ -137,12 +138,12 @@ WORDINGS = (
 )  # fmt: skip
 """Wordings of questions, as patterns for a text in one spelling, and the wording that replaces each."""
 
-_MADE = {
+MAKER_VERBS = {
     "author": "wrote", "writer": "wrote", "inventor": "invented", "founder": "founded", "composer": "composed",
     "painter": "painted", "creator": "created", "discoverer": "discovered", "winner": "won",
 }  # fmt: skip
-MAKERS = (rf"who (?:is|was) the ({'|'.join(_MADE)}) of ", _MADE)
 """Makers of things, and their verbs, in the past tense as things are made once: "who is the author of", "who wrote"."""
+MAKER_PATTERN = rf"who (?:is|was) the ({'|'.join(MAKER_VERBS)}) of "
 
 QUESTION_WORDS = listed("""wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches
     welchen welchem wieviel kann kannst können könnt könnte könnten darf dürfen muss müssen soll sollte ist sind hat

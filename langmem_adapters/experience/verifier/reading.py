@@ -9,28 +9,37 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_soft
-from langmem_adapters.experience.verifier.pieces import of_each
-from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, TELLING, WHETHER, WORDINGS
-from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
-from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, SLIPS, one_spelling
+from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_optional
+from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
+from langmem_adapters.experience.verifier.questions import (
+    MAKER_PATTERN,
+    MAKER_VERBS,
+    OPENING_PATTERN,
+    QUESTION_FRAMES,
+    REQUEST_PATTERN,
+    TELL_ME_PATTERN,
+    WHETHER_PATTERN,
+    WORDING_REPLACEMENTS,
+)
+from langmem_adapters.experience.verifier.spelling import GROUPED_DIGITS, MISSPELLINGS, MULTIPLIERS, normalize_spelling
+from langmem_adapters.experience.verifier.symbols import cased_units, mark_superscripts, symbols
 from langmem_adapters.experience.verifier.wording import Wording, wording_of
 from langmem_adapters.experience.verifier.words import (
     COURTESIES,
-    ENGLISH,
-    FOREIGN,
-    NUMBERS,
-    POLITE,
-    SOFT,
-    STOP,
+    ENGLISH_MARKERS,
+    FOREIGN_MARKERS,
+    NUMBER_WORDS,
+    OPTIONAL_WORDS,
+    POLITE_WORDS,
+    STOP_WORDS,
     UNITS,
     stem_of,
 )
 
-__all__ = ["LONGEST", "Reading", "Word", "in_plain_signs", "read"]
+__all__ = ["MAX_COMPARED_CHARS", "Reading", "Word", "normalize_signs", "read"]
 
-LONGEST = 2_000  # characters; longer texts are not compared word by word
-_LONGEST_QUESTION = 300  # characters of a question whose wording may be replaced
+MAX_COMPARED_CHARS = 2_000  # longer texts are not compared word by word
+_MAX_QUESTION_CHARS = 300  # of a question whose wording may be replaced
 _WORD = re.compile(
     r"https?://[^\s?!,]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+|(?<![\w-])[-+]?\d+(?:[.:/]\d+)*(?:%|°)?|\d+(?:[.:/]\d+)*|(?:[^\W\d_]\.){2,}|"
     r"[^\W_]+(?:[_.:'#+-]+[^\W_]+)*(?:\+\+|#)?|[&/,?.!;<>=*^+-]"
@@ -40,14 +49,16 @@ _CODE = re.compile(
     r"\b(?!(?:[A-Za-z]\.)+[A-Za-z]\b)[A-Za-z_]\w*(?:::|->|\.)[A-Za-z_]\w+(?:(?:::|->|\.)\w+)*|(?<!\w)--?[a-z][\w-]+|(?<!\w)[/~][\w.-]+(?:/[\w.-]+)+|"
     r"\b[A-Za-z]+\d+\w*\b|\b\w+(?:\+\+|#)(?!\w)"
 )
-_CAPITAL = re.compile(r"(?<=\w) ([A-Z]+)(?![\w'.])(?! [A-Z])")
-_LETTER = re.compile(r"(?<=\w )([AST])(?![\w'.])(?! [A-Z])")
-_QUOTED = re.compile(r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"')
-_MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
-_MARKS = "\"'`().,;:?!"
-_ENDS = frozenset(".?!:")
+_CAPITAL_WORD = re.compile(r"(?<=\w) ([A-Z]+)(?![\w'.])(?! [A-Z])")
+_CAPITAL_LETTER = re.compile(r"(?<=\w )([AST])(?![\w'.])(?! [A-Z])")
+_QUOTATION = re.compile(
+    r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"'
+)
+_QUOTATION_MARK = re.compile("[\"'«「『《„]")
+_PUNCTUATION = "\"'`().,;:?!"
+_SENTENCE_ENDS = frozenset(".?!:")
 _HYPHEN = re.compile(r"(?<=\w)-(?=\w)")
-_QUOTES = str.maketrans(
+_PLAIN_SIGNS = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u02bc\u2032\u00b4", "'"),
         **dict.fromkeys("\u201c\u201d\u2033", '"'),
@@ -55,26 +66,26 @@ _QUOTES = str.maketrans(
         "\u2014": " - ",
     }
 )
-_FRAMED = re.compile("|".join(f"({pattern})" for _, pattern in FRAMES))
-_OPENING, _WHETHER, _REQUEST = re.compile(OPENING), re.compile(WHETHER), re.compile(REQUEST)
-_TELLING = re.compile(TELLING)
+_FRAME = re.compile("|".join(f"({pattern})" for _, pattern in QUESTION_FRAMES))
+_OPENING, _WHETHER, _REQUEST = re.compile(OPENING_PATTERN), re.compile(WHETHER_PATTERN), re.compile(REQUEST_PATTERN)
+_TELL_ME = re.compile(TELL_ME_PATTERN)
 _CLOSING = re.compile(
     r"(?<=[?.!,])\s+(?:many thanks|thanks a lot|(?:thanks|thank you) (?:in advance|so much|very much))[.! ]*$"
 )
-_MAKER = re.compile(MAKERS[0])
-_WORDINGS = [(re.compile(pattern), wording) for pattern, wording in WORDINGS]
-_MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
-_NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
+_MAKER = re.compile(MAKER_PATTERN)
+_WORDING_REPLACEMENTS = [(re.compile(pattern), wording) for pattern, wording in WORDING_REPLACEMENTS]
+_NUMBER_WITH_LETTERS = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
+_NUMBER_SUFFIXES = frozenset(UNITS) | frozenset(MULTIPLIERS) | frozenset(("st", "nd", "rd", "th", "l", "x"))
 _NUMERAL = re.compile(r"\b([^\W\d_]+)[ -]([IVX]+|[MDCLXVI]{2,})\b(?!')")
 _ROMAN = {"I": 1, "II": 2, "III": 3, "IV": 4, "VI": 6, "VII": 7, "VIII": 8, "IX": 9, "XI": 11, "XII": 12}
-_RANKED = re.compile(
+_NUMBERED_TITLE = re.compile(
     r"\b((?i:act|book|chapter|class|grade|level|part|phase|section|stage|title|type|volume|war)) "
     rf"((?<=[Ww]orld [Ww]ar )I|{'|'.join([*_ROMAN][1:])})\b(?!')"
 )
 """Things that are numbered in both ways: "World War II", "world war 2". A V or an X may be a letter, an I a pronoun."""
-_NAMES_TOO = frozenset(("it", "us", "who"))  # stop words that are names in capitals
-_NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - _NAMES_TOO
-_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_STOP_WORD_NAMES = frozenset(("it", "us", "who"))  # stop words that are names in capitals
+_NEVER_NAMES = STOP_WORDS.union(OPTIONAL_WORDS, NUMBER_WORDS, POLITE_WORDS) - _STOP_WORD_NAMES
+_UNSPACED_SCRIPT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class Word(NamedTuple):
@@ -111,7 +122,7 @@ class Reading(NamedTuple):
     snippets: tuple[str, ...]
     """Code, data and formulas that were taken out of the text."""
     frame: str
-    """The kind of question, see :data:`FRAMES`; "none" for others."""
+    """The kind of question, see :data:`QUESTION_FRAMES`; "none" for others."""
     english: bool
     sentences: int
     courtesies: frozenset[str]
@@ -122,27 +133,29 @@ class Reading(NamedTuple):
 @lru_cache(maxsize=64)  # a request is compared with several
 def read(text: str) -> Reading:
     """Read a request."""
-    plain = in_plain_signs(text[:LONGEST])
-    numerals = frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain))
-    ranked = _RANKED.sub(_in_figures, plain) if any(n != "I" or word == "war" for word, n in numerals) else plain
-    lower = _one_wording(one_spelling(_in_small_letters(ranked)))
-    said = [*chain.from_iterable(_words_in(lower.split()))]
-    words = [word for word in said if word not in POLITE]
-    capitals = _capitals(plain)
-    stops = STOP - {word for word in _NAMES_TOO & capitals if re.search(rf"\b{word.upper()}\b", plain)}
+    plain = normalize_signs(text[:MAX_COMPARED_CHARS])
+    numerals = frozenset((match[1].lower(), match[2]) for match in _NUMERAL.finditer(plain))
+    may_be_title = any(numeral != "I" or word == "war" for word, numeral in numerals)
+    with_figures = _NUMBERED_TITLE.sub(_roman_to_figures, plain) if may_be_title else plain
+    normalized = _normalize_wording(normalize_spelling(_lowercase(with_figures)))
+    all_words = [*chain.from_iterable(_words_in(normalized.split()))]
+    words = [word for word in all_words if word not in POLITE_WORDS]
+    capitalized = _capitalized_words(plain)
+    names = {word for word in _STOP_WORD_NAMES & capitalized if re.search(rf"\b{word.upper()}\b", plain)}
+    stop_words = STOP_WORDS - names
     stems = [stem_of(word) for word in words]
     content = [
-        Word(word, stem, word in capitals, place)
-        for place, (word, stem) in enumerate(zip(words, stems, strict=True))
-        if word not in stops
+        Word(word, stem, word in capitalized, position)
+        for position, (word, stem) in enumerate(zip(words, stems, strict=True))
+        if word not in stop_words
     ]
-    month = {"may"} & capitals  # the only month that is also a common word
+    month = {"may"} & capitalized  # the only month that is also a common word
     english = _is_english(words)
     numbers = [word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit())]
-    if not english and not _SPACELESS.search(plain):
-        numbers += GROUPED.findall(plain)  # in many languages, 1,250 is 1.25
+    if not english and not _UNSPACED_SCRIPT.search(plain):
+        numbers += GROUPED_DIGITS.findall(plain)  # in many languages, 1,250 is 1.25
     return Reading(
-        text=lower,
+        text=normalized,
         words=words,
         vocabulary=frozenset(words),
         stems=stems,
@@ -151,162 +164,164 @@ def read(text: str) -> Reading:
         numerals=numerals,
         units=frozenset(UNITS[word] for word in words if word in UNITS) | month | cased_units(plain),
         symbols=symbols(plain, english=english),
-        quoted=_quoted(plain),
+        quoted=_quotations(plain),
         namesakes=_namesakes(plain, words),
-        code=_code(plain) | _capital_stops(plain),
+        code=_identifiers(plain) | _capital_stop_words(plain),
         snippets=(),
-        frame=_frame(lower.strip()),
+        frame=_question_frame(normalized.strip()),
         english=english,
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
-        courtesies=_courtesies(said) if len(said) > len(words) else frozenset(),
+        courtesies=_courtesies(all_words) if len(all_words) > len(words) else frozenset(),
         wording=wording_of(plain),
     )
 
 
-def in_plain_signs(text: str) -> str:
+def normalize_signs(text: str) -> str:
     """A text with one sign for equivalent ones: straight quotation marks, and x^2 for x²."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES)
+        text = unicodedata.normalize("NFKC", mark_superscripts(text)).translate(_PLAIN_SIGNS)
     return text.replace('""', '"')
 
 
-def _in_figures(found: re.Match[str]) -> str:
-    return f"{found[1]} {_ROMAN[found[2]]}"
+def _roman_to_figures(match: re.Match[str]) -> str:
+    return f"{match[1]} {_ROMAN[match[2]]}"
 
 
-def _in_small_letters(text: str) -> str:
+def _lowercase(text: str) -> str:
     """The text in lower case, except for a letter that is a name and would be a stop word: the A of "Terminal A"."""
     if text.upper() == text:
         return text.lower()
-    return "".join(part if n % 2 else part.lower() for n, part in enumerate(_LETTER.split(text)))
+    return "".join(part if n % 2 else part.lower() for n, part in enumerate(_CAPITAL_LETTER.split(text)))
 
 
-def _one_wording(text: str) -> str:
+def _normalize_wording(text: str) -> str:
     """A text without opening and closing phrases, in one wording for all that mean the same."""
     text = _CLOSING.sub("", _OPENING.sub("", text.lstrip(), count=1), count=1)
-    if found := _WHETHER.match(text):
-        return text[found.end() :].rstrip("?.! ") + "?"
-    text = _TELLING.sub("what is ", text)
-    if found := _REQUEST.match(text):
-        text = f"{found[1]} {text[found.end() :].rstrip('?. ').removesuffix(' for me')}"
-    if found := _MAKER.match(text):
-        return f"who {MAKERS[1][found[1]]} {text[found.end() :]}"
-    for pattern, wording in _WORDINGS if len(text) <= _LONGEST_QUESTION else ():
-        if found := pattern.match(text):
-            return found.expand(wording) + text[found.end() :]
+    if match := _WHETHER.match(text):
+        return text[match.end() :].rstrip("?.! ") + "?"
+    text = _TELL_ME.sub("what is ", text)
+    if match := _REQUEST.match(text):
+        text = f"{match[1]} {text[match.end() :].rstrip('?. ').removesuffix(' for me')}"
+    if match := _MAKER.match(text):
+        return f"who {MAKER_VERBS[match[1]]} {text[match.end() :]}"
+    for pattern, wording in _WORDING_REPLACEMENTS if len(text) <= _MAX_QUESTION_CHARS else ():
+        if match := pattern.match(text):
+            return match.expand(wording) + text[match.end() :]
     return text
 
 
-@of_each
+@cached_per_piece
 def _words_in(piece: str) -> tuple[str, ...]:
     """The words of a piece; no word has a space in it, so these make up the words of the text."""
-    return tuple(word for match in _WORD.finditer(piece) for word in _split(match[0]))
+    return tuple(word for match in _WORD.finditer(piece) for word in _split_word(match[0]))
 
 
-def _split(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
+def _split_word(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
     """Split a match into its words, in one spelling."""
-    word = SLIPS.get(word, word)
-    if word in NUMBERS:
-        return [NUMBERS[word]]
+    word = MISSPELLINGS.get(word, word)
+    if word in NUMBER_WORDS:
+        return [NUMBER_WORDS[word]]
     if word[0].isdigit() or word[0] in "+-" or word.startswith("http") or "@" in word:
         return [word] if any(character.isalnum() for character in word) else []
     if not any(character.isalnum() for character in word):
         return []
-    if _SPACELESS.search(word):
+    if _UNSPACED_SCRIPT.search(word):
         return list(word)
     if all(len(part) <= 1 for part in word.split(".")) or word.startswith("non-"):
         return [word.replace(".", "").replace("-", "")]  # U.S.A., non-parametric
     if "-" in word and not any(character.isdigit() for character in word):
-        return [NUMBERS.get(part, part) for part in re.split(r"[-']", word) if part]
+        return [NUMBER_WORDS.get(part, part) for part in re.split(r"[-']", word) if part]
     return [word]
 
 
-def _courtesies(said: list[str]) -> frozenset[str]:
-    first = next((n for n, word in enumerate(said) if word not in POLITE), len(said))
-    return frozenset(COURTESIES[word] for word in said[first:] if word in POLITE)
+def _courtesies(words: list[str]) -> frozenset[str]:
+    start = next((n for n, word in enumerate(words) if word not in POLITE_WORDS), len(words))
+    return frozenset(COURTESIES[word] for word in words[start:] if word in POLITE_WORDS)
 
 
-def _capitals(text: str) -> frozenset[str]:
+def _capitalized_words(text: str) -> frozenset[str]:
     """Words in capitals, or with a capital within a sentence; none, if the whole text is in capitals."""
     if text.upper() == text:
         return frozenset()
-    found: set[str] = set()
-    begins = True
-    for first, others, ends in _capitals_in(text.split()):
-        found |= others if begins else first | others
-        begins = begins if ends is None else ends
-    return frozenset(found - _NO_NAMES)
+    capitalized: set[str] = set()
+    at_sentence_start = True
+    for first, others, ends_sentence in _capitalized_in(text.split()):
+        capitalized |= others if at_sentence_start else first | others
+        at_sentence_start = at_sentence_start if ends_sentence is None else ends_sentence
+    return frozenset(capitalized - _NEVER_NAMES)
 
 
-@of_each
-def _capitals_in(piece: str) -> tuple[frozenset[str], frozenset[str], bool | None]:
+@cached_per_piece
+def _capitalized_in(piece: str) -> tuple[frozenset[str], frozenset[str], bool | None]:
     """Capitalised words of a piece: its first, unless a sentence begins there; the others; whether one ends there."""
-    found: tuple[set[str], set[str]] = (set(), set())
+    first: set[str] = set()
+    others: set[str] = set()
     before = None
     for word in _WORD.findall(piece):
         if word[0].isupper():
-            inside = any(character.isupper() for character in word[1:])
-            if inside or before not in _ENDS:
-                found[inside or before is not None].update(part.lower() for part in re.split(r"[-']", word))
+            has_inner_capital = any(character.isupper() for character in word[1:])
+            if has_inner_capital or before not in _SENTENCE_ENDS:
+                target = first if before is None and not has_inner_capital else others
+                target.update(part.lower() for part in re.split(r"[-']", word))
         before = word
-    return frozenset(found[0]), frozenset(found[1]), None if before is None else before in _ENDS
+    return frozenset(first), frozenset(others), None if before is None else before in _SENTENCE_ENDS
 
 
-def _quoted(text: str) -> frozenset[str]:
-    if not _MAY_BE_QUOTED.search(text):
+def _quotations(text: str) -> frozenset[str]:
+    if not _QUOTATION_MARK.search(text):
         return frozenset()
-    quoted = (next(filter(None, found.groups())).lower() for found in _QUOTED.finditer(text))
-    return frozenset(" ".join(_HYPHEN.sub(" ", one).split()).rstrip(" .,!") for one in quoted)
+    quotations = (next(filter(None, match.groups())).lower() for match in _QUOTATION.finditer(text))
+    return frozenset(" ".join(_HYPHEN.sub(" ", quotation).split()).rstrip(" .,!") for quotation in quotations)
 
 
 def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
     """Namesakes within a sentence; none, if the text does not begin with a capital: its names may be in lower case."""
-    known = NAMESAKES.intersection(words)
-    if not known or text.upper() == text or not text.lstrip()[:1].isupper():
+    candidates = NAMESAKES.intersection(words)
+    if not candidates or text.upper() == text or not text.lstrip()[:1].isupper():
         return frozenset()
-    found = set()
+    namesakes = set()
     for line in text.splitlines():
         for before, piece in pairwise(line.split()):
-            word = piece.strip(_MARKS).removesuffix("'s")
-            if word.lower() in known and before[-1] not in ".?!:":
-                found.add((word.lower(), word.isupper() if word.lower() in ACRONYMS else word[0].isupper()))
-    return frozenset(found)
+            word = piece.strip(_PUNCTUATION).removesuffix("'s")
+            if word.lower() in candidates and before[-1] not in _SENTENCE_ENDS:
+                namesakes.add((word.lower(), word.isupper() if word.lower() in ACRONYMS else word[0].isupper()))
+    return frozenset(namesakes)
 
 
-def _code(text: str) -> frozenset[str]:
+def _identifiers(text: str) -> frozenset[str]:
     """Identifiers and marks, which have no spaces."""
-    return frozenset().union(*_code_in(text.split()))
+    return frozenset().union(*_identifiers_in(text.split()))
 
 
-def _capital_stops(text: str) -> frozenset[str]:
-    """Stop and soft words in capitals: the A of "Terminal A", the OR of "an OR gate", UNION ALL; not "I"."""
-    found = [match for match in _CAPITAL.finditer(text) if match[1] != "I" and _says_little(match[1].lower())]
-    if not found or text.upper() == text:
+def _capital_stop_words(text: str) -> frozenset[str]:
+    """Stop words and optional ones in capitals: the A of "Terminal A", the OR of "an OR gate", UNION ALL; not "I"."""
+    matches = [match for match in _CAPITAL_WORD.finditer(text) if match[1] != "I" and _is_minor(match[1].lower())]
+    if not matches or text.upper() == text:
         return frozenset()
     return frozenset(
         match[1] if len(match[1]) > 1 else f"{text[: match.start()].rsplit(maxsplit=1)[-1]} {match[1]}"
-        for match in found
+        for match in matches
     )
 
 
-def _says_little(word: str) -> bool:
-    return word in STOP or is_soft(word)
+def _is_minor(word: str) -> bool:
+    return word in STOP_WORDS or is_optional(word)
 
 
-@of_each
-def _code_in(piece: str) -> frozenset[str]:
+@cached_per_piece
+def _identifiers_in(piece: str) -> frozenset[str]:
     """Identifiers, and numbers with letters that are no unit or scale: "iPhone 5s", "OnePlus 3T"."""
-    marks = {found[0] for found in _MARK.finditer(piece) if found[1].lower() not in _NO_MARKS}
-    return frozenset(found[0].removesuffix("()") for found in _CODE.finditer(piece)) | marks
+    marks = {match[0] for match in _NUMBER_WITH_LETTERS.finditer(piece) if match[1].lower() not in _NUMBER_SUFFIXES}
+    return frozenset(match[0].removesuffix("()") for match in _CODE.finditer(piece)) | marks
 
 
-def _frame(text: str) -> str:
+def _question_frame(text: str) -> str:
     """The kind of question whose pattern matches first; "none", if there is none."""
-    found = _FRAMED.search(text)
-    return FRAMES[found.lastindex - 1][0] if found and found.lastindex else "none"
+    match = _FRAME.search(text)
+    return QUESTION_FRAMES[match.lastindex - 1][0] if match and match.lastindex else "none"
 
 
 def _is_english(words: list[str]) -> bool:
     if not words or sum(map(str.isascii, words)) < 0.8 * len(words):
         return False
-    return sum(map(ENGLISH.__contains__, words)) >= sum(map(FOREIGN.__contains__, words))
+    return sum(map(ENGLISH_MARKERS.__contains__, words)) >= sum(map(FOREIGN_MARKERS.__contains__, words))

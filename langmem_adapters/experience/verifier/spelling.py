@@ -6,33 +6,33 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from langmem_adapters.experience.verifier.words import NUMBERS, UNITS
+from langmem_adapters.experience.verifier.words import NUMBER_WORDS, UNITS
 from langmem_adapters.language.dates import DAYS, MONTHS
 from langmem_adapters.language.lists import bases
 
-__all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "SLIPS", "one_spelling"]
+__all__ = ["GROUPED_DIGITS", "MISSPELLINGS", "MULTIPLIERS", "REPLACEMENTS", "normalize_spelling"]
 
 
-def _switched(found: re.Match[str]) -> str:
-    return f"{'enable' if found[2] == 'on' else 'disable'} {found[1]}"
+def _enable_or_disable(match: re.Match[str]) -> str:
+    return f"{'enable' if match[2] == 'on' else 'disable'} {match[1]}"
 
 
-_UNOBLIGED = re.compile(
+_NO_OBLIGATION = re.compile(
     r"\b(?:not|no|never|nobody|none|nothing|neither|nor|without|hardly|only)\b|"
     r"\b(?:can|could|did|do|does|may|might|should|to|will|would)\b[^.?!,;]*$"
 )
 
 
-def _obliged(found: re.Match[str]) -> str:
+def _replace_have_to(match: re.Match[str]) -> str:
     """Replace "have to" by "must", but not after an auxiliary or a negation: "do not have to" is not "must not"."""
-    return found[0] if _UNOBLIGED.search(found.string[: found.start()]) else "must"
+    return match[0] if _NO_OBLIGATION.search(match.string[: match.start()]) else "must"
 
 
 _MONTHS = "|".join(MONTHS)
 _SHORT_MONTHS = "jan|feb|apr|jun|jul|aug|sep|oct|nov|dec"
-_LASTING = "|".join((*DAYS, *MONTHS))
-_BEHIND_RANKS = f"and|at|in|of|on|or|{_MONTHS}"
-CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] = (
+_DAY_OR_MONTH = "|".join((*DAYS, *MONTHS))
+_AFTER_ORDINALS = f"and|at|in|of|on|or|{_MONTHS}"
+REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] = (
     (r"\bwon'?t\b", "will not", "wont won't"),
     (r"\bcan'?t\b|\bcannot\b", "can not", "cant can't cannot"),
     (r"\bshan't\b", "shall not", "shan't"),
@@ -62,7 +62,7 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\b(?:log|sign)[ -]?(?:out|off)\b", "logout", "log sign signout"),
     (r"\b(?:turn|switch) on\b", "enable", "turn switch"),
     (r"\b(?:turn|switch) off\b", "disable", "turn switch"),
-    (r"\b(?:turn|switch) ((?:(?:the|my|all|every) )?\w+(?: \w+){0,2}) (on|off)(?=[?.!, ]*$| at \d)", _switched,
+    (r"\b(?:turn|switch) ((?:(?:the|my|all|every) )?\w+(?: \w+){0,2}) (on|off)(?=[?.!, ]*$| at \d)", _enable_or_disable,
      "turn switch"),
     (r"\b(?:pros and cons|benefits and drawbacks)\b", "advantages and disadvantages", "cons drawbacks"),
     (r"\b(loop|iterate)(s|d|ing)? through\b", r"\1\2 over", "through"),
@@ -90,7 +90,7 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bthe following (?!(?:day|month|morning|night|week|year)s?\b)(?=\w)", "this ", "following"),
     (r"\bwould you (?=(?:advise|recommend|suggest)\b)", "do you ", "would"),
     (r"(^|[.?!,;] )(do|does|did) (\w+) need to\b", r"\1\2 \3 have to", "need"),
-    (r"\b(?:has|have) to\b", _obliged, "has have"),
+    (r"\b(?:has|have) to\b", _replace_have_to, "has have"),
     (r"\b(i|we|you|he|she|they) would like to\b", r"\1 want to", "like"),
     (r"\b((?:stop|prevent)(?:s|ped|ed|ping|ing)? (?:\w+ ){1,4}?)from (?=\w+ing\b)", r"\1", "from"),
     (r"\bright now\b", "now", "right"),
@@ -100,12 +100,12 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bas well(?! as\b)", "too", "well"),
     (r"\b(?:around|approx\.?|approximately|circa|roughly) (?=\d)", "about ",
      "around approx approximately circa roughly"),
-    (rf"\b(?:{_SHORT_MONTHS})\b\.?(?= \d)|(?<=\d )(?:{_SHORT_MONTHS})\b\.?", lambda found: UNITS[found[0].rstrip(".")],
+    (rf"\b(?:{_SHORT_MONTHS})\b\.?(?= \d)|(?<=\d )(?:{_SHORT_MONTHS})\b\.?", lambda match: UNITS[match[0].rstrip(".")],
      _SHORT_MONTHS.replace("|", " ")),
-    (rf"\bbetween (\d[\d.:]*|{_LASTING}) and (?=(?:\d[\d.:]*|{_LASTING})\b)", r"from \1 to ", "between"),
-    (rf"\b({_LASTING}) through (?=(?:{_LASTING})\b)", r"\1 to ", "through"),
-    (rf"\b1st (?!(?:{_BEHIND_RANKS})\b)(?=[a-z])", "first ", "1st"),
-    (rf"\b2nd (?!(?:{_BEHIND_RANKS})\b)(?=[a-z])", "second ", "2nd"),
+    (rf"\bbetween (\d[\d.:]*|{_DAY_OR_MONTH}) and (?=(?:\d[\d.:]*|{_DAY_OR_MONTH})\b)", r"from \1 to ", "between"),
+    (rf"\b({_DAY_OR_MONTH}) through (?=(?:{_DAY_OR_MONTH})\b)", r"\1 to ", "through"),
+    (rf"\b1st (?!(?:{_AFTER_ORDINALS})\b)(?=[a-z])", "first ", "1st"),
+    (rf"\b2nd (?!(?:{_AFTER_ORDINALS})\b)(?=[a-z])", "second ", "2nd"),
     (rf"\b({_MONTHS}) (\d\d?)(?:st|nd|rd|th)?(?![\w:]|[.,]\d)", r"\2 \1", _MONTHS.replace("|", " ")),
     (r"(?<!\w)([$€£¥₹]) ?(\d[\d.,]*(?: ?(?:k|mn|bn|million|billion))?\b)", r"\2\1", "$ € £ ¥ ₹"),
     (r"(?<=[a-z\d)])([+=*])(?=\d)|(?<=\d)([+=*])(?=[a-z])", r" \1\2 ", "+ = *"),
@@ -113,7 +113,7 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
 )  # fmt: skip
 """A pattern, its replacement, and hints of which a matching text has one: words, or parts if they have other signs."""
 
-SLIPS = bases("""accommodation accomodation, account acount accout, address adress addres,
+MISSPELLINGS = bases("""accommodation accomodation, account acount accout, address adress addres,
     appointment appointement apointment, argument arguement, available availible availble avaliable,
     because becuase becasue beacuse, beginning begining, believe beleive, business buisness bussiness busines,
     calendar calender, cancel cancle, capital captial, certificate certficate, completely completly, computer computor,
@@ -139,73 +139,75 @@ SLIPS = bases("""accommodation accomodation, account acount accout, address adre
     naive naïve, pinata piñata, pokemon pokémon, puree purée""")
 """The word meant, by common misspelling or accented form; none of these is another word."""
 
-SCALES = {
+MULTIPLIERS = {
     "k": 1_000, "hundred": 100, "thousand": 1_000, "lac": 100_000, "lakh": 100_000, "mn": 1_000_000,
     "million": 1_000_000, "crore": 10_000_000, "bn": 10**9, "billion": 10**9, "trillion": 10**12,
 }  # fmt: skip
-_CONTRACTIONS = [
+_COMPILED_REPLACEMENTS = [
     (
         re.compile(pattern),
-        plain,
+        replacement,
         frozenset(hint for hint in hints.split() if hint.isalpha()),
         [hint for hint in hints.split() if not hint.isalpha()],
     )
-    for pattern, plain, hints in CONTRACTIONS
+    for pattern, replacement, hints in REPLACEMENTS
 ]
 _TOKEN = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
-GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
-_COMMA = re.compile(r"\d,\d")
-_RANK = re.compile(r"(?:st|nd|rd|th)\b(?<=\d..)")
-_POINT = re.compile(r"\.(?<![\w.].)(?=\d)")
-_SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(SCALES)})s?\b", re.ASCII)
-_MAY_BE_SCALED = re.compile(rf"\d\s*(?:{'|'.join(SCALES)})")
+GROUPED_DIGITS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
+_DIGIT_COMMA = re.compile(r"\d,\d")
+_ORDINAL_SUFFIX = re.compile(r"(?:st|nd|rd|th)\b(?<=\d..)")
+_LEADING_POINT = re.compile(r"\.(?<![\w.].)(?=\d)")
+_SCALED_NUMBER = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(MULTIPLIERS)})s?\b", re.ASCII)
+_MAY_BE_SCALED_NUMBER = re.compile(rf"\d\s*(?:{'|'.join(MULTIPLIERS)})")
 _ONES = "one|two|three|four|five|six|seven|eight|nine"
 _TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
-_PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
-_SPELT = re.compile(rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)")
-_SIGNS = bases("percent %, permille ‰, dollar $, euro €, pound £, yen ¥, rupee ₹, degrees °")
-_SPOKEN = {ord(sign): f" {name} " for sign, name in _SIGNS.items()}
+_NUMBER_PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
+_SPELT_NUMBER = re.compile(
+    rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)"
+)
+_SIGN_NAMES = bases("percent %, permille ‰, dollar $, euro €, pound £, yen ¥, rupee ₹, degrees °")
+_SIGN_TRANSLATION = {ord(sign): f" {name} " for sign, name in _SIGN_NAMES.items()}
 
 
-def one_spelling(text: str) -> str:
+def normalize_spelling(text: str) -> str:
     """A text in lower case, in one spelling.
 
-    >>> one_spelling("what's 5k in e-mail")
+    >>> normalize_spelling("what's 5k in e-mail")
     'what is 5000 in email'
     """
     tokens: set[str] | None = None
-    for pattern, plain, words, signs in _CONTRACTIONS:
+    for pattern, replacement, hint_words, hint_signs in _COMPILED_REPLACEMENTS:
         if tokens is None:
             tokens = set(_TOKEN.findall(text))
-        if words.isdisjoint(tokens) and not (signs and any(sign in text for sign in signs)):
+        if hint_words.isdisjoint(tokens) and not (hint_signs and any(hint in text for hint in hint_signs)):
             continue
-        changed = pattern.sub(plain, text)
-        if changed != text:
-            text, tokens = changed, None
-    return _one_spelling_of_numbers(text)
+        replaced = pattern.sub(replacement, text)
+        if replaced != text:
+            text, tokens = replaced, None
+    return _normalize_numbers(text)
 
 
-def _one_spelling_of_numbers(text: str) -> str:
-    if not _PARTS.isdisjoint(_TOKEN.findall(text)):
-        text = _SPELT.sub(_counted, text)
+def _normalize_numbers(text: str) -> str:
+    if not _NUMBER_PARTS.isdisjoint(_TOKEN.findall(text)):
+        text = _SPELT_NUMBER.sub(_spelt_to_digits, text)
     if _DIGIT.search(text):
-        if _COMMA.search(text):
-            text = GROUPED.sub(lambda found: found[0].replace(",", ""), text)
-        text = _POINT.sub("0.", _RANK.sub("", text))  # .5
-    if any(sign in text for sign in _SIGNS):
-        text = text.translate(_SPOKEN)
-    return _SCALED.sub(_unscaled, text) if _MAY_BE_SCALED.search(text) else text
+        if _DIGIT_COMMA.search(text):
+            text = GROUPED_DIGITS.sub(lambda match: match[0].replace(",", ""), text)
+        text = _LEADING_POINT.sub("0.", _ORDINAL_SUFFIX.sub("", text))  # .5
+    if any(sign in text for sign in _SIGN_NAMES):
+        text = text.translate(_SIGN_TRANSLATION)
+    return _SCALED_NUMBER.sub(_scaled_to_digits, text) if _MAY_BE_SCALED_NUMBER.search(text) else text
 
 
-def _counted(found: re.Match[str]) -> str:
+def _spelt_to_digits(match: re.Match[str]) -> str:
     """Replace "two thousand" or "twenty-five" by figures."""
-    if found[1]:
-        return str(int(NUMBERS.get(found[1], "1")) * SCALES[found[2]])
-    return str(int(NUMBERS[found[3]]) + int(NUMBERS.get(found[4], "1")))
+    if match[1]:
+        return str(int(NUMBER_WORDS.get(match[1], "1")) * MULTIPLIERS[match[2]])
+    return str(int(NUMBER_WORDS[match[3]]) + int(NUMBER_WORDS.get(match[4], "1")))
 
 
-def _unscaled(found: re.Match[str]) -> str:
-    value = Decimal(found[1]) * SCALES[found[2]]
+def _scaled_to_digits(match: re.Match[str]) -> str:
+    value = Decimal(match[1]) * MULTIPLIERS[match[2]]
     return str(int(value)) if value == int(value) else str(value)

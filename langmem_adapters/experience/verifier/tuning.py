@@ -13,9 +13,9 @@ from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow
 from langmem_adapters.progress import Progress, advancing
 
-__all__ = ["Tuned", "TunedPoint", "tuned", "tuning"]
+__all__ = ["Tuned", "TunedPoint", "choose_threshold", "tuning"]
 
-_PAGE = 32  # pairs that are embedded at a time
+_PAGE_SIZE = 32  # pairs that are embedded at a time
 
 
 class TunedPoint(NamedTuple):
@@ -39,12 +39,12 @@ class Tuned(NamedTuple):
     """The score of each pair, and whether it means the same."""
 
 
-def tuned(scored: Sequence[tuple[float, bool]], precision: float) -> Tuned:
+def choose_threshold(scored: Sequence[tuple[float, bool]], precision: float) -> Tuned:
     """Choose a threshold among the scores of pairs; the boolean says whether a pair means the same.
 
     No threshold serves a score of 0. Raises ConfigurationError if no threshold has that precision.
 
-    >>> tuned([(0.9, True), (0.8, True), (0.7, False), (0.6, True), (0.0, False)], precision=0.9).threshold
+    >>> choose_threshold([(0.9, True), (0.8, True), (0.7, False), (0.6, True), (0.0, False)], precision=0.9).threshold
     0.8
     """
     if not 0 < precision <= 1:
@@ -56,11 +56,11 @@ def tuned(scored: Sequence[tuple[float, bool]], precision: float) -> Tuned:
         raise ConfigurationError(
             "no threshold serves any of these pairs: Verifier()(kept, asked, cosine=…) says why one is refused"
         )
-    good = [point for point in curve if point.precision >= precision]
-    if not good:
+    precise = [point for point in curve if point.precision >= precision]
+    if not precise:
         best = max(point.precision for point in curve)
         raise ConfigurationError(f"no threshold has a precision of {precision} on these pairs; the best has {best:.3f}")
-    return Tuned(min(good).threshold, curve, list(scored))
+    return Tuned(min(precise).threshold, curve, list(scored))
 
 
 def tuning(
@@ -71,7 +71,7 @@ def tuning(
     verifier: Verifier | None = None,
     progress: Progress = False,
 ) -> Flow[Tuned]:
-    """Score pairs of a kept and a new request, and choose a threshold.
+    """Score pairs of a stored and a new request, and choose a threshold.
 
     The score is the verifier's; without a verifier, that of a search in the index.
     """
@@ -83,15 +83,15 @@ def tuning(
     scale = Scale() if verifier is None else (yield from scale_flow(index, verifier))
     scored = []
     with advancing(progress, "tuning", len(pairs), "pairs") as advance:
-        for start in range(0, len(pairs), _PAGE):
-            page = pairs[start : start + _PAGE]
-            vectors = yield from embedder.texts_flow([kept for kept, _, _ in page])
-            for (kept, asked, same), vector in zip(page, vectors, strict=True):
-                other = yield from embedder.query_flow(asked)
-                score = yield from _score(verifier, kept, asked, cosine_of(vector, other), scale)
+        for start in range(0, len(pairs), _PAGE_SIZE):
+            page = pairs[start : start + _PAGE_SIZE]
+            vectors = yield from embedder.texts_flow([stored for stored, _, _ in page])
+            for (stored, request, same), stored_vector in zip(page, vectors, strict=True):
+                request_vector = yield from embedder.query_flow(request)
+                score = yield from _score(verifier, stored, request, cosine_of(stored_vector, request_vector), scale)
                 scored.append((score, bool(same)))
             advance(len(page))
-    return tuned(scored, precision)
+    return choose_threshold(scored, precision)
 
 
 def _is_pair(pair: Any) -> bool:
@@ -100,20 +100,22 @@ def _is_pair(pair: Any) -> bool:
     return isinstance(pair[0], str) and isinstance(pair[1], str) and not isinstance(pair[2], str)
 
 
-def _score(verifier: Verifier | None, kept: str, asked: str, cosine: float | None, scale: Scale) -> Flow[float]:
+def _score(verifier: Verifier | None, stored: str, request: str, cosine: float | None, scale: Scale) -> Flow[float]:
     if verifier is not None:
-        return (yield from verifier.flow(asked, kept, scale.of(cosine or 0.0))).score
+        return (yield from verifier.flow(request, stored, scale.of(cosine or 0.0))).score
     return 0.0 if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0)
 
 
 def _curve(scored: Sequence[tuple[float, bool]]) -> list[TunedPoint]:
     """The effect of each score as a threshold, lowest first."""
-    same = sum(is_same for _, is_same in scored)
-    others = len(scored) - same
+    same_count = sum(is_same for _, is_same in scored)
+    different_count = len(scored) - same_count
     points, right, wrong = [], 0, 0
     served = sorted((pair for pair in scored if pair[0] > 0), reverse=True)
     for threshold, group in groupby(served, key=lambda pair: pair[0]):
-        found = [is_same for _, is_same in group]
-        right, wrong = right + sum(found), wrong + len(found) - sum(found)
-        points.append(TunedPoint(threshold, right / (right + wrong), right / same, wrong / others if others else 0.0))
+        labels = [is_same for _, is_same in group]
+        right += sum(labels)
+        wrong += len(labels) - sum(labels)
+        false_hit_rate = wrong / different_count if different_count else 0.0
+        points.append(TunedPoint(threshold, right / (right + wrong), right / same_count, false_hit_rate))
     return points[::-1]

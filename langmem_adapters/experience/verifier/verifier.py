@@ -11,21 +11,21 @@ from typing import NamedTuple, TypeAlias
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.policies import attempt
-from langmem_adapters.experience.verifier.alignment import align
-from langmem_adapters.experience.verifier.arrangement import same_words
+from langmem_adapters.experience.verifier.alignment import Alignment, align
 from langmem_adapters.experience.verifier.features import features
 from langmem_adapters.experience.verifier.guards import GUARDS, Guard
-from langmem_adapters.experience.verifier.reading import LONGEST, Reading, in_plain_signs, read
-from langmem_adapters.experience.verifier.snippets import Parts, parted
+from langmem_adapters.experience.verifier.reading import MAX_COMPARED_CHARS, Reading, normalize_signs, read
+from langmem_adapters.experience.verifier.snippets import Parts, separate_snippets
 from langmem_adapters.experience.verifier.weights import (
-    BASE,
-    LEAST_COSINE,
-    QUESTION_BASE,
+    BASE_LOGIT,
+    DEFAULT_THRESHOLD,
+    MIN_COSINE,
+    QUESTION_BASE_LOGIT,
     QUESTION_TREES,
-    THRESHOLD,
     TREES,
 )
-from langmem_adapters.experience.verifier.words import POLITE
+from langmem_adapters.experience.verifier.word_order import same_words
+from langmem_adapters.experience.verifier.words import POLITE_WORDS
 from langmem_adapters.flow import Flow, arun, run
 
 __all__ = ["PairJudge", "Verdict", "Verifier"]
@@ -86,11 +86,11 @@ class Verifier:
         without: Sequence[str] = (),
         judge: PairJudge | None = None,
     ) -> None:
-        self.threshold: float = (THRESHOLD if judge is None else 0.5) if threshold is None else threshold
+        self.threshold: float = (DEFAULT_THRESHOLD if judge is None else 0.5) if threshold is None else threshold
         if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
             raise ConfigurationError(f"threshold is a number above 0, and at most 1, not {threshold!r:.50}")
-        strange = [name for name in without if name not in guards]
-        if isinstance(without, str) or strange:
+        unknown = [name for name in without if name not in guards]
+        if isinstance(without, str) or unknown:
             raise ConfigurationError(f"without names guards ({', '.join(guards)}), not {without!r:.100}")
         self.guards: dict[str, Guard] = {name: guard for name, guard in guards.items() if name not in without}
         self.judge = judge
@@ -110,40 +110,39 @@ class Verifier:
 
     def flow(self, request: str, stored: str, cosine: float) -> Flow[Verdict]:
         """Compare two requests, as part of another flow."""
-        near = self.judge is not None or cosine >= LEAST_COSINE  # False for NaN
-        if not near and request.split() != stored.split():
-            return Verdict(0.0, "score", f"cosine {cosine:.2f} is below {LEAST_COSINE:.2f}")
-        one, other = self._parted(request, stored)
-        if one.prose.split() == other.prose.split() and one.snippets == other.snippets:
+        is_near = self.judge is not None or cosine >= MIN_COSINE  # False for NaN
+        if not is_near and request.split() != stored.split():
+            return Verdict(0.0, "score", f"cosine {cosine:.2f} is below {MIN_COSINE:.2f}")
+        request_parts, stored_parts = self._split(request, stored)
+        is_same_prose = request_parts.prose.split() == stored_parts.prose.split()
+        if is_same_prose and request_parts.snippets == stored_parts.snippets:
             return Verdict(1.0, "", "")
-        if max(len(one.prose), len(other.prose)) > LONGEST:
+        if max(len(request_parts.prose), len(stored_parts.prose)) > MAX_COMPARED_CHARS:
             return Verdict(0.0, "length", "too long to be compared word by word")
-        left, right = (read(part.prose)._replace(snippets=part.snippets) for part in (one, other))
+        left, right = (read(parts.prose)._replace(snippets=parts.snippets) for parts in (request_parts, stored_parts))
         alignment = align(left.content, right.content)
         for name, guard in self.guards.items():
             if reason := guard(left, right, alignment):
                 return Verdict(0.0, name, reason)
         if self.judge is None:
-            same = left.symbols == right.symbols and _bare(left.text) == _bare(right.text)
-            score = 1.0 if same or same_words(left, right) else 0.0
-            if score == 0.0 and left.english and right.english:
-                score = _weighed(features(left, right, alignment, cosine), asks=_asks(left) or _asks(right))
+            score = _score(left, right, alignment, cosine)
         else:
-            score = yield from _judged(self.judge, request, stored)
-        refused = "" if score >= self.threshold else "score"
-        return Verdict(score, refused, refused and f"score {score:.2f} is below {self.threshold:.2f}")
+            score = yield from _judge_score(self.judge, request, stored)
+        if score >= self.threshold:
+            return Verdict(score, "", "")
+        return Verdict(score, "score", f"score {score:.2f} is below {self.threshold:.2f}")
 
-    def _parted(self, request: str, stored: str) -> tuple[Parts, Parts]:
+    def _split(self, request: str, stored: str) -> tuple[Parts, Parts]:
         """Move code, data and formulas, which only the guard ``snippets`` compares, out of the prose."""
         if "snippets" not in self.guards:
             return Parts(request, ()), Parts(stored, ())
-        return parted(in_plain_signs(request), in_plain_signs(stored))
+        return separate_snippets(normalize_signs(request), normalize_signs(stored))
 
     def __repr__(self) -> str:
         return f"Verifier({self.threshold})"
 
 
-def _judged(judge: PairJudge, request: str, stored: str) -> Flow[float]:
+def _judge_score(judge: PairJudge, request: str, stored: str) -> Flow[float]:
     answer = yield from attempt("the judge of two requests", judge, request, stored)
     try:
         score = float(answer)
@@ -154,49 +153,60 @@ def _judged(judge: PairJudge, request: str, stored: str) -> Flow[float]:
     return score
 
 
-def _bare(text: str) -> list[str]:
+def _score(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> float:
+    """1 for the same words, 0 for other words in another language than English, otherwise the score of the trees."""
+    is_same_text = left.symbols == right.symbols and _plain_words(left.text) == _plain_words(right.text)
+    if is_same_text or same_words(left, right):
+        return 1.0
+    if not (left.english and right.english):
+        return 0.0
+    values = features(left, right, alignment, cosine)
+    return _tree_score(values, is_question=_is_question(left) or _is_question(right))
+
+
+def _plain_words(text: str) -> list[str]:
     """All words, without punctuation and courtesies."""
-    return [word for word in text.translate(_BLANKS).split() if word not in POLITE]
+    return [word for word in text.translate(_PUNCTUATION_TO_BLANKS).split() if word not in POLITE_WORDS]
 
 
-class _Blanks(dict[int, str]):
+class _PunctuationToBlanks(dict[int, str]):
     """Maps punctuation to blanks, for ``str.translate``; the category of each character is looked up once."""
 
     def __missing__(self, code: int) -> str:
-        one = chr(code)
-        self[code] = " " if one == "`" or unicodedata.category(one)[0] in "PZC" else one
+        character = chr(code)
+        self[code] = " " if character == "`" or unicodedata.category(character)[0] in "PZC" else character
         return self[code]
 
 
-_BLANKS = _Blanks()
+_PUNCTUATION_TO_BLANKS = _PunctuationToBlanks()
 
 
-def _asks(reading: Reading) -> bool:
+def _is_question(reading: Reading) -> bool:
     return reading.text.rstrip().endswith("?")
 
 
 # ---- the trees
 
 
-def _weighed(values: Sequence[float], *, asks: bool) -> float:
-    total = QUESTION_BASE if asks else BASE
-    for tree in _trees(QUESTION_TREES if asks else TREES):
+def _tree_score(values: Sequence[float], *, is_question: bool) -> float:
+    logit = QUESTION_BASE_LOGIT if is_question else BASE_LOGIT
+    for tree in _parse_trees(QUESTION_TREES if is_question else TREES):
         node = tree
         while isinstance(node, tuple):
             feature, value, low, high = node
             node = low if values[feature] <= value else high
-        total += node
-    return 1 / (1 + math.exp(-total))
+        logit += node
+    return 1 / (1 + math.exp(-logit))
 
 
 @lru_cache(maxsize=2)
-def _trees(written: str) -> tuple[_Tree, ...]:
-    tokens = iter(written.split())
-    return tuple(_tree(token, tokens) for token in tokens)
+def _parse_trees(text: str) -> tuple[_Tree, ...]:
+    tokens = iter(text.split())
+    return tuple(_parse_tree(token, tokens) for token in tokens)
 
 
-def _tree(token: str, tokens: Iterator[str]) -> _Tree:
+def _parse_tree(token: str, tokens: Iterator[str]) -> _Tree:
     if "<" not in token:
         return int(token) / 1000
     feature, _, value = token.partition("<")
-    return int(feature), float(value), _tree(next(tokens), tokens), _tree(next(tokens), tokens)
+    return int(feature), float(value), _parse_tree(next(tokens), tokens), _parse_tree(next(tokens), tokens)

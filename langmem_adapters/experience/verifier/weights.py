@@ -13,15 +13,15 @@ merged into one with the same sum: the 67 and 40 trees here stand for 90 and 150
 
 from __future__ import annotations
 
-__all__ = ["BASE", "LEAST_COSINE", "QUESTION_BASE", "QUESTION_TREES", "THRESHOLD", "TREES"]
+__all__ = ["BASE_LOGIT", "DEFAULT_THRESHOLD", "MIN_COSINE", "QUESTION_BASE_LOGIT", "QUESTION_TREES", "TREES"]
 
-THRESHOLD = 0.88
+DEFAULT_THRESHOLD = 0.88
 """The least score at which two requests count as the same: see docs/semantic-cache.md for what this costs."""
 
-LEAST_COSINE = 0.75
+MIN_COSINE = 0.75
 """The least cosine of the pairs from which the trees were learnt."""
 
-BASE = 0.728
+BASE_LOGIT = 0.728
 """The logit before the first tree: 0.18 above the learnt one, as guards added since refuse what trees had to."""
 
 TREES = """
@@ -94,7 +94,7 @@ TREES = """
 0<0.92576 -33 18
 """
 
-QUESTION_BASE = 0.6236
+QUESTION_BASE_LOGIT = 0.6236
 """The logit before the first tree, shifted so that questions have the same threshold as other texts."""
 
 QUESTION_TREES = """

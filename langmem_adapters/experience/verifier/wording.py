@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from langmem_adapters.experience.verifier.words import POLITE, STOP
+from langmem_adapters.experience.verifier.words import POLITE_WORDS, STOP_WORDS
 
 __all__ = ["Wording", "wording_of"]
 
-_ABOUT = re.compile(
+_ABOUT_WORDS = re.compile(
     r"\b(?:translat\w+|proofread\w*|spell\w*|spelt|misspel\w+|grammar|grammatical\w*|typos?|capitali[sz]\w+|"
     r"(?:upper|lower)[ -]?case\w*|conjugat\w+|pronounc\w+|pronunciations?|(?:re|para)phras\w+|rewrit\w+|reword\w*|"
     r"plural|singular|past tense|past participle|syllables?|rhym\w+|letters? (?:is|are|in)|anagrams?|palindromes?|"
@@ -17,7 +17,7 @@ _ABOUT = re.compile(
     r"(?:in|of|is) (?:the|this|that) (?:following )?sentence|how (?:do|does|would|can) (?:you|i|we|one) say)\b|"
     r"^\W*(?:please )?(?:correct|fix|edit)\b[^:\n]*[:\n]"
 )
-_GIVEN = re.compile(r"[:\n]")
+_TEXT_START = re.compile(r"[:\n]")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 
@@ -33,8 +33,8 @@ class Wording(NamedTuple):
 def wording_of(text: str) -> Wording:
     """The wording of a request about words; empty for any other request."""
     text = text.lower()
-    if not _ABOUT.search(text):
+    if not _ABOUT_WORDS.search(text):
         return Wording()
-    words = frozenset(_WORD.findall(_ABOUT.sub(" ", text)))
-    _, *given = _GIVEN.split(text, maxsplit=1)
-    return Wording(words - STOP - POLITE, tuple(given[0].strip(" .!?\n").split()) if given else ())
+    words = frozenset(_WORD.findall(_ABOUT_WORDS.sub(" ", text)))
+    _, *given = _TEXT_START.split(text, maxsplit=1)
+    return Wording(words - STOP_WORDS - POLITE_WORDS, tuple(given[0].strip(" .!?\n").split()) if given else ())

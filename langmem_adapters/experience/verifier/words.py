@@ -11,25 +11,25 @@ from langmem_adapters.language.lists import bases, grouped, listed, named
 
 __all__ = [
     "ARTICLES",
+    "CONJUNCTIONS",
     "COURTESIES",
-    "ENGLISH",
-    "FOREIGN",
-    "FORMS",
+    "ENGLISH_MARKERS",
+    "FOREIGN_MARKERS",
+    "IRREGULAR_FORMS",
     "I_WORDS",
-    "LINKS",
     "NEGATIONS",
-    "NUMBERS",
+    "NUMBER_WORDS",
     "OPPOSITES",
-    "PLURAL_ALONE",
-    "POLITE",
+    "OPTIONAL_WORDS",
+    "PLURAL_ONLY_NOUNS",
+    "POLITE_WORDS",
     "PREPOSITIONS",
-    "SOFT",
-    "STOP",
+    "STOP_WORDS",
     "SYNONYMS",
     "UNITS",
     "YOU_WORDS",
+    "american_spelling",
     "is_past",
-    "respelt",
     "stem_of",
 ]
 
@@ -37,22 +37,22 @@ __all__ = [
 @lru_cache(maxsize=1 << 14)
 def stem_of(word: str) -> str:
     """The stem of a word in one spelling: "colours" and "color", "organise" and "organize" are the same."""
-    return stem(respelt(FORMS.get(word, word))) if word.isascii() and word.isalpha() else word
+    return stem(american_spelling(IRREGULAR_FORMS.get(word, word))) if word.isascii() and word.isalpha() else word
 
 
 @lru_cache(maxsize=1 << 14)
-def respelt(word: str) -> str:
+def american_spelling(word: str) -> str:
     """A word in American spelling."""
     word = SPELLINGS.get(word) or SPELLINGS.get(word.removesuffix("s"), word)
     if len(word) > 6:  # noqa: PLR2004 - "rise" and "wise" are no British spellings
-        for british, american in _SPELLINGS:
+        for british, american in _AMERICAN_SUFFIXES:
             if word.endswith(british):
                 word = word.removesuffix(british) + american
                 break
     return word
 
 
-_SPELLINGS = (
+_AMERICAN_SUFFIXES = (
     ("isation", "ization"), ("isations", "izations"), ("ise", "ize"), ("ised", "ized"), ("ises", "izes"),
     ("ising", "izing"), ("yse", "yze"), ("ysed", "yzed"), ("ysing", "yzing"), ("our", "or"), ("ours", "ors"),
     ("oured", "ored"), ("ouring", "oring"), ("ourite", "orite"), ("ourites", "orites"), ("ourable", "orable"),
@@ -63,47 +63,47 @@ _SPELLINGS = (
 
 
 # Irregular past forms; but a "shot" is also a noun, so it is no "shoot".
-_PASTS = {past: verb for past, verb in PASTS.items() if past != "shot"} | bases(
+_PAST_FORMS = {past: verb for past, verb in PASTS.items() if past != "shot"} | bases(
     "bite bit, die died, sink sank sunk, use used"
 )
-FORMS = _PASTS | bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
-    woman women, mouse mice, person people, tooth teeth, wife wives, missus mrs""")
+IRREGULAR_FORMS = _PAST_FORMS | bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life
+    lives, man men, woman women, mouse mice, person people, tooth teeth, wife wives, missus mrs""")
 
 
 def is_past(word: str) -> bool:
     """Whether a word has the form of a past tense or of a past participle: "paid", "closed"."""
-    return word in _PASTS or (word.endswith("ed") and len(word) > _SHORTEST_PAST)
+    return word in _PAST_FORMS or (word.endswith("ed") and len(word) > _MAX_NON_PAST_CHARS)
 
 
-_SHORTEST_PAST = 4  # letters; words that are no longer, such as "need" and "feed", are no past forms
-ENGLISH = listed("""a about an and any are as at be because been but by can could did do does for from had has have how
-    i if in into is it its me my of on or our please should some than that the their them there these they this to was
-    we were what when where which who why will with would you your""")
+_MAX_NON_PAST_CHARS = 4  # words that are no longer, such as "need" and "feed", are no past forms
+ENGLISH_MARKERS = listed("""a about an and any are as at be because been but by can could did do does for from had has
+    have how i if in into is it its me my of on or our please should some than that the their them there these they this
+    to was we were what when where which who why will with would you your""")
 """Words that mark a text as English."""
 
-FOREIGN = listed("""al aux avec bei che cómo como con da dans das de degli dei del della den der des det di die do dos
-    du een ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le les los mein
-    mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle sich sie sont sur
-    um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için saya apa bagaimana yang
-    untuk dengan""").difference(ENGLISH)
+FOREIGN_MARKERS = listed("""al aux avec bei che cómo como con da dans das de degli dei del della den der des det di die
+    do dos du een ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le les
+    los mein mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle sich sie
+    sont sur um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için saya apa
+    bagaimana yang untuk dengan""").difference(ENGLISH_MARKERS)
 """Words that mark a text in Latin letters as not English."""
 
-STOP = listed("""a an the of in on at to for from by with as and or but if then than that this these those it its is are
-    was were be been being am do does did doing have has had having i you he she we they me him her us them my your his
-    their our mine yours what which who whom whose when where why how there here so such s t""")
+STOP_WORDS = listed("""a an the of in on at to for from by with as and or but if then than that this these those it its
+    is are was were be been being am do does did doing have has had having i you he she we they me him her us them my
+    your his their our mine yours what which who whom whose when where why how there here so such s t""")
 """Words without content of their own; guards compare some of them."""
 
-SOFT = listed("""some any really actually exactly ever very just also please kindly best good better great top way
-    method thing possible likely know think people person someone anyone one own same different most many much all few
-    other various certain particular several can could will would should may might must shall easy easily quick like go
-    get make use give tell explain help want need try find let mean current currently now today nowadays still yet
+OPTIONAL_WORDS = listed("""some any really actually exactly ever very just also please kindly best good better great top
+    way method thing possible likely know think people person someone anyone one own same different most many much all
+    few other various certain particular several can could will would should may might must shall easy easily quick like
+    go get make use give tell explain help want need try find let mean current currently now today nowadays still yet
     even already always world life""")
 """Content words that are often added or left out without a difference, in all their forms."""
 
 COURTESIES = named("""please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola,
     merci, bonjour, obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft""")
 """Words of courtesy, by all their spellings."""
-POLITE = frozenset(COURTESIES)
+POLITE_WORDS = frozenset(COURTESIES)
 """Words that do not change what is asked."""
 ARTICLES = listed("a an the")
 I_WORDS = listed("i me my mine we us our")
@@ -111,14 +111,14 @@ YOU_WORDS = listed("you your yours")
 PREPOSITIONS = listed("""in for at on from with without under before after of by during to than as into onto against via
     using over""")
 
-PLURAL_ALONE = listed("""arms customs damages dates forces futures glasses goods grounds https manners means news
+PLURAL_ONLY_NOUNS = listed("""arms customs damages dates forces futures glasses goods grounds https manners means news
     premises proceedings savings securities spectacles spirits terms""")
 """Plurals that mean something else than several of their singular."""
 
-LINKS = listed("and or vs versus nor")
+CONJUNCTIONS = listed("and or vs versus nor")
 """Words that join things whose order does not matter."""
 
-NUMBERS = bases("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven seventh,
+NUMBER_WORDS = bases("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven seventh,
     8 eight eighth, 9 nine ninth, 10 ten tenth, 11 eleven eleventh, 12 twelve dozen twelfth, 13 thirteen thirteenth,
     14 fourteen fourteenth, 15 fifteen fifteenth, 16 sixteen sixteenth, 17 seventeen seventeenth,
     18 eighteen eighteenth, 19 nineteen nineteenth, 20 twenty twentieth, 30 thirty thirtieth, 40 forty, 50 fifty,
@@ -201,26 +201,26 @@ SYNONYMS = grouped("""best good great top better ideal | way method mean techniq
 """Groups of words that may replace each other, in all their forms."""
 
 
-def _graded(word: str) -> set[str]:
+def _comparison_stems(word: str) -> set[str]:
     """The stems of a word and of its comparative and superlative, if it has them."""
     base = word.removesuffix("e")
     base = base[:-1] + "i" if base.endswith("y") else base
     doubled = base + base[-1] if base[-1] in "dgnt" else base
-    return {stem_of(form) for form in (word, *(one + end for one in (base, doubled) for end in ("er", "est")))}
+    return {stem_of(form) for form in (word, *(start + end for start in (base, doubled) for end in ("er", "est")))}
 
 
-def _counterparts(pairs: str) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+def _opposites_by_stem(pairs: str) -> dict[str, set[str]]:
+    opposites: dict[str, set[str]] = {}
     for group in pairs.split("|"):
-        some, others = (words.split() for words in group.split("/"))
-        for pair in product(some, others):
-            for one, other in product(*map(_graded, pair)):
-                found.setdefault(one, set()).add(other)
-                found.setdefault(other, set()).add(one)
-    return found
+        left, right = (words.split() for words in group.split("/"))
+        for pair in product(left, right):
+            for one, other in product(*map(_comparison_stems, pair)):
+                opposites.setdefault(one, set()).add(other)
+                opposites.setdefault(other, set()).add(one)
+    return opposites
 
 
-OPPOSITES = _counterparts("""
+OPPOSITES = _opposites_by_stem("""
     increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen |
     boy guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/
     girl lady woman female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her |

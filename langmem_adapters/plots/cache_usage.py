@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import Saved
-from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, axes, legend, tidy
+from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, add_legend, axes_or_new, label_axes
 from langmem_adapters.plots.recorder import Recorder, Snapshot
 from langmem_adapters.validation import checked_list
 from langmem_adapters.views.plain import amount, percent
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["hit_rate", "savings"]
 
-_SAVED = ("money", "tokens", "seconds")
+_SAVINGS = ("money", "tokens", "seconds")
 
 
 def hit_rate(looks: Recorder | Sequence[Snapshot], *, ax: Axes | None = None) -> Axes:
@@ -36,25 +36,26 @@ def hit_rate(looks: Recorder | Sequence[Snapshot], *, ax: Axes | None = None) ->
     '50 % of 8 requests were answered from the cache'
     """
     snapshots = _snapshots(looks)
-    grown = [_grown(before, after) for before, after in pairwise(snapshots)]
-    hits, asked = [now.hits for now in grown], [now.hits + now.misses for now in grown]
-    if not any(asked):
+    increases = [_increase(before, after) for before, after in pairwise(snapshots)]
+    hits = [increase.hits for increase in increases]
+    requests = [increase.hits + increase.misses for increase in increases]
+    if not any(requests):
         raise ConfigurationError(
             "the cache had no requests between these snapshots: take one before and one after a request"
         )
-    ax = axes(ax)
+    ax = axes_or_new(ax)
     times = _times(snapshots)
-    shares = [100 * h / n if n else float("nan") for h, n in zip(hits, asked, strict=True)]
+    shares = [100 * h / n if n else float("nan") for h, n in zip(hits, requests, strict=True)]
     ax.stairs(shares, times, color=GREY, alpha=0.35, fill=True, label="between two looks")
-    so_far = zip(times[1:], accumulate(hits), accumulate(asked), strict=True)
-    since, overall = zip(*((at, 100 * h / n) for at, h, n in so_far if n), strict=True)
-    ax.plot(since, overall, color=BLUE, marker="o", ms=4, label="since the first look")
+    totals = zip(times[1:], accumulate(hits), accumulate(requests), strict=True)
+    overall = [(at, 100 * h / n) for at, h, n in totals if n]
+    ax.plot(*zip(*overall, strict=True), color=BLUE, marker="o", ms=4, label="since the first look")
     ax.set_ylim(0, 103)
     ax.yaxis.set_major_formatter("{x:.0f} %")
-    share = percent(sum(hits) / sum(asked))
-    tidy(ax, f"{share} of {sum(asked):,} requests were answered from the cache", "time", "hit rate")
-    _dated(ax)
-    legend(ax)
+    share = percent(sum(hits) / sum(requests))
+    label_axes(ax, f"{share} of {sum(requests):,} requests were answered from the cache", "time", "hit rate")
+    _format_dates(ax)
+    add_legend(ax)
     return ax
 
 
@@ -69,33 +70,33 @@ def savings(
 
     Raises ConfigurationError for fewer than two looks, and MissingDependency.
     """
-    if of not in _SAVED:
-        raise ConfigurationError(f"savings are of {', '.join(_SAVED)}, not of {of!r}")
+    if of not in _SAVINGS:
+        raise ConfigurationError(f"savings are of {', '.join(_SAVINGS)}, not of {of!r}")
     snapshots = _snapshots(looks)
-    grown = [getattr(_grown(before, after).saved, of) for before, after in pairwise(snapshots)]
-    ax = axes(ax)
-    times, totals = _times(snapshots), [0, *accumulate(grown)]
+    increases = [getattr(_increase(before, after).saved, of) for before, after in pairwise(snapshots)]
+    ax = axes_or_new(ax)
+    times, totals = _times(snapshots), [0, *accumulate(increases)]
     ax.fill_between(times, totals, color=GREEN, alpha=0.25, linewidth=0)
     ax.plot(times, totals, color=GREEN, marker="o", ms=4)
     ax.set_ylim(0, max(totals) * 1.08 or 1)
     ax.yaxis.set_major_formatter("{x:,.10g}")
     unit = currency or of if of == "money" else of
     total = f"{totals[-1]:,}" if of == "tokens" else amount(totals[-1])
-    tidy(ax, f"hits have saved {total} {unit}", "time", f"saved {unit}")
-    _dated(ax)
+    label_axes(ax, f"hits have saved {total} {unit}", "time", f"saved {unit}")
+    _format_dates(ax)
     return ax
 
 
 def _snapshots(looks: Recorder | Sequence[Snapshot]) -> list[Snapshot]:
-    given = looks.snapshots if isinstance(looks, Recorder) else looks
-    wanted = "a plot over time needs a Recorder(cache) or its snapshots"
-    found = sorted(checked_list(given, wanted, Snapshot), key=lambda snapshot: snapshot.at)
-    if len(found) < 2:  # noqa: PLR2004 - a line has two ends
+    snapshots = looks.snapshots if isinstance(looks, Recorder) else looks
+    requirement = "a plot over time needs a Recorder(cache) or its snapshots"
+    ordered = sorted(checked_list(snapshots, requirement, Snapshot), key=lambda snapshot: snapshot.at)
+    if len(ordered) < 2:  # noqa: PLR2004 - a line has two ends
         raise ConfigurationError("a plot over time needs two snapshots of the cache: take() another one")
-    return found
+    return ordered
 
 
-def _grown(before: Snapshot, after: Snapshot) -> Snapshot:
+def _increase(before: Snapshot, after: Snapshot) -> Snapshot:
     """What was counted between two looks; all of the second, if the counts began anew."""
     if after.hits + after.misses < before.hits + before.misses:
         return after
@@ -108,10 +109,10 @@ def _grown(before: Snapshot, after: Snapshot) -> Snapshot:
 def _times(snapshots: Sequence[Snapshot]) -> list[float]:
     """The times of the looks as matplotlib's numbers."""
     dates = importlib.import_module("matplotlib.dates")
-    return [float(dates.date2num(datetime.fromtimestamp(one.at).astimezone())) for one in snapshots]
+    return [float(dates.date2num(datetime.fromtimestamp(snapshot.at).astimezone())) for snapshot in snapshots]
 
 
-def _dated(ax: Axes) -> None:
+def _format_dates(ax: Axes) -> None:
     dates = importlib.import_module("matplotlib.dates")
     zone = datetime.now().astimezone().tzinfo
     locator = dates.AutoDateLocator(minticks=3, maxticks=7, tz=zone)

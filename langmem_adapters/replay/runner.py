@@ -23,14 +23,14 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.recall.memories import folded
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
-from langmem_adapters.replay.recorded import Conversation, Recorded, recorded
+from langmem_adapters.replay.recording import Conversation, RecordedSession, recorded_sessions
 from langmem_adapters.text import as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens
 from langmem_adapters.validation import checked_list
 
 __all__ = ["areplay", "replay"]
 
-_BEGINNING = 946_684_800.0  # the year 2000, for a record without times: memories are shown with their day
+_DEFAULT_START = 946_684_800.0  # the year 2000, for a record without times: memories are shown with their day
 
 
 class _Setup(NamedTuple):
@@ -95,7 +95,7 @@ def replay(
     with recall 68 1.0
     """
     setup = _Setup(model, answers, counter, timer)
-    return run(_replay(recorded(conversation), configurations, questions, setup, progress))
+    return run(_replay_flow(recorded_sessions(conversation), configurations, questions, setup, progress))
 
 
 async def areplay(
@@ -111,11 +111,11 @@ async def areplay(
 ) -> Comparison:
     """:func:`replay`, without blocking the event loop."""
     setup = _Setup(model, answers, counter, timer)
-    return await arun(_replay(recorded(conversation), configurations, questions, setup, progress))
+    return await arun(_replay_flow(recorded_sessions(conversation), configurations, questions, setup, progress))
 
 
-def _replay(
-    sessions: Sequence[Recorded],
+def _replay_flow(
+    sessions: Sequence[RecordedSession],
     configurations: Mapping[str, Configuration],
     questions: Sequence[Question],
     setup: _Setup,
@@ -124,25 +124,25 @@ def _replay(
     if not configurations or not isinstance(configurations, Mapping):
         raise ConfigurationError("give at least one configuration, under a name")
     checked_list(configurations.values(), "configurations are made as Configuration(…)", Configuration)
-    if setup.model is None and any(one.summarize_at is not None for one in configurations.values()):
+    if setup.model is None and any(each.summarize_at is not None for each in configurations.values()):
         raise ConfigurationError("a configuration with summarize_at needs a model= that makes summaries")
-    last = {one.user: one.session for one in sessions}
-    asked = [(*_place(question, last), question) for question in checked_questions(questions)]
-    total = len(configurations) * (sum(len(one.messages) for one in sessions) + len(asked))
+    last_sessions = {session.user: session.session for session in sessions}
+    scoped_questions = [(*_scope_of(question, last_sessions), question) for question in checked_questions(questions)]
+    total = len(configurations) * (sum(len(session.messages) for session in sessions) + len(scoped_questions))
     outcomes = {}
     with advancing(progress, "replaying", total, "messages") as advance:
         for name, configuration in configurations.items():
-            outcomes[name] = yield from _Replay(configuration, setup, advance).flow(sessions, asked)
+            outcomes[name] = yield from _Replay(configuration, setup, advance).flow(sessions, scoped_questions)
     return Comparison(outcomes)
 
 
-def _place(question: Question, last: Mapping[str, str]) -> tuple[str, str]:
+def _scope_of(question: Question, last_sessions: Mapping[str, str]) -> tuple[str, str]:
     """The user and the session in which a question is asked."""
-    if not question.user and len(last) == 1:
-        return next(iter(last.items()))
-    if question.user not in last:
+    if not question.user and len(last_sessions) == 1:
+        return next(iter(last_sessions.items()))
+    if question.user not in last_sessions:
         raise ConfigurationError("a question names one of the users whose conversations are replayed")
-    return question.user, last[question.user]
+    return question.user, last_sessions[question.user]
 
 
 class _Replay:
@@ -152,20 +152,22 @@ class _Replay:
         self._configuration = configuration
         self._setup = setup
         self._advance = advance
-        self._now = _BEGINNING
-        self._questions = itertools.count(1)
+        self._now = _DEFAULT_START
+        self._question_numbers = itertools.count(1)
         self._memories = Memories(configuration, model=setup.model, counter=setup.counter, clock=lambda: self._now)
         self._completer = None if setup.answers is None else Completer(setup.answers, counter=setup.counter)
-        self._served_from: VerifiedAnswers | None = None
+        self._served_answers: VerifiedAnswers | None = None
         if configuration.serve_above is not None:
             verifier = Verifier(configuration.serve_above)
             store, vectors = self._memories.store, self._memories.vectors
-            self._served_from = VerifiedAnswers(store, ("replayed",), vectors, verifier=verifier)
+            self._served_answers = VerifiedAnswers(store, ("replayed",), vectors, verifier=verifier)
         self._calls: list[Call] = []
         self._served = 0
         self._tokens = 0
 
-    def flow(self, sessions: Sequence[Recorded], asked: Sequence[tuple[str, str, Question]]) -> Flow[Outcome]:
+    def flow(
+        self, sessions: Sequence[RecordedSession], questions: Sequence[tuple[str, str, Question]]
+    ) -> Flow[Outcome]:
         """Go through the conversation, and then ask."""
         brains: dict[tuple[str, str], BrainMemory] = {}
         start = self._setup.timer()
@@ -173,94 +175,96 @@ class _Replay:
             brain = brains.setdefault((user, session), self._memories.brain(user, session))
             for message in messages:
                 if message.role == "assistant":
-                    yield from self._answer(brain, message)
+                    yield from self._count_answer(brain, message)
                 self._now = self._now + 1 if message.created_at is None else message.created_at
-                yield _step(brain.add_messages, brain.aadd_messages, [message])
+                yield _as_step(brain.add_messages, brain.aadd_messages, [message])
                 self._advance(1)
         seconds = self._setup.timer() - start
         stats = [brain.stats() for brain in brains.values()]
-        asked_for = stats if self._completer is None else [*stats, self._completer.stats]
-        tokens = self._tokens + sum(one["tokens_in"] + one["tokens_out"] for one in asked_for)
-        summaries, failed = (sum(one[name] for one in stats) for name in ("calls", "failed_summaries"))
+        usages = stats if self._completer is None else [*stats, self._completer.stats]
+        tokens = self._tokens + sum(usage["tokens_in"] + usage["tokens_out"] for usage in usages)
+        summaries, failed_summaries = (sum(usage[name] for usage in stats) for name in ("calls", "failed_summaries"))
         shares = []
-        for user, session, question in asked:
-            shares.append((yield from self._share(user, session, question)))
+        for user, session, question in questions:
+            shares.append((yield from self._evidence_share(user, session, question)))
             self._advance(1)
         recall = statistics.fmean(shares) if shares else None
-        return Outcome(self._calls, self._served, summaries, failed, tokens, recall, seconds)
+        return Outcome(self._calls, self._served, summaries, failed_summaries, tokens, recall, seconds)
 
-    def _answer(self, brain: BrainMemory, message: Message) -> Flow[None]:
+    def _count_answer(self, brain: BrainMemory, message: Message) -> Flow[None]:
         """Count what an answer costs: it is served, or it is a call."""
         start = self._setup.timer()
-        shown = yield from self._shown(brain)
-        summary: Summary | None = yield _step(brain.get_summary, brain.aget_summary)
+        visible = yield from self._visible_messages(brain)
+        summary: Summary | None = yield _as_step(brain.get_summary, brain.aget_summary)
         seconds = self._setup.timer() - start
-        told = summary.text if summary else ""
-        if not message.tool_calls and (yield from self._is_served(told, shown)):
+        summary_text = summary.text if summary else ""
+        if not message.tool_calls and (yield from self._is_served(summary_text, visible)):
             self._served += 1
             return
         counter = self._setup.counter
-        tokens = sum(message_tokens(one, counter) for one in shown) + (counter(told) if told else 0)
+        tokens = sum(message_tokens(each, counter) for each in visible) + (counter(summary_text) if summary_text else 0)
         self._calls.append(Call(tokens, seconds))
         if self._completer is None:
             self._tokens += tokens + message_tokens(message, counter)
             return
-        head = [one.text for one in shown if one.role == "system"]
-        said = [one for one in shown if one.role != "system"]
-        yield from self._completer.ask("\n\n".join(filter(None, [told, *head])), as_text(said))
+        system_texts = [each.text for each in visible if each.role == "system"]
+        dialogue = [each for each in visible if each.role != "system"]
+        yield from self._completer.ask("\n\n".join(filter(None, [summary_text, *system_texts])), as_text(dialogue))
 
-    def _shown(self, brain: BrainMemory) -> Flow[list[Message]]:
+    def _visible_messages(self, brain: BrainMemory) -> Flow[list[Message]]:
         """The window, with the memories that fit its last message."""
         if brain.long_term is not None and self._configuration.embedder is not None:
             # Vectors follow in the background; otherwise what is found would depend on timing.
-            yield _step(brain.long_term.flush, brain.long_term.aflush)
+            yield _as_step(brain.long_term.flush, brain.long_term.aflush)
         k = self._configuration.recall_k
-        found: list[Message] = yield _step(brain.remembering_window, brain.aremembering_window, recall_k=k)
-        return found
+        messages: list[Message] = yield _as_step(brain.remembering_window, brain.aremembering_window, recall_k=k)
+        return messages
 
-    def _is_served(self, told: str, shown: Sequence[Message]) -> Flow[bool]:
+    def _is_served(self, summary_text: str, visible: Sequence[Message]) -> Flow[bool]:
         """Whether this was asked before, in any words; if not, note that it was asked now."""
-        if self._served_from is None or not shown or shown[-1].role != "user" or not shown[-1].text.strip():
+        if self._served_answers is None or not visible or visible[-1].role != "user" or not visible[-1].text.strip():
             return False
-        partition = fingerprint(told, [[one.role, one.text] for one in shown[:-1]])
-        if (yield from self._served_from.find_flow(partition, shown[-1].text)):
+        partition = fingerprint(summary_text, [[message.role, message.text] for message in visible[:-1]])
+        if (yield from self._served_answers.find_flow(partition, visible[-1].text)):
             return True
-        yield from self._served_from.keep_flow(partition, shown[-1].text, f"answer-{len(self._calls)}")
+        yield from self._served_answers.keep_flow(partition, visible[-1].text, f"answer-{len(self._calls)}")
         return False
 
-    def _share(self, user: str, session: str, question: Question) -> Flow[float]:
+    def _evidence_share(self, user: str, session: str, question: Question) -> Flow[float]:
         """The share of a question's evidence that a model would be shown with it. Deletes the question afterwards."""
-        brain = self._memories.brain(user, session, summarizes=False)
+        brain = self._memories.brain(user, session, with_summaries=False)
         # A new id each time: a deleted one would be taken for a repeated delivery.
-        message = Message(role="user", content=question.text, id=f"question-{next(self._questions)}")
-        yield _step(brain.add_messages, brain.aadd_messages, [message])
-        shown = yield from self._shown(brain)
-        recalled = yield from self._recalled(brain, message, shown)
-        plain = BrainMemory(self._memories.store, session, user=user)
-        yield _step(plain.delete, plain.adelete, [message.id])
-        names = {name for one in shown for name in (one.id, folded(one.text))}
-        names.update(name for one in recalled for name in _names(one))
-        wanted = {one if one in names else folded(one) for one in question.evidence}
-        return len(wanted & names) / len(wanted)
+        message = Message(role="user", content=question.text, id=f"question-{next(self._question_numbers)}")
+        yield _as_step(brain.add_messages, brain.aadd_messages, [message])
+        visible = yield from self._visible_messages(brain)
+        recalled = yield from self._recalled_memories(brain, message, visible)
+        session_only = BrainMemory(self._memories.store, session, user=user)
+        yield _as_step(session_only.delete, session_only.adelete, [message.id])
+        names = {name for each in visible for name in (each.id, folded(each.text))}
+        names.update(name for memory in recalled for name in _evidence_names(memory))
+        expected = {name if name in names else folded(name) for name in question.evidence}
+        return len(expected & names) / len(expected)
 
-    def _recalled(self, brain: BrainMemory, question: Message, shown: Sequence[Message]) -> Flow[list[Recalled]]:
+    def _recalled_memories(
+        self, brain: BrainMemory, question: Message, visible: Sequence[Message]
+    ) -> Flow[list[Recalled]]:
         """The memories in front of the window, each on a line below the heading: the best that had room."""
-        lines = sum(one.text.count("\n") for one in shown if one.metadata.get(RECALLED))
+        lines = sum(message.text.count("\n") for message in visible if message.metadata.get(RECALLED))
         if brain.long_term is None or not lines:
             return []
-        window: list[Message] = yield _step(brain.window, brain.awindow)
+        window: list[Message] = yield _as_step(brain.window, brain.awindow)
         k = self._configuration.recall_k
         long_term = brain.long_term
-        found: list[Recalled] = yield _step(long_term.search, long_term.asearch, question.text, k, shown=window)
-        return found[:lines]
+        memories: list[Recalled] = yield _as_step(long_term.search, long_term.asearch, question.text, k, shown=window)
+        return memories[:lines]
 
 
-def _names(recalled: Recalled) -> Iterator[str]:
+def _evidence_names(recalled: Recalled) -> Iterator[str]:
     """The names by which evidence may refer to a memory."""
     yield recalled.memory.id
     yield folded(recalled.text)
     yield from (occurrence.message_id for occurrence in recalled.memory.occurrences)
 
 
-def _step(call: Callable[..., Any], acall: Callable[..., Any], *args: Any, **kwargs: Any) -> Step:
+def _as_step(call: Callable[..., Any], acall: Callable[..., Any], *args: Any, **kwargs: Any) -> Step:
     return Step(partial(call, *args, **kwargs), partial(acall, *args, **kwargs))

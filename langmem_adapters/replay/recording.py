@@ -11,15 +11,15 @@ from langmem_adapters.importing import Transcript, read_transcripts
 from langmem_adapters.model import Message
 from langmem_adapters.validation import checked_list
 
-__all__ = ["Conversation", "Recorded", "recorded"]
+__all__ = ["Conversation", "RecordedSession", "recorded_sessions"]
 
 Conversation: TypeAlias = Sequence[Message] | Sequence[Transcript] | str | os.PathLike[str]
 """Messages of one session; what :func:`~langmem_adapters.importing.read_transcripts` gives; or a file that it reads."""
 
-_USER, _SESSION = "replayed", "replayed"  # if the record does not say
+_DEFAULT_USER, _DEFAULT_SESSION = "replayed", "replayed"  # if the record does not say
 
 
-class Recorded(NamedTuple):
+class RecordedSession(NamedTuple):
     """A session, its user and its messages."""
 
     user: str
@@ -27,16 +27,19 @@ class Recorded(NamedTuple):
     messages: list[Message]
 
 
-def recorded(conversation: Conversation) -> list[Recorded]:
+def recorded_sessions(conversation: Conversation) -> list[RecordedSession]:
     """The sessions of a conversation that have messages, in their order. Raises ConfigurationError if none has."""
     if isinstance(conversation, str | os.PathLike):
         conversation = read_transcripts(conversation)
-    given: list[Any] = checked_list(conversation, "a conversation is messages or transcripts", Message, Transcript)
-    whole = [Recorded(one.user or _USER, one.session, one.messages()) for one in given if isinstance(one, Transcript)]
-    loose = [one for one in given if isinstance(one, Message)]
-    if whole and loose:
+    items: list[Any] = checked_list(conversation, "a conversation is messages or transcripts", Message, Transcript)
+    messages = [item for item in items if isinstance(item, Message)]
+    transcripts = [item for item in items if isinstance(item, Transcript)]
+    if transcripts and messages:
         raise ConfigurationError("a conversation is messages or transcripts, and not both")
-    sessions = [one for one in [*whole, Recorded(_USER, _SESSION, loose)] if one.messages]
+    sessions = [RecordedSession(item.user or _DEFAULT_USER, item.session, item.messages()) for item in transcripts]
+    sessions = [session for session in sessions if session.messages]
+    if messages:
+        sessions.append(RecordedSession(_DEFAULT_USER, _DEFAULT_SESSION, messages))
     if not sessions:
         raise ConfigurationError("this conversation has no messages to replay")
     return sessions

@@ -1,0 +1,337 @@
+"""Guards for function words, which say how many, who, and whether something can or must be.
+
+The data of each guard is beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+
+from langmem_adapters.experience.verifier.alignment import Alignment, is_short, refusal, unmatched_words
+from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
+from langmem_adapters.language.lists import listed, named
+
+__all__ = ["complements", "courtesies", "links", "modality", "persons", "scope", "voice"]
+
+
+def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
+    """A courtesy must not be replaced by another: "how do you say hello", "how do you say thanks"."""
+    left_only, right_only = left.courtesies - right.courtesies, right.courtesies - left.courtesies
+    return refusal("courtesies", left_only, right_only) if left_only and right_only else ""
+
+
+def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """A quantifier (all, any, some, most, both, other …) must not be replaced by another, nor "a" or "my" by "all".
+
+    Nor may "only" have moved. In a long text, a replacement counts only if a neighbouring word is the same.
+    """
+    if differing := _bounds(left) ^ _bounds(right):
+        return refusal("scope", differing, ())
+    left_quantifiers, right_quantifiers = _quantifiers(left), _quantifiers(right)
+    if left_quantifiers == right_quantifiers:
+        if "only" not in left_quantifiers or alignment.only_left or alignment.only_right:
+            return ""
+        return refusal("scope", ["only"], ()) if _stand_elsewhere(left, right, "only", "only") else ""
+    is_long = not is_short(left, right)
+    for one in _new_quantifiers(left_quantifiers, right_quantifiers):
+        for other in _new_quantifiers(right_quantifiers, left_quantifiers):
+            if not (is_long and _stand_elsewhere(left, right, one, other)):
+                return refusal("scope", [one], [other])
+    determined, other_determined = _next_stems(left, _DETERMINER_KINDS), _next_stems(right, _DETERMINER_KINDS)
+    differing = determined["all"] & other_determined["a"] or determined["a"] & other_determined["all"]
+    return refusal("scope", differing, ())
+
+
+_QUANTIFIER_KINDS = named("""all every each everyone everybody everything, any anyone anybody anything,
+    some someone somebody something several few, most, other, another, same, both, either, only, also too""")
+_QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
+_DETERMINER_KINDS = _QUANTIFIER_KINDS | named("a an this my our your")
+
+
+def _quantifiers(reading: Reading) -> frozenset[str]:
+    """The quantifiers of a text, without the "most" of "the most"."""
+    quantifiers = _QUANTIFIERS & reading.vocabulary
+    return quantifiers - {"most"} if ("the", "most") in pairwise(reading.words) else quantifiers
+
+
+def _next_stems(reading: Reading, kinds: Mapping[str, str]) -> Mapping[str, set[str]]:
+    """The stems that follow words of these kinds, by kind: "dog" after an "i" for "my dog"."""
+    next_stems: dict[str, set[str]] = defaultdict(set)
+    for word, stem in zip(reading.words, reading.stems[1:], strict=False):
+        if word in kinds:
+            next_stems[kinds[word]].add(stem)
+    return next_stems
+
+
+def _new_quantifiers(quantifiers: frozenset[str], others: frozenset[str]) -> list[str]:
+    """The quantifiers of a kind that the other text does not have."""
+    other_kinds = {_QUANTIFIER_KINDS[word] for word in others}
+    return sorted(word for word in quantifiers if _QUANTIFIER_KINDS[word] not in other_kinds)
+
+
+def _stand_elsewhere(left: Reading, right: Reading, one: str, other: str) -> bool:
+    """Whether two words have no neighbour in common."""
+    return _neighbours(left, one).isdisjoint(_neighbours(right, other))
+
+
+def _neighbours(reading: Reading, word: str) -> set[str]:
+    position = reading.words.index(word)
+    return {*reading.stems[max(0, position - 1) : position], *reading.stems[position + 1 : position + 2]}
+
+
+def _bounds(reading: Reading) -> set[str]:
+    """Bounds (more than, at least, at most, less than) of a number, a day or the like, in one wording."""
+    if not (reading.numbers or reading.units) and _COUNT_WORDS.isdisjoint(reading.vocabulary):
+        return set()
+    text = " ".join(reading.words)
+    return {f"{name} {match}" for name, pattern in _BOUND_PATTERNS for match in pattern.findall(text)}
+
+
+_COUNT_WORDS = frozenset(("once", "one"))
+_COUNT_PATTERN = (
+    r" (?:a |an |the |dollar |euro |pound )?"
+    r"(\d[\d.]*|once|one|(?<=an )hour|(?<=a )(?:second|minute|day|week|month|year|decade|century))\b"
+)
+_BOUND_PATTERNS = [
+    (name, re.compile(rf"\b(?:{words}){_COUNT_PATTERN}"))
+    for name, words in (
+        ("above", "(?:more|greater|higher|longer|older|larger|over|bigger) than|over|above"),
+        ("below", "(?:less|fewer|lower|shorter|younger|smaller) than|under|below"),
+        ("least", "at least|minimum of"),
+        ("most", "at most|up to|maximum of"),
+    )
+]
+
+
+def links(left: Reading, right: Reading, _: Alignment) -> str:
+    """The word "and" must not be replaced by "or", nor "or" by "and"."""
+    left_and, left_or = _linked_pairs(left, "and"), _linked_pairs(left, "or")
+    right_and, right_or = _linked_pairs(right, "and"), _linked_pairs(right, "or")
+    left_only_and, left_only_or = left_and - left_or, left_or - left_and
+    right_only_and, right_only_or = right_and - right_or, right_or - right_and
+    is_replaced = left_only_and & right_only_or or left_only_or & right_only_and
+    return refusal("links", ["and"], ["or"]) if is_replaced else ""
+
+
+_POSSESSIVES = {"my": "i", "our": "i", "your": "you"}
+_DETERMINERS = ARTICLES.union(_POSSESSIVES)
+
+
+def _linked_pairs(reading: Reading, link: str) -> set[frozenset[str]]:
+    """The pairs of words that a link joins, in any order, without determiners such as "the" and "my"."""
+    pairs, last = set(), len(reading.words) - 1
+    for position in range(1, last):
+        if reading.words[position] == link:
+            next_position = next((n for n in range(position + 1, last) if reading.words[n] not in _DETERMINERS), last)
+            pairs.add(frozenset((reading.stems[position - 1], reading.stems[next_position])))
+    return pairs
+
+
+def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Active and passive must not be exchanged: "who sued Apple", "who was sued by Apple".
+
+    It refuses if all content words are the same in the same order and only one text has "by", not that of "by card".
+    """
+    left_words, right_words = left.vocabulary, right.vocabulary
+    if ("by" in left_words) == ("by" in right_words) or alignment.only_left or alignment.only_right:
+        return ""
+    order = [j for _, j, _ in alignment.pairs]
+    if order != sorted(order) or _INSTRUMENT_WORDS & (left_words ^ right_words):
+        return ""
+    return refusal("voice", ["by"], ())
+
+
+_INSTRUMENT_WORDS = frozenset(("with", "on", "in", "using"))
+
+
+def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Modal verbs (can, must, should …), "did" and "does" must not be exchanged; but "can you" may be "do you".
+
+    Nor may "does" be replaced by "should", "is it" by "is it always", or "I will" by "I can"; and "do not have to" is
+    not "must not".
+    """
+    if left.vocabulary & right.vocabulary & NEGATIONS and _obligations(left) ^ _obligations(right) == {"must", "to"}:
+        return refusal("modality", ["must"], ["have to"])
+    if left.frame == right.frame == "none":
+        one, other = _intention(left), _intention(right)
+        return refusal("modality", [one], [other]) if one and other and one != other else ""
+    only_modals = all(word.text in _MODALS for side in unmatched_words(left, right, alignment) for word in side)
+    if only_modals and (modals := _modals_for_does(left, right) or _modals_for_does(right, left)):
+        return refusal("modality", modals, ())
+    if not left.frame == right.frame == "whether":
+        return ""
+    if ("always" in left.vocabulary) != ("always" in right.vocabulary):
+        return refusal("modality", ["always"], ())
+    is_exchanged = only_modals and _begin_with_other_modals(left, right)
+    return refusal("modality", left.words[:1], right.words[:1]) if is_exchanged else ""
+
+
+_MODAL_KINDS = named("can could, may might, should, must, will would, do does, did")
+_INTENTION_KINDS = named("can could, may might, should, must, will, want would")
+_HAVE_FORMS = frozenset(("has", "have"))
+_MODALS = listed("can could may might should must shall will would")
+
+
+def _begin_with_other_modals(left: Reading, right: Reading) -> bool:
+    """Whether both begin with a modal verb, "do" or the like, but not of one kind, and "you" follows neither."""
+    one, other = _MODAL_KINDS.get(left.words[0]), _MODAL_KINDS.get(right.words[0])
+    if not one or not other or one == other:
+        return False
+    return "you" not in (*left.words[1:2], *right.words[1:2])
+
+
+def _modals_for_does(left: Reading, right: Reading) -> frozenset[str]:
+    """Modal verbs of one text in the place of "does" or "did" of the other; after "how", "can" may replace "does"."""
+    left_only, right_only = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
+    if "did" in left_only:
+        return _MODALS & right_only
+    harmless = ("can", "could") if left.frame in {"how", "how to"} else ()
+    return (_MODALS & right_only).difference(harmless, ("will", "would")) if "does" in left_only else frozenset()
+
+
+def _obligations(reading: Reading) -> set[str]:
+    """The words for an obligation: "must", and the "to" of "have to"."""
+    have_to = {after for before, after in pairwise(reading.words) if before in _HAVE_FORMS and after == "to"}
+    return have_to | ({"must"} & reading.vocabulary)
+
+
+def _intention(reading: Reading) -> str:
+    """The modal verb, or "want", after an "I" with which a text begins; "" if there is none."""
+    return _INTENTION_KINDS.get(reading.words[1], "") if reading.words[:1] == ["i"] and len(reading.words) > 1 else ""
+
+
+def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Persons must not be exchanged: mine and yours, what I do to you and you to me, what I do and what he does.
+
+    But "how do I" is "how do you", if it means anybody.
+
+    In German, a capital distinguishes "you" from "they", if other capitals show that the writer uses them.
+    """
+    formal = _formal_pronouns(left) ^ _formal_pronouns(right)
+    if formal and not left.english and _has_names(left) and _has_names(right):
+        return refusal("persons", formal, ())
+    has_unmatched = bool(alignment.only_left or alignment.only_right)
+    if changed := _changed_cases(left, right, has_unmatched=has_unmatched):
+        return refusal("persons", changed, ())
+    if not has_unmatched and (exchanged := _nouns_with_exchanged_owners(left, right)):
+        return refusal("persons", exchanged, ())
+    one, other = _persons(left), _persons(right)
+    if one == other:
+        return ""
+    if not has_unmatched and _are_exchanged(left, right, one, other):
+        return refusal("persons", set(one), set(other) - set(one))
+    return refusal("persons", _nouns_with_other_owner(left, right), ())
+
+
+_I_OR_YOU = frozenset(("i", "you"))
+_PRONOUN_CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
+_GERMAN_FORMAL_PRONOUNS = listed("sie ihnen ihr ihre ihrem ihren ihrer ihres")
+_PERSON_BY_WORD = (
+    dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their, its")
+)
+
+
+def _are_exchanged(left: Reading, right: Reading, persons: list[str], others: list[str]) -> bool:
+    """Whether persons of one text stand for others, or in another order; not if "I" and "you" mean anybody."""
+    removed, added = Counter(persons) - Counter(others), Counter(others) - Counter(persons)
+    if not removed and not added:
+        return True
+    if not removed or not added:
+        return False
+    mean_anybody = _means_anybody(left, persons, others) and _means_anybody(right, others, persons)
+    return not (mean_anybody and _I_OR_YOU.issuperset((*removed, *added)))
+
+
+def _means_anybody(reading: Reading, persons: list[str], others: list[str]) -> bool:
+    """Whether a question with an "I" or "you" that the other text lacks means anybody: "how do you boil rice"."""
+    own_persons = _I_OR_YOU.intersection(persons)
+    is_question = reading.frame != "none" and not (_DETERMINERS | _PERSON_BY_WORD.keys()).issuperset(reading.words[:1])
+    return is_question and len(own_persons) == 1 and own_persons.isdisjoint(others)
+
+
+def _formal_pronouns(reading: Reading) -> set[str]:
+    return {word.text for word in reading.content if word.capital and word.text in _GERMAN_FORMAL_PRONOUNS}
+
+
+def _has_names(reading: Reading) -> bool:
+    return any(word.capital and word.text not in _GERMAN_FORMAL_PRONOUNS for word in reading.content)
+
+
+def _persons(reading: Reading) -> list[str]:
+    return [_PERSON_BY_WORD[word] for word in reading.words if word in _PERSON_BY_WORD]
+
+
+def _changed_cases(left: Reading, right: Reading, *, has_unmatched: bool) -> set[str]:
+    """Persons that are more often the subject in one text, and the object in the other: "she owes me", "I owe her".
+
+    If other words differ too, the verb beside them must be the same.
+    """
+    changed = set()
+    for subject, object_ in _PRONOUN_CASES:
+        more_subjects, more_objects = (left.words.count(word) - right.words.count(word) for word in (subject, object_))
+        if more_subjects * more_objects >= 0:
+            continue
+        acting, acted_on = (left, right) if more_subjects > 0 else (right, left)
+        verbs, other_verbs = _neighbour_stems(acting, subject, 1), _neighbour_stems(acted_on, object_, -1)
+        if not has_unmatched or verbs & other_verbs:
+            changed |= {subject, object_}
+    return changed
+
+
+def _neighbour_stems(reading: Reading, word: str, step: int) -> set[str]:
+    positions = (position + step for position, other in enumerate(reading.words) if other == word)
+    return {reading.stems[position] for position in positions if 0 <= position < len(reading.stems)}
+
+
+def _nouns_with_exchanged_owners(left: Reading, right: Reading) -> set[str]:
+    """Nouns that change their owners: "my dog bit her son", "her dog bit my son"; not those that stand together."""
+    left_nouns, right_nouns = _next_stems(left, _POSSESSIVES), _next_stems(right, _POSSESSIVES)
+    left_only = {noun for owner in _I_OR_YOU for noun in left_nouns[owner] - right_nouns[owner]}
+    right_only = {noun for owner in _I_OR_YOU for noun in right_nouns[owner] - left_nouns[owner]}
+    nouns = left_only | right_only
+    if not left_only or not right_only or not nouns <= {*left.stems} & {*right.stems}:
+        return set()
+    stand_together = any(nouns.issuperset(pair) for reading in (left, right) for pair in pairwise(reading.stems))
+    return set() if stand_together else nouns
+
+
+def _nouns_with_other_owner(left: Reading, right: Reading) -> set[str]:
+    """Nouns that are mine in one text and yours in the other, if both have the same of "I" and "you"."""
+    if _has_i_and_you(left.vocabulary) != _has_i_and_you(right.vocabulary):
+        return set()
+    left_nouns, right_nouns = _next_stems(left, _POSSESSIVES), _next_stems(right, _POSSESSIVES)
+    my_to_your = (left_nouns["i"] - right_nouns["i"]) & (right_nouns["you"] - left_nouns["you"])
+    your_to_my = (left_nouns["you"] - right_nouns["you"]) & (right_nouns["i"] - left_nouns["i"])
+    return my_to_your | your_to_my
+
+
+def _has_i_and_you(words: frozenset[str]) -> tuple[bool, bool]:
+    """Whether a text has "I" or "me", and whether it has "you", possessives aside."""
+    return bool(words & I_WORDS.difference(_POSSESSIVES)), bool(words & YOU_WORDS.difference(_POSSESSIVES))
+
+
+def complements(left: Reading, right: Reading, _: Alignment) -> str:
+    """Infinitive and gerund must not be exchanged: "stopped to take" and "stopped taking", "used to", "is used to"."""
+    one, other = _complements(left), _complements(right)
+    return refusal("complements", one, other) if one and other and one != other else ""
+
+
+_TWO_COMPLEMENT_VERBS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
+_BE_FORMS = listed("is are am was were be been being get got gets getting")
+
+
+def _complements(reading: Reading) -> set[str]:
+    kinds = set()
+    for word, stem, after, before in zip(
+        reading.words, reading.stems, reading.words[1:], ["", *reading.words], strict=False
+    ):
+        if word == "used":
+            if after == "to":
+                kinds.add("is used to" if before in _BE_FORMS else "used to")
+        elif stem in _TWO_COMPLEMENT_VERBS and (after == "to" or after.endswith("ing")):
+            kinds.add(f"{stem} to" if after == "to" else f"{stem} -ing")
+    return kinds

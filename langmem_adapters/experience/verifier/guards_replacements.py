@@ -1,0 +1,106 @@
+"""Guards for words that are replaced, or that only one text has, where all else is the same or nearly so."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+from operator import ne
+
+from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_short, refusal, unmatched_words
+from langmem_adapters.experience.verifier.forms import is_optional
+from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.words import ARTICLES, STOP_WORDS, is_past
+from langmem_adapters.language.lists import listed
+
+__all__ = ["details", "words"]
+
+_MAX_MEDIUM_TEXT_WORDS = 60
+_MAX_REPLACED_WORDS = 2
+_MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
+_MODALS = frozenset(("can", "could", "should", "will", "would"))
+_NEGLIGIBLE_WORDS = ARTICLES | listed("""although also am and any are be been being can could do does even got has have
+    having he his i is it its just my of on or our please really she so some still that their then they think this
+    though too somehow use using we which why you your""")
+"""Words that may be added or left out without a difference, or that other guards compare."""
+_CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
+_WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
+
+
+def words(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """With all else the same, words must not be replaced by others that are no known synonyms.
+
+    In a long text, whose score one word hardly changes, no content word may be added or left out. In texts of medium
+    length, a word is often replaced without a difference: there the score decides, and the guard :func:`details`.
+    """
+    left_only, right_only = unmatched_words(left, right, alignment)
+    left_texts, right_texts = ({word.text for word in side} for side in (left_only, right_only))
+    left_required = {text for text in left_texts if not is_optional(text)}
+    right_required = {text for text in right_texts if not is_optional(text)}
+    if max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS:
+        return refusal("words", left_required, right_required)
+    if len(left_only) == len(right_only) == 1 and _at_most_one_word_differs(left, right):
+        exchangeable = _MODALS if left.frame == right.frame == "how to" else {"can", "could"}
+        if not exchangeable.issuperset(left_texts | right_texts):
+            return refusal("words", left_texts, right_texts)
+    if (left_required or right_required) and _differ_in_one_place(left, right, left_only, right_only):
+        return refusal("words", left_texts, right_texts)
+    if len(left_only) != len(right_only) or len(left_only) > _MAX_REPLACED_WORDS:
+        return ""
+    if left_required != left_texts or right_required != right_texts:
+        return ""
+    max_edits = len(left_only) + 1
+    is_near = is_short(left, right) or edit_distance(left.stems, right.stems, max_edits) <= max_edits
+    return refusal("words", left_texts, right_texts) if is_near else ""
+
+
+def details(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """A long text that is nearly the same must have the same words, but for synonyms and those that say little."""
+    if is_short(left, right):
+        return ""
+    max_edits = max(_MAX_REPLACED_WORDS, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
+    is_near = edit_distance(left.stems, right.stems, max_edits) <= max_edits
+    whens = left.words.count("when") - right.words.count("when")
+    if whens * (len(_WHETHER.findall(left.text)) - len(_WHETHER.findall(right.text))) < 0:
+        return refusal("details", ["when"], ["whether"])
+    one, other = (Counter(_CONDITION_WORDS.get(word, word) for word in reading.words) for reading in (left, right))
+    left_only, right_only = one - other, other - one
+    if not is_near and left_only and right_only:
+        return ""
+    negligible = _NEGLIGIBLE_WORDS.union(*(_variants(left, right, pair) for pair in alignment.pairs))
+    if one["which"] - other["which"] == other["what"] - one["what"]:
+        negligible |= {"what"}
+    if not is_near:
+        negligible |= STOP_WORDS | {word for word in left_only | right_only if is_optional(word)}
+    return refusal("details", left_only.keys() - negligible, right_only.keys() - negligible)
+
+
+def _variants(left: Reading, right: Reading, pair: tuple[int, int, float]) -> set[str]:
+    """Both words of a pair, if they are different words or forms, but not in tense."""
+    one, other = left.content[pair[0]], right.content[pair[1]]
+    return {one.text, other.text} if one.text != other.text and not _differ_in_tense(one, other) else set()
+
+
+def _differ_in_tense(one: Word, other: Word) -> bool:
+    """Whether a pair differs in tense, as expired and expires; the guard of tense sees only texts with one tense."""
+    return one.stem == other.stem and is_past(one.text) != is_past(other.text)
+
+
+def _at_most_one_word_differs(left: Reading, right: Reading) -> bool:
+    """Whether at most one word differs, and none is added."""
+    return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
+
+
+def _differ_in_one_place(left: Reading, right: Reading, left_only: Iterable[Word], right_only: Iterable[Word]) -> bool:
+    """Whether all that differs are content words that stand together in each text: "a bar chart", "a table"."""
+    left_stems = _surrounding_stems(left, left_only)
+    return left_stems.count("") == 1 and left_stems == _surrounding_stems(right, right_only)
+
+
+def _surrounding_stems(reading: Reading, unmatched: Iterable[Word]) -> list[str]:
+    """The stems without articles, with one empty string for each run of the given words."""
+    positions = {word.place for word in unmatched}
+    numbered_words = enumerate(zip(reading.words, reading.stems, strict=True))
+    stems = ["" if n in positions else stem for n, (word, stem) in numbered_words if word not in ARTICLES]
+    return [stem for stem, _ in groupby(stems)]

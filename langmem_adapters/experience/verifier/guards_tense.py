@@ -1,0 +1,99 @@
+"""The guard of tense and aspect: is, was, will be, is being done, would have been."""
+
+from __future__ import annotations
+
+import re
+
+from langmem_adapters.experience.verifier.alignment import Alignment, refusal, unmatched_words
+from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.experience.verifier.words import is_past
+from langmem_adapters.language.lists import listed, named
+
+__all__ = ["tense"]
+
+_ASK_VERBS = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|
+    understand|wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|
+    (?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|
+    her|him|me|out|them|us)"""  # whether
+_CONDITION = re.compile(rf"(^|\b(?!{''.join(_ASK_VERBS.split())}\b)\w+\W+)if\b[^,.;:?!]*")
+_HAVE_FORMS = frozenset(("has", "have", "had"))
+_MAX_AUXILIARY_DISTANCE = 5  # words: "have all of them decided"
+_TENSE_BY_AUXILIARY = named("is are am do does will, was were did")
+_BE_FORMS = listed("is are am was were be been being")
+_MODALS = listed("can could may might must should will would")
+_AUXILIARIES = _BE_FORMS | _HAVE_FORMS | _MODALS | {"did", "do", "does", "shall"}
+
+
+def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """With all else the same, present, past and future must not be exchanged.
+
+    The tense of a condition in both does not count: "if I lost it" is "if I lose it".
+    """
+    if any(word.text != "will" for side in unmatched_words(left, right, alignment) for word in side):
+        return ""
+    left_aspects, right_aspects = _aspects(left), _aspects(right)
+    if differing := _comparable_aspects(left_aspects, right_aspects) ^ _comparable_aspects(right_aspects, left_aspects):
+        return refusal("tense", differing, ())
+    have_conditions = "if" in left.vocabulary & right.vocabulary
+    left_words = _words_outside_conditions(left) if have_conditions else left.words
+    right_words = _words_outside_conditions(right) if have_conditions else right.words
+    left_tenses, right_tenses = _tenses(left_words), _tenses(right_words)
+    for i, j, _ in alignment.pairs:
+        verb, other_verb = left.content[i].text, right.content[j].text
+        if verb != other_verb and is_past(verb) != is_past(other_verb):
+            left_tenses |= _tense_of_verb(left_words, verb)
+            right_tenses |= _tense_of_verb(right_words, other_verb)
+    if {*left_tenses, *right_tenses} != {"is", "was"} or left_tenses & right_tenses:
+        return ""
+    return refusal("tense", left_tenses, right_tenses)
+
+
+def _tense_of_verb(words: list[str], verb: str) -> set[str]:
+    """The tense of a verb by its form; none, if an auxiliary is among the words, or it follows "to"."""
+    if verb not in words or not _AUXILIARIES.isdisjoint(words) or ["", *words][words.index(verb)] == "to":
+        return set()
+    return {"was" if is_past(verb) else "is"}
+
+
+def _comparable_aspects(aspects: set[tuple[str, str]], others: set[tuple[str, str]]) -> set[str]:
+    """Verbs with "would have", and verbs with an aspect (doing, being, done) if the other text has one for them."""
+    other_stems = {stem for _, stem in others}
+    return {f"{aspect} {stem}" for aspect, stem in aspects if aspect == "would have" or stem in other_stems}
+
+
+def _aspects(reading: Reading) -> set[tuple[str, str]]:
+    aspects = ((_aspect(reading.words, position), stem) for position, stem in enumerate(reading.stems))
+    return {(aspect, stem) for aspect, stem in aspects if aspect}
+
+
+def _aspect(words: list[str], position: int) -> str:
+    """The aspect of a verb (doing, being, done, would have) by the auxiliary before it; "" if there is none."""
+    is_gerund = words[position].endswith("ing")
+    if not is_gerund and not is_past(words[position]):
+        return ""
+    words_before = words[max(0, position - _MAX_AUXILIARY_DISTANCE) : position]
+    auxiliary = next((word for word in reversed(words_before) if word in _BE_FORMS or word in _HAVE_FORMS), "")
+    if not auxiliary:
+        return ""
+    if auxiliary == "have" and not is_gerund and not _MODALS.isdisjoint(words_before):
+        return "would have"
+    if "being" in words_before:
+        return "being"
+    return "doing" if is_gerund and auxiliary in _BE_FORMS else "done"
+
+
+def _words_outside_conditions(reading: Reading) -> list[str]:
+    """The words outside conditional clauses; "tell me if" begins none, as it means "whether"."""
+    return re.findall(r"\w+", _CONDITION.sub(r"\1", reading.text))
+
+
+def _tenses(words: list[str]) -> set[str]:
+    """The tenses by auxiliaries; "has decided" is past, "has been closed" present."""
+    tenses = {_TENSE_BY_AUXILIARY[word] for word in words if word in _TENSE_BY_AUXILIARY}
+    if tenses:
+        return tenses
+    for position, word in enumerate(words):
+        words_after = words[position + 1 : position + _MAX_AUXILIARY_DISTANCE]
+        if word in _HAVE_FORMS and "been" not in words_after and any(map(is_past, words_after)):
+            return {"was"}
+    return tenses

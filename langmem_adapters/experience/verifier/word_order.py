@@ -1,0 +1,204 @@
+"""Whether two readings have the same words in another order, and whether that order matters."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+
+from langmem_adapters.experience.verifier.phrases import is_compound_of, same_search
+from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.experience.verifier.words import (
+    ARTICLES,
+    CONJUNCTIONS,
+    NEGATIONS,
+    PLURAL_ONLY_NOUNS,
+    PREPOSITIONS,
+    STOP_WORDS,
+    UNITS,
+    american_spelling,
+    stem_of,
+)
+from langmem_adapters.language.lists import listed, named
+
+__all__ = ["rearranged_words", "same_words"]
+
+_HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
+_DOES = frozenset(("do", "does"))
+_OMITTABLE = ARTICLES | _DOES  # words that may be left out
+_FOCUS_ADVERBS = frozenset(("almost", "also", "even", "just", "only"))
+"""Words that qualify the very next word: "only members"."""
+_PHRASE_OPENERS = PREPOSITIONS | NEGATIONS | listed("because if in out since unless until when while")
+"""Words that open a phrase, which may move as a whole: "before lunch", "if it rains"."""
+_UNIVERSAL_QUANTIFIERS = listed("all always both every everybody everyone everything")
+_BOUND_WORDS = _PHRASE_OPENERS.union(
+    _FOCUS_ADVERBS, listed("he i it my our she that their these they this those we you your")
+)
+"""Words that must precede the same word in both texts, if the order of words differs."""
+_OMITTABLE_BOUND_WORDS = ARTICLES | listed("can could did do does should will would")
+"""Likewise, but one text may leave them out."""
+
+
+def same_words(left: Reading, right: Reading) -> bool:
+    """Whether both say the same in the same words, articles and the wording of "how do I" aside.
+
+    The order may differ if that changes nothing, as in "if it rains, is the bus late?" and "is the bus late if it
+    rains?", but not in "the late trains stop" and "the trains stop late". One may have a compound, "a Kubernetes pod"
+    for "a pod in Kubernetes", or only name what the other asks for: "peru capital".
+    """
+    if not (left.english and right.english) or left.symbols or right.symbols:
+        return False
+    one, other = _singular_words(left), _singular_words(right)
+    if _is_question(left) != _is_question(right):
+        return same_search(one, other, left, right) or same_search(other, one, right, left)
+    if _essential_words(left) == _essential_words(right):
+        return True
+    return is_compound_of(one, other) or is_compound_of(other, one) or _is_harmless_reordering(left, right)
+
+
+def _is_harmless_reordering(left: Reading, right: Reading) -> bool:
+    """Whether both have the same words, in different orders that mean the same."""
+    if sorted(_essential_words(left)) != sorted(_essential_words(right)):
+        return False
+    if len({word.stem for word in left.content}) < len(left.content):
+        return False  # the guards do not tell two words of one stem apart
+    if _DOES.isdisjoint(_normalized_words(left)) != _DOES.isdisjoint(_normalized_words(right)):
+        return False  # "who trusts the king" is not "who does the king trust"
+    if not (_only_phrases_moved(left, right) or _only_phrases_moved(right, left)):
+        return False
+    if _rebound_words(left, right, _BOUND_WORDS):
+        return False
+    one, other = _bindings(left, _OMITTABLE_BOUND_WORDS), _bindings(right, _OMITTABLE_BOUND_WORDS)
+    return one <= other or other <= one
+
+
+def rearranged_words(left: Reading, right: Reading) -> set[str]:
+    """Function words that govern different words, if all words are the same: "not sure it is", "sure it is not".
+
+    If function words differ, only negations: "not safe in pregnancy", "safe, but not in pregnancy". Also quantifiers
+    on different sides of "not": "not all pass", "all do not pass".
+    """
+    left_words, right_words = _essential_words(left), _essential_words(right)
+    if not left.english or left.words == right.words or left_words == right_words:
+        return set()
+    negations_only = CONJUNCTIONS & left.vocabulary or sorted(left_words) != sorted(right_words)
+    rebound = _rebound_words(left, right, NEGATIONS if negations_only else _PHRASE_OPENERS)
+    if "not" in left.vocabulary & right.vocabulary:
+        rebound |= _quantifiers_after_not(left) ^ _quantifiers_after_not(right)
+    return rebound
+
+
+def _quantifiers_after_not(reading: Reading) -> set[str]:
+    return {*_UNIVERSAL_QUANTIFIERS.intersection(reading.words[reading.words.index("not") :])}
+
+
+def _is_question(reading: Reading) -> bool:
+    return reading.frame != "none" or reading.text.rstrip().endswith("?")
+
+
+def _singular_words(reading: Reading) -> list[str]:
+    """The words in the singular."""
+    return [_singular(word) for word in _normalized_words(reading)]
+
+
+def _normalized_words(reading: Reading) -> list[str]:
+    """The words, with one wording for "how do I"."""
+    return _HOW_TO.sub("how ", " ".join(reading.words)).split()
+
+
+def _essential_words(reading: Reading) -> list[str]:
+    """The words in the singular, without articles, "do" and "does"."""
+    return [_singular(word) for word in _normalized_words(reading) if word not in _OMITTABLE]
+
+
+@lru_cache(maxsize=1 << 14)
+def _singular(word: str) -> str:
+    if word in _INTERCHANGEABLE:
+        return _INTERCHANGEABLE[word]
+    if len(word) < _MIN_PLURAL_CHARS or word.endswith(("ss", "us", "is")) or word in PLURAL_ONLY_NOUNS:
+        return word
+    return american_spelling(word.removesuffix("s"))
+
+
+_INTERCHANGEABLE = UNITS | named("""is are, was were, what which, lawyer attorney, luggage baggage, start begin
+    commence, bigger larger, buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly
+    rapidly, film movie, fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo
+    picture, disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest
+    tallest, symptom symptoms sign signs""")
+"""Words that may replace each other if all else is the same and no guard has refused."""
+_MIN_PLURAL_CHARS = 4  # letters of a plural
+
+
+def _rebound_words(left: Reading, right: Reading, function_words: frozenset[str]) -> set[str]:
+    """Function words that precede different content words, if both texts have those; not a "not" after the verb."""
+    if _OPENING_NOT.search(" ".join(left.words)) or _OPENING_NOT.search(" ".join(right.words)):
+        function_words -= {"not"}
+    changed = _bindings(left, function_words) ^ _bindings(right, function_words)
+    if not changed:
+        return set()
+    left_stems, right_stems = ({"", *map(stem_of, _singular_words(reading))} for reading in (left, right))
+    common = left_stems & right_stems
+    return {word for word, next_word in changed if next_word in common}
+
+
+def _only_phrases_moved(left: Reading, right: Reading) -> bool:
+    """Whether only phrases that a function word opens have moved between the texts: "before lunch".
+
+    Or a superlative: "which ocean is the largest", "which is the largest ocean".
+    """
+    left_neighbours = set(pairwise(word for word, _ in _content_words(left)))
+    right_neighbours = pairwise(_content_words(right))
+    return all((one, other) in left_neighbours or opens_phrase for (one, _), (other, opens_phrase) in right_neighbours)
+
+
+def _content_words(reading: Reading) -> list[tuple[str, bool]]:
+    """The content words, but for those that may stand anywhere, and whether each begins a phrase that may move."""
+    first_linked, opens_phrase = _linked_words(reading), False
+    content: list[tuple[str, bool]] = []
+    for word in _singular_words(reading):
+        if word in _PHRASE_OPENERS:
+            opens_phrase = True
+        elif word not in STOP_WORDS and not _is_movable(word):
+            content.append((first_linked.get(word, word), opens_phrase or word.endswith("est")))
+            opens_phrase = False
+    return content
+
+
+def _linked_words(reading: Reading) -> dict[str, str]:
+    """Words joined by "and" or "or", each mapped to the first of its pair in the alphabet: their order is free."""
+    words = _essential_words(reading)
+    first_linked: dict[str, str] = {}
+    for one, link, other in zip(words, words[1:], words[2:], strict=False):
+        if link in CONJUNCTIONS:
+            first_linked |= dict.fromkeys((one, other), min(one, other))
+    return first_linked
+
+
+def _is_movable(word: str) -> bool:
+    """Whether a word may stand in several places of a sentence, as adverbs do."""
+    return word == "like" or (word.endswith("ly") and word not in _NO_ADVERBS)
+
+
+_NO_ADVERBS = listed("daily early family friendly hourly monthly only reply supply weekly yearly")
+
+
+def _bindings(reading: Reading, function_words: frozenset[str]) -> set[tuple[str, str]]:
+    """Function words with the next content word; words that "and" joins count as one."""
+    first_linked = _linked_words(reading)
+    words, bindings = _singular_words(reading), set()
+    for n, word in enumerate(words):
+        if word in function_words and word in _FOCUS_ADVERBS:
+            bindings.add((word, "".join(words[n + 1 : n + 2])))
+        elif word in function_words:
+            is_negation = word in NEGATIONS
+            following = (other for other in words[n + 1 :] if other not in STOP_WORDS)
+            bound = next((other for other in following if is_negation or not _is_movable(other)), "")
+            bindings.add((word, stem_of(bound if is_negation else first_linked.get(bound, bound))))
+    return bindings
+
+
+_OPENING_NOT = re.compile(
+    r"^(?:how |what |when |where |which |who |why )?(?:is|are|am|do|does|did|can|could|has|have|had|may|might|must|"
+    r"should|was|were|will|would) not\b"
+)
+"""A beginning in which "not" belongs to the verb before it: "why is not my printer working"."""
