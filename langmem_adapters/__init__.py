@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from langmem_adapters.lazy_names import lazily
+from langmem_adapters.lazy_names import lazy_attributes
 
 if TYPE_CHECKING:
     from langmem_adapters.brain import BrainMemory as BrainMemory
@@ -93,7 +93,7 @@ __version__ = "0.1.0"
 
 
 if not TYPE_CHECKING:  # type checkers see the names above, and that there are no others
-    __getattr__, __dir__ = lazily(globals(), _WHERE)
+    __getattr__, __dir__ = lazy_attributes(globals(), _WHERE)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -12,12 +12,12 @@ from typing_extensions import Self, Unpack
 from langmem_adapters import validation, views
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.compaction import Compaction
-from langmem_adapters.conversation.log import readable
+from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.conversation.model_tasks import CONTEXT_TOKENS, ModelTasks
 from langmem_adapters.conversation.reflection import Reflection
 from langmem_adapters.conversation.remembering import Remembering
 from langmem_adapters.conversation.session import TITLE, Context, Conversation, read_title
-from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_end_id
 from langmem_adapters.conversation.tombstones import DEPARTED, count_departed
 from langmem_adapters.conversation.turn import Turn, mark_interrupted, merge_pieces
 from langmem_adapters.errors import ConfigurationError
@@ -175,21 +175,21 @@ class BrainMemory(Shared, Remembering, Reflection):
         """:meth:`add_messages`, without blocking the event loop."""
         await arun(self._add(messages))
 
-    def add_talk(self, text: str, **fields: Unpack[validation.Said]) -> None:
+    def add_talk(self, text: str, **fields: Unpack[validation.MessageFields]) -> None:
         """Append what the user said; ``fields`` are those of a Message, such as ``name`` or ``metadata``."""
-        run(self._add([validation.said_by("user", text, fields)]))
+        run(self._add([validation.make_message("user", text, fields)]))
 
-    async def aadd_talk(self, text: str, **fields: Unpack[validation.Said]) -> None:
+    async def aadd_talk(self, text: str, **fields: Unpack[validation.MessageFields]) -> None:
         """:meth:`add_talk`, without blocking the event loop."""
-        await arun(self._add([validation.said_by("user", text, fields)]))
+        await arun(self._add([validation.make_message("user", text, fields)]))
 
-    def add_answer(self, text: str, **fields: Unpack[validation.Said]) -> None:
+    def add_answer(self, text: str, **fields: Unpack[validation.MessageFields]) -> None:
         """Append what the assistant answered."""
-        run(self._add([validation.said_by("assistant", text, fields)]))
+        run(self._add([validation.make_message("assistant", text, fields)]))
 
-    async def aadd_answer(self, text: str, **fields: Unpack[validation.Said]) -> None:
+    async def aadd_answer(self, text: str, **fields: Unpack[validation.MessageFields]) -> None:
         """:meth:`add_answer`, without blocking the event loop."""
-        await arun(self._add([validation.said_by("assistant", text, fields)]))
+        await arun(self._add([validation.make_message("assistant", text, fields)]))
 
     def record_turn(self, question: str | Message) -> Turn[str | Message]:
         """Record a question with its answer, or with the part that had come when the turn was interrupted.
@@ -311,19 +311,19 @@ class BrainMemory(Shared, Remembering, Reflection):
         return f"BrainMemory({self.store!r}, {self.scope.session!r}, user={self.scope.user!r})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, self._view)
+        return views.render_safely(self, self._view)
 
     def _view(self) -> str:
         """The session as a chat, from one scan that reads at most a page and does not count as activity."""
         keys = [TITLE, SUMMARY, DEPARTED]
-        page = self.store.scan(self._flows.namespace, limit=views.NEWEST, reverse=True, keys=keys)
+        page = self.store.scan(self._flows.namespace, limit=views.MAX_MESSAGES, reverse=True, keys=keys)
         redacted = getattr(self.store, "redacted", lambda data: data)  # entries may be older than the redactor
         items = [item._replace(data=redacted(item.data)) for item in page.items]
         values = {key: redacted(data) for key, data in page.values.items()}
         summary = read_summary(values.get(SUMMARY))
-        covered = next((i for i, item in enumerate(items) if item.id == ends_at(summary)), page.total)
+        covered = next((i for i, item in enumerate(items) if item.id == summary_end_id(summary)), page.total)
         return views.conversation(
-            [message for _, message in readable(reversed(items))],
+            [message for _, message in readable_entries(reversed(items))],
             title=read_title(values.get(TITLE)),
             details=[f"session {self.scope.session}", f"user {self.scope.user}" if self.scope.user else ""],
             summary=summary.text if summary else "",

@@ -29,14 +29,14 @@ __all__ = [
     "UNORDERED",
     "decode",
     "encode",
-    "is_for_others",
     "is_newer",
     "is_number",
     "is_sealed",
+    "is_sealed_or_newer",
     "is_tagged",
-    "parsed",
-    "plain",
-    "refuse_undamaged",
+    "parse_json",
+    "refuse_sealed_or_newer",
+    "to_plain",
 ]
 
 FORMAT = 1
@@ -57,7 +57,7 @@ _MIN_INT = -_MAX_INT
 
 def encode(value: Any) -> bytes:
     """Encode a value. Raises SerializationError, which names the place, for what cannot be stored without loss."""
-    value = plain(value)
+    value = to_plain(value)
     try:
         return to_json(value)
     except (PydanticSerializationError, UnicodeEncodeError):
@@ -68,13 +68,13 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Decode a value that :func:`encode` wrote. Raises SerializationError for anything else."""
     try:
-        value = parsed(data, bounded=True)
+        value = parse_json(data, bounded=True)
         return _restore(value) if is_tagged(data) else value
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"stored bytes cannot be read: {error}") from error
 
 
-def parsed(data: bytes | str, *, bounded: bool = False) -> Any:
+def parse_json(data: bytes | str, *, bounded: bool = False) -> Any:
     """Parse JSON as ``json.loads`` does, in a third of the time. Raises ValueError or RecursionError, as that does.
 
     If ``bounded``, deeper nesting than :func:`encode` writes is a ValueError, as recursive readers could not walk it.
@@ -99,13 +99,13 @@ def is_newer(data: bytes) -> bool:
     return version is not None and int(version[1]) > FORMAT
 
 
-def is_for_others(data: bytes) -> bool:
+def is_sealed_or_newer(data: bytes) -> bool:
     """Whether this is encrypted or of a later version: others can read it, so nothing must replace it."""
     return is_sealed(data) or is_newer(data)
 
 
-def refuse_undamaged(data: bytes, subject: str) -> None:
-    """Raise SerializationError if the data :func:`is_for_others`."""
+def refuse_sealed_or_newer(data: bytes, subject: str) -> None:
+    """Raise SerializationError if the data :func:`is_sealed_or_newer`."""
     if is_sealed(data):
         raise SerializationError(
             f"{subject} is encrypted, and there is no codec: use Settings(codec=…); the command line has none"
@@ -127,7 +127,7 @@ def is_tagged(data: bytes) -> bool:
     return b"$" in data and _TYPE_KEY_BYTES in data  # one character is found far sooner than a word
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Turn a value into JSON's own types; returns the same object if it has no others.
 
     Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them; list subclasses become lists.

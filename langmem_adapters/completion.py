@@ -12,7 +12,7 @@ from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, is_coroutine
 from langmem_adapters.providers.finish_reasons import ending_of, field, is_cut, refuses
 from langmem_adapters.providers.usage import usage_of
-from langmem_adapters.text import encodable
+from langmem_adapters.text import replace_surrogates
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
@@ -77,7 +77,7 @@ class Completer:
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
         call, async_call = self._call, self._async_call
-        system, text = encodable(system), encodable(text)
+        system, text = replace_surrogates(system), replace_surrogates(text)
         try:
             response = yield from answered(
                 call and partial(call, system, text),

@@ -27,7 +27,7 @@ from langmem_adapters.indexes import cache_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_one_of, check_seconds, check_sources
+from langmem_adapters.validation import check_one_of, check_seconds, check_sync_functions
 
 __all__ = ["cached", "exp_cache"]
 
@@ -162,7 +162,7 @@ def _decorated(
     if pool is not None and (pool_options or tag is not None or index is not None):
         raise ConfigurationError("a pool has its own tag, index, bounds and owner: give them to the pool")
 
-    check_sources(clock=clock, timer=timer, sleep=sleep, new_id=new_id)
+    check_sync_functions(clock=clock, timer=timer, sleep=sleep, new_id=new_id)
     check_seconds("ttl", pool_options.get("ttl"))
     custom_serializer = None if serializer is None else as_serializer(serializer)
     rules = Rules(serializer=custom_serializer, **rule_options)

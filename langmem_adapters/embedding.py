@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
-from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, reader, tells_pieces
+from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, make_encoder, tells_pieces
 from langmem_adapters.lru import LRU
-from langmem_adapters.sharing import Lasting
-from langmem_adapters.text import encodable
+from langmem_adapters.sharing import SharedByCopies
+from langmem_adapters.text import replace_surrogates
 from langmem_adapters.validation import check_count, checked_list
 
 __all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
@@ -48,7 +48,7 @@ _PROCESS_ATTRIBUTES = frozenset(("_document_calls", "_query_calls", "_lock", "_t
 _ASYNC_REFUSAL = "this embedder is a coroutine function: call the async twin of this method, whose name begins with a"
 
 
-class Embedder(Lasting):
+class Embedder(SharedByCopies):
     """Asks one embedding model for vectors, caches the latest ones, and counts its calls.
 
     A blank text has no vector and is not sent. Neither has a text that the model answers with zeros, as a bag of
@@ -275,7 +275,7 @@ def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
         # Not the async twins: in many LlamaIndex models they block the event loop. A worker thread never does.
         return _Calls(model.get_text_embedding_batch), _Calls(lambda texts: [model.get_query_embedding(texts[0])])
     if is_sentence_transformer(model):
-        return _Calls(reader(model, model.encode_document)), _Calls(reader(model, model.encode_query))
+        return _Calls(make_encoder(model, model.encode_document)), _Calls(make_encoder(model, model.encode_query))
     if not callable(model) or hasattr(model, "forward"):  # a torch model, which is no supported SentenceTransformer
         raise ConfigurationError(
             "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer of sentence-transformers 5"
@@ -320,7 +320,7 @@ def cosine_of(first: Vector, second: Vector) -> float | None:
 
 def _to_sendable(text: str, max_chars: int) -> str:
     """The text as it is sent: shortened, without lone surrogates, which no client can send; empty if it is blank."""
-    text = encodable(text[:max_chars])
+    text = replace_surrogates(text[:max_chars])
     return "" if text.isspace() else text
 
 

@@ -28,7 +28,7 @@ from langmem_adapters.errors import (
 )
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
-from langmem_adapters.sharing import Lasting
+from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.validation import check_store
 
 __all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "key_name", "new_key"]
@@ -52,7 +52,7 @@ def new_key() -> bytes:
     return secrets.token_bytes(_KEY_BYTES)
 
 
-class AESGCMCodec(Lasting):
+class AESGCMCodec(SharedByCopies):
     """Encrypts each value with AES-256-GCM and its own nonce (a codec of :class:`SealedStore`).
 
     Args:
@@ -146,7 +146,7 @@ class AESGCMCodec(Lasting):
         return f"AESGCMCodec({sorted(self._ciphers)}, current={self.current!r})"
 
 
-class EnvelopeCodec(Lasting):
+class EnvelopeCodec(SharedByCopies):
     """Encrypts with data keys, which a store keeps, encrypted with your keys (a codec of :class:`SealedStore`).
 
     So you can replace a key of yours at once, however much is stored and whenever it expires: :meth:`rewrap` encrypts

@@ -19,12 +19,12 @@ from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience.shelf.read_cache import invalidate
 from langmem_adapters.experience.shelf.under_way import outdate
-from langmem_adapters.files.scrubbing import is_listed, named_in, scrub
+from langmem_adapters.files.scrubbing import can_list_namespaces, namespaces_in, scrub
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.records.namespace_tree import Tree
+from langmem_adapters.records.namespace_tree import NamespaceTree
 from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["PLACES", "Report", "adelete_user", "delete_user", "delete_user_flow"]
@@ -190,7 +190,7 @@ class _Erasure:
         """Delete all namespaces that begin with a prefix."""
         parents = {prefix, *(namespace[:-1] for namespace in self._clear_all(prefix, lambda _: True))}
         for index in self.indexes:
-            if not is_listed(index):
+            if not can_list_namespaces(index):
                 index.clear(prefix)  # the store may no longer know of what it holds
         self._drop(prefix)
         for parent in parents:  # in Redis, this removes expired children from the list of children
@@ -211,9 +211,13 @@ class _Erasure:
         """
         deleted = set[Namespace]()
         for _ in range(_MAX_PASSES):
-            listed = {index: named_in(index, prefix, kind="index") for index in self.indexes if is_listed(index)}
-            stored_names = [self.store.namespaces(prefix), named_in(self.store, prefix, kind="store")]
-            indexed_names = [named_in(self.store, prefix, kind="index"), *listed.values()]
+            listed = {
+                index: namespaces_in(index, prefix, kind="index")
+                for index in self.indexes
+                if can_list_namespaces(index)
+            }
+            stored_names = [self.store.namespaces(prefix), namespaces_in(self.store, prefix, kind="store")]
+            indexed_names = [namespaces_in(self.store, prefix, kind="index"), *listed.values()]
             namespaces = {name for name in set[Namespace]().union(*stored_names, *indexed_names) if is_chosen(name)}
             if not namespaces:
                 return deleted
@@ -233,7 +237,7 @@ class _Erasure:
             index.clear(namespace)
         self._drop(namespace)
         for index in indexes:
-            if not is_listed(index):
+            if not can_list_namespaces(index):
                 index.clear(namespace)
         counts["indexed"] = indexed
         self.counts.update(counts)
@@ -257,7 +261,7 @@ class _Erasure:
     def clear_items(self) -> None:
         """Delete the items of the user's namespaces, and these namespaces from the tree that lists them."""
         root = (_LANGGRAPH_KIND, self._tenant)
-        tree = Tree(self.store, (*root, "tree"))
+        tree = NamespaceTree(self.store, (*root, "tree"))
         foreign = set[Namespace]()
 
         def is_own(namespace: Namespace) -> bool:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.fitting import Case, Fit, judged, share_found
+from langmem_adapters.fitting import Case, Fit, cross_validate, share_found
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.json_files import text_of, values_of
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.recall.memories import folded
+from langmem_adapters.recall.memories import fold_text
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.validation import check_function, check_text, checked_list
 
@@ -151,7 +151,7 @@ def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Questio
         cases = yield from _cases(memory_of, questions, advance)
     has_meaning = any("meaning" in signals for case in cases for signals in case.signals)
     weights = {name: signal.both if has_meaning else signal.words for name, signal in SIGNALS.items()}
-    return (yield from step(judged, cases, weights))
+    return (yield from step(cross_validate, cases, weights))
 
 
 def _cases(
@@ -206,11 +206,11 @@ def _answers_by_memory(memories: Sequence[Memory], questions: Sequence[Question]
     requested = frozenset().union(*(question.evidence for question in questions))
     answers_by_text: dict[str, set[str]] = {}
     for answer in requested:
-        answers_by_text.setdefault(folded(answer), set()).add(answer)
+        answers_by_text.setdefault(fold_text(answer), set()).add(answer)
     answers_by_memory = {}
     for memory in memories:
         memory_ids = {memory.id, *(occurrence.message_id for occurrence in memory.occurrences)}
-        quoted = answers_by_text.get(folded(memory.message.text), set())
+        quoted = answers_by_text.get(fold_text(memory.message.text), set())
         answers_by_memory[memory.id] = (memory_ids & requested) | quoted
     return {id_: frozenset(answers) for id_, answers in answers_by_memory.items() if answers}
 

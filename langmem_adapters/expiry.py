@@ -14,7 +14,7 @@ from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.validation import check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["EXPIRES", "LINGER", "ExpiringSession", "Refresh", "check_expiry"]
+__all__ = ["EMPTY_TTL_SECONDS", "EXPIRES", "ExpiringSession", "Refresh", "check_expiry"]
 
 Refresh: TypeAlias = Literal["write", "read", "never"]
 """What restarts a session's time to live: each write; each write or read; nothing, so it runs from the first write."""
@@ -22,11 +22,11 @@ Refresh: TypeAlias = Literal["write", "read", "never"]
 EXPIRES: Final = "expires"
 """The key of the value that holds a session's deadline (Unix seconds), where the store cannot be asked for it."""
 
-LINGER: Final = 60.0
+EMPTY_TTL_SECONDS: Final = 60.0
 """Seconds after which an emptied namespace expires: a guarded write can empty a namespace, but not remove it."""
 
 _warn = WarnOnce()
-NOTICEABLE: Final = 0.1
+MIN_RESTART_FRACTION: Final = 0.1
 """Reads within this fraction of the ttl after the last restart cause no write."""
 _NEAR_DEADLINE_SECONDS = 5.0
 """Within this many seconds of the deadline, it is read again before a write. Another object may have restarted the
@@ -185,7 +185,7 @@ class ExpiringSession:
         elif exists:
             remaining = self._seconds_until(deadline)
             # Guarded, so that a cleared session does not come back, and only one of several readers writes.
-            if remaining is None or remaining < self._ttl * (1 - NOTICEABLE):
+            if remaining is None or remaining < self._ttl * (1 - MIN_RESTART_FRACTION):
                 try:
                     yield from self._restart(self._ttl, data)
                     yield from self._extend_linked(self._ttl)

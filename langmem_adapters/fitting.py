@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Case", "Fit", "fit_weights", "judged", "share_found"]
+__all__ = ["Case", "Fit", "cross_validate", "fit_weights", "share_found"]
 
 _RECALL_CUTOFFS = (5, 10)
 _WEIGHT_FACTORS = (0.0, 0.5, 0.75, 1.5, 2.0)
@@ -51,7 +51,7 @@ class Fit(NamedTuple):
     verdict: Literal["better", "no clear difference", "worse"]
 
 
-def judged(cases: Sequence[Case], weights: Mapping[str, float]) -> Fit:
+def cross_validate(cases: Sequence[Case], weights: Mapping[str, float]) -> Fit:
     """Fit weights to all cases, and judge the fit on groups left out of it.
 
     With fewer than three groups, every fifth case is left out. Raises ConfigurationError for fewer than ten cases.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.errors import SerializationError
 
-__all__ = ["Numbered", "text_of", "values_of"]
+__all__ = ["LocatedValue", "text_of", "values_of"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"  # the format of ChatGPT's exports
@@ -20,7 +20,7 @@ _GZIP_WINDOW_BITS = 31  # zlib's, which expect a gzip header
 _CHUNK_BYTES = 4096
 
 
-class Numbered(NamedTuple):
+class LocatedValue(NamedTuple):
     """A value in a file, and the name of its place for errors."""
 
     place: str
@@ -67,7 +67,7 @@ def _decompressed(data: bytes) -> bytes:
     return bytes(output)
 
 
-def values_of(text: str, *, lines: bool = False) -> list[Numbered]:
+def values_of(text: str, *, lines: bool = False) -> list[LocatedValue]:
     """The items of a JSON list, the lines of JSON Lines, or the file's one value.
 
     The format is recognised by the content; with ``lines`` it is JSON Lines.
@@ -82,8 +82,8 @@ def values_of(text: str, *, lines: bool = False) -> list[Numbered]:
             return list(_json_lines(text))
         raise _not_json_error(getattr(error, "lineno", 1), error) from error
     if isinstance(document, list):
-        return [Numbered(f"item {number}", value) for number, value in enumerate(document, start=1)]
-    return [Numbered("line 1", document)]
+        return [LocatedValue(f"item {number}", value) for number, value in enumerate(document, start=1)]
+    return [LocatedValue("line 1", document)]
 
 
 def _is_json(text: str) -> bool:
@@ -94,11 +94,11 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _json_lines(text: str) -> Iterator[Numbered]:
+def _json_lines(text: str) -> Iterator[LocatedValue]:
     for number, line in enumerate(text.split("\n"), start=1):  # splitlines() would split at U+2028 inside of a text
         if line.strip():
             try:
-                yield Numbered(f"line {number}", json.loads(line))
+                yield LocatedValue(f"line {number}", json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise _not_json_error(number, error) from error
 

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from langmem_adapters.codec import UNORDERED, plain
+from langmem_adapters.codec import UNORDERED, to_plain
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["SUBAGENT", "Namespace", "decode_namespace", "encode_namespace", "fingerprint", "to_bytes", "to_text"]
+__all__ = ["SUBAGENT_SUFFIX", "Namespace", "decode_namespace", "encode_namespace", "fingerprint", "to_bytes", "to_text"]
 
 Namespace = tuple[str, ...]
 """A path such as ``("brain", tenant, user, session)``; each part may be any text of any length."""
 
-SUBAGENT: Final = "|tools"
+SUBAGENT_SUFFIX: Final = "|tools"
 """The suffix that, added to the session id of an agent, names the session of the subagents that its tools call."""
 
 
@@ -60,7 +60,7 @@ def fingerprint(*parts: Any) -> str:
     It depends on every value, type and boundary between parts, but not on the order of a dictionary or a set.
     The data cannot be read back from it, so a key never carries a prompt or a secret.
     """
-    data = plain(list(parts))
+    data = to_plain(list(parts))
     canonical = _to_canonical_json(data)
     if "$" in canonical and "$type" in canonical:  # one character is found far sooner than a word
         canonical = _to_canonical_json(_sort_unordered(data))

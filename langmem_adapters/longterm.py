@@ -18,7 +18,7 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, SemanticIndex, Store
 from langmem_adapters.recall.forgetting import forget
 from langmem_adapters.recall.keeping import are_stored, correct_memory, remember
-from langmem_adapters.recall.memories import RECALLED, MemoryReader, folded, narrowed_session
+from langmem_adapters.recall.memories import RECALLED, MemoryReader, fold_text, narrowed_session
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.recall.search import Search
 from langmem_adapters.recall.vectors import VectorRecall
@@ -88,7 +88,7 @@ class LongTermMemory(Shared):
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        validation.check_sources(clock=clock, new_id=new_id)
+        validation.check_sync_functions(clock=clock, new_id=new_id)
         validation.check_seconds("ttl", ttl)
         validation.check_count("similarity_top_k", similarity_top_k, least=0)
         self.scope: Scope = validation.checked_scope(tenant=tenant, user=user, session=session)
@@ -258,17 +258,17 @@ class LongTermMemory(Shared):
         session = narrowed_session(self.scope, scope)
         k = self.similarity_top_k if k is None else k
         validation.check_text("a query", query)
-        validation.check_plain("where", where)
-        validation.check_whole("k", k)
+        validation.check_sync_function("where", where)
+        validation.check_integer("k", k)
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts.add("searches")
         shown_messages = validation.checked_list(shown, "shown is a list of messages", Message)
-        shown_texts = {folded(message.text) for message in shown_messages}
+        shown_texts = {fold_text(message.text) for message in shown_messages}
 
         def matching_memory(id_: str, data: bytes) -> Memory | None:
             memory = self._reader.memory(id_, data)
-            if memory is None or (shown_texts and folded(memory.message.text) in shown_texts):
+            if memory is None or (shown_texts and fold_text(memory.message.text) in shown_texts):
                 return None
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
                 return None

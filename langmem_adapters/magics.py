@@ -51,7 +51,7 @@ class Report:
         return self._text
 
     def _repr_html_(self) -> str | None:
-        return None if self._view is None else views.attempt(self, self._view)
+        return None if self._view is None else views.render_safely(self, self._view)
 
 
 class _ReportingCache(ExperienceCache):
@@ -115,7 +115,7 @@ class Notebook:
             command, *words = _split_line(line) or ["status"]
             return self._command(command)(words)
         except LangmemError as error:
-            raise UsageError(views.masked(str(error))) from None
+            raise UsageError(views.mask_secrets(str(error))) from None
 
     def _command(self, name: str) -> Callable[[list[str]], Any]:
         commands: dict[str, Callable[[list[str]], Any]] = {
@@ -159,7 +159,7 @@ class Notebook:
             return Report("The cache of this notebook is off.")
         if get_llm_cache() is not self._cache:
             return Report("Another cache was set after that of this notebook: %langmem on restores this one.")
-        return Report(f"The cache of this notebook is on, in {views.masked(repr(self._cache.pool.store))}.")
+        return Report(f"The cache of this notebook is on, in {views.mask_secrets(repr(self._cache.pool.store))}.")
 
     def _stats(self, words: list[str]) -> dict[str, int]:
         _refuse_arguments("stats", words)

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field, ValidationError
 
-from langmem_adapters.codec import decode, encode, plain
+from langmem_adapters.codec import decode, encode, to_plain
 from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
-from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_end_id
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import ExpiringSession
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Scope, Summary, salvage
 from langmem_adapters.protocols import Item, Store
-from langmem_adapters.recall.keeping import as_kept
+from langmem_adapters.recall.keeping import as_stored
 
 __all__ = ["METAGPT", "ato_metagpt", "import_flow", "read_message", "to_metagpt"]
 
@@ -95,7 +95,7 @@ def import_flow(store: Store, session: ExpiringSession, blob: str | bytes) -> Fl
     Raises SerializationError, which quotes nothing, if this is not a memory of MetaGPT.
     """
     memory = _parse(blob)
-    stored_messages = as_kept(store, [message for _, message in memory.history])
+    stored_messages = as_stored(store, [message for _, message in memory.history])
     pairs = zip(memory.history, stored_messages, strict=True)
     memory = memory._replace(history=[_IdentifiedMessage(identity, message) for (identity, _), message in pairs])
     added, lost_identities = 0, set[str]()
@@ -281,7 +281,7 @@ def _export(session: _Session) -> Flow[str]:
     values = yield from step(session.store.get, namespace)  # after the log, as they tell what has left it
     summary = read_summary(values.get(SUMMARY))
     ids = [item.id for item in log]
-    if (end_id := ends_at(summary)) in ids:
+    if (end_id := summary_end_id(summary)) in ids:
         log = log[ids.index(end_id) + 1 :]
     history = [_to_record(item.data, f"log entry {item.seq}") for item in log]
     knowledge = [_to_record(values[key], key) for key in sorted(values) if key.startswith(KNOWLEDGE)]
@@ -297,7 +297,7 @@ def _export(session: _Session) -> Flow[str]:
         "config": None,  # stated, because MetaGPT puts its own configuration in the place of a null only
     }
     # pydantic, on the other side, refuses lone surrogates
-    return json.dumps(plain(fields), ensure_ascii=False).encode(errors="replace").decode()
+    return json.dumps(to_plain(fields), ensure_ascii=False).encode(errors="replace").decode()
 
 
 def _to_record(data: bytes, location: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import Self
 
 from langmem_adapters import views
-from langmem_adapters.codec import FORMAT, decode, encode, is_tagged, refuse_undamaged
+from langmem_adapters.codec import FORMAT, decode, encode, is_tagged, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
 
 _log = logging.getLogger("langmem_adapters")
@@ -162,7 +162,7 @@ class Message(_StoredModel):
         return "\n".join(part for part in parts if isinstance(part, str))
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.conversation([self], title="Message"))
+        return views.render_safely(self, lambda: views.conversation([self], title="Message"))
 
 
 class MessageData:
@@ -213,7 +213,7 @@ def salvage(data: bytes, place: str) -> Message | None:
     try:
         return Message.from_bytes(data)
     except SerializationError as damage:
-        refuse_undamaged(data, place)
+        refuse_sealed_or_newer(data, place)
         _log.warning("%s holds a damaged message: %s", place, damage)
     try:
         fields = decode(data)
@@ -295,7 +295,7 @@ class Recalled(NamedTuple):
         return f"Recalled({self.score:.2f}, {speaker}: {views.one_line(message.text)!r})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.memories([self]))
+        return views.render_safely(self, lambda: views.memories([self]))
 
 
 class Score(_StoredModel):
@@ -346,4 +346,4 @@ class Experience(_StoredModel):
     expires_at: float | None = Field(default=None, description="Unix time in seconds; None: never.")
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.one_experience(self))
+        return views.render_safely(self, lambda: views.one_experience(self))

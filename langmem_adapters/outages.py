@@ -7,7 +7,7 @@ from typing import TypeVar
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import LangmemError, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow
-from langmem_adapters.sharing import Lasting
+from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Outages"]
@@ -15,7 +15,7 @@ __all__ = ["Outages"]
 T = TypeVar("T")
 
 
-class Outages(Lasting):
+class Outages(SharedByCopies):
     """Outages in spite of which a host goes on: counted as ``errors``, and each cause logged once.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from langmem_adapters.embedding import Embedder, Vector
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.scrubbing import has_vectors, is_listed
+from langmem_adapters.files.scrubbing import can_list_namespaces, has_vectors
 from langmem_adapters.indexes import open_index, shared_index, shared_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
@@ -54,7 +54,9 @@ def every_index(url: str, *, codec: Codec | BindingCodec | None, vectors: str | 
     """All indexes of a URL's store that this machine can know of, including those made under other settings."""
     index = shared_index(url)
     indexes = {index}
-    if not (is_listed(index) and hasattr(codec, "index_key")):  # else it is in the same file, and may need a lost key
+    if not (
+        can_list_namespaces(index) and hasattr(codec, "index_key")
+    ):  # else it is in the same file, and may need a lost key
         indexes.add(protected_index(url, codec))
     if embedder is not None:
         indexes.add(shared_vectors(vectors or vectors_url(url, codec), embedder))

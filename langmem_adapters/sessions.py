@@ -18,14 +18,14 @@ from langmem_adapters.conversation.session import TITLE, put_title, read_title
 from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
 from langmem_adapters.expiry import EXPIRES, ExpiringSession, Refresh, check_expiry
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.keys import SUBAGENT
+from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope, SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Page, Store
 from langmem_adapters.records.paging import pages
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_sources, check_store, check_text, check_whole, checked_scope
+from langmem_adapters.validation import check_integer, check_store, check_sync_functions, check_text, checked_scope
 
 __all__ = ["Line", "Sessions", "parse_lines"]
 
@@ -70,7 +70,7 @@ class Sessions(Shared):
     ) -> None:
         check_store(store)
         check_expiry(ttl, refresh)
-        check_sources(clock=clock)
+        check_sync_functions(clock=clock)
         self.store = store
         self.scope: Scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
@@ -162,11 +162,13 @@ class Sessions(Shared):
         return f"Sessions({self.store!r}, user={self.scope.user!r})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, self._view)
+        return views.render_safely(self, self._view)
 
     def _view(self) -> str:
         """The latest sessions by id only, as titles and counts would cost a read for each."""
-        cells = [(row.namespace[-1], views.when(row.updated_at)) for row in self.store.recent(self._parent, limit=20)]
+        cells = [
+            (row.namespace[-1], views.format_time(row.updated_at)) for row in self.store.recent(self._parent, limit=20)
+        ]
         user = f"user {self.scope.user}" if self.scope.user else ""
         return views.rows("The latest sessions", ("session", "last activity"), cells, details=[user])
 
@@ -190,7 +192,7 @@ class Sessions(Shared):
 
     def _list(self, limit: int | None, cursor: str | None) -> Flow[list[SessionInfo]]:
         if limit is not None:
-            check_whole("limit", limit)
+            check_integer("limit", limit)
             if limit < 1:
                 return views.Listing([], views.sessions)
         before = None if cursor is None else self._parse_cursor(cursor)
@@ -248,7 +250,7 @@ class Sessions(Shared):
         existed = False
         # the session last, so that it is still there if this fails half-way
         for depth in range(_MAX_SUBAGENT_DEPTH, -1, -1):
-            name = self._namespace(session)[-1] + depth * SUBAGENT
+            name = self._namespace(session)[-1] + depth * SUBAGENT_SUFFIX
             existed |= yield from self._exists(name)
             namespaces = [self._namespace(name)]
             if not self.scope.user:

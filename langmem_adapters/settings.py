@@ -26,7 +26,7 @@ from langmem_adapters.erasure import Report, delete_user_flow
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
-from langmem_adapters.files.places import at_home
+from langmem_adapters.files.places import expand_home
 from langmem_adapters.files.urls import URL_VARIABLES, default_url
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import shared_vectors
@@ -112,7 +112,7 @@ class Settings(BaseModel):
 
         Raises ConfigurationError, which names the wrong setting, and MissingDependency.
         """
-        document = read_document(at_home(path))
+        document = read_document(expand_home(path))
         cls(**given)  # errors here are in the arguments; those below, in the file
         try:
             metagpt_settings = Config2.model_validate(document).settings()

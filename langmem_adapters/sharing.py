@@ -8,10 +8,10 @@ from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Lasting", "Shared", "apart"]
+__all__ = ["Shared", "SharedByCopies", "independent_copy"]
 
 
-class Lasting:
+class SharedByCopies:
     """Is shared by copies, even deep copies of what holds it: connections, locks, models and keys are not copied.
 
     Hosts copy what they hold: LlamaIndex's workflows at each edge, pydantic's ``model_copy(deep=True)``, and forks of
@@ -27,8 +27,8 @@ class Lasting:
         return self
 
 
-class Shared:  # not a Lasting: mypy would join two middlewares to that, and not to LangChain's class
-    """Is shared as :class:`Lasting` is, and refers to stored data: another process opens that itself, by its URL."""
+class Shared:  # no subclass of that: mypy would join two middlewares to that, and not to LangChain's class
+    """Shared as :class:`SharedByCopies` is; refers to stored data, which another process opens itself, by its URL."""
 
     __slots__ = ()
 
@@ -48,8 +48,8 @@ class Shared:  # not a Lasting: mypy would join two middlewares to that, and not
         )
 
 
-def apart(value: Any) -> Any:
+def independent_copy(value: Any) -> Any:
     """Copy a value so that no change to the original's dictionaries or lists, at any depth, affects it."""
     if isinstance(value, dict):
-        return {name: apart(item) for name, item in value.items()}
-    return [apart(item) for item in value] if isinstance(value, list) else value
+        return {name: independent_copy(item) for name, item in value.items()}
+    return [independent_copy(item) for item in value] if isinstance(value, list) else value

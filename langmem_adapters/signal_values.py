@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from langmem_adapters.language.features import ANSWER, ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
+from langmem_adapters.language.features import ANSWER, ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, query_features
 from langmem_adapters.protocols import Evidence, Turn
 
 __all__ = ["MaxSim", "SignalValues"]
@@ -31,7 +31,7 @@ class SignalValues:
 
     def __init__(self, evidence: Evidence, meaning: Mapping[str, float]) -> None:
         self._evidence = evidence
-        self._question = asked(evidence.query)
+        self._question = query_features(evidence.query)
         self._total_idf = sum(evidence.idf) or 1.0
         cells = _lay_out_cells(evidence)
         self._cell_of = {place: cell for cell, place in enumerate(cells) if place is not None}

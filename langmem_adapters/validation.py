@@ -17,34 +17,34 @@ from langmem_adapters.model import Message, MessageData, Scope, ToolCall
 from langmem_adapters.protocols import Index
 
 __all__ = [
-    "Said",
+    "MessageFields",
     "check_count",
     "check_function",
     "check_index",
+    "check_integer",
     "check_on_error",
     "check_one_of",
-    "check_plain",
     "check_scope",
     "check_seconds",
     "check_settings",
-    "check_sources",
     "check_store",
+    "check_sync_function",
+    "check_sync_functions",
     "check_text",
-    "check_whole",
     "checked_list",
     "checked_messages",
     "checked_scope",
     "has_methods_of",
-    "id_of",
+    "id_text",
+    "invalid_fields",
     "lines_of",
-    "said_by",
-    "wrong_places",
+    "make_message",
 ]
 
 _OPTIONAL_MESSAGE_FIELDS = [name for name in Message.model_fields if name not in {"role", "content"}]
 
 
-class Said(TypedDict, total=False):
+class MessageFields(TypedDict, total=False):
     """What a message may have beside its role and content, for type checkers."""
 
     id: str
@@ -92,13 +92,13 @@ def check_text(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} is a text, not {type(value).__name__}")
 
 
-def check_whole(name: str, value: object) -> None:
+def check_integer(name: str, value: object) -> None:
     """Raise ConfigurationError for anything but an integer, or for one beyond what a store can count to."""
     _check_integer(name, value, "a whole number", -sys.maxsize)
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:
-    """:func:`check_whole`, also for numbers below ``least``."""
+    """:func:`check_integer`, also for numbers below ``least``."""
     _check_integer(name, value, f"a whole number of at least {least}", least)
 
 
@@ -128,19 +128,19 @@ def check_on_error(value: object) -> None:
         raise ConfigurationError(f'on_error is "degrade" or "raise", not {value!r}')
 
 
-def check_plain(name: str, value: object) -> None:
+def check_sync_function(name: str, value: object) -> None:
     """:func:`check_function`, also for a coroutine function, whose unawaited result would count as True."""
     check_function(name, value)
     if is_coroutine(value):
         raise ConfigurationError(f"{name} is a coroutine function: give it a plain one")
 
 
-def check_sources(**functions: object) -> None:
+def check_sync_functions(**functions: object) -> None:
     """Raise ConfigurationError for anything but a plain function: for clocks, id sources and sleeps."""
     for name, value in functions.items():
         if value is None:
             raise ConfigurationError(f"{name} is a function, or is left out, and not None")
-        check_plain(name, value)
+        check_sync_function(name, value)
 
 
 def check_seconds(name: str, value: object, *, or_none: bool = True) -> None:
@@ -159,7 +159,7 @@ def checked_scope(*, tenant: str = "", user: str = "", session: str = "") -> Sco
     return Scope(tenant=tenant, user=user, session=session)
 
 
-def id_of(name: str, value: object) -> str:
+def id_text(name: str, value: object) -> str:
     """Return an id as text, "" for None. Raises ConfigurationError for a type that is no id."""
     if value is None:
         return ""
@@ -203,7 +203,7 @@ def checked_messages(messages: Iterable[M]) -> list[M]:
     return checked
 
 
-def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
+def make_message(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
     """Make a message of this role. Raises ConfigurationError for unknown fields or wrong types, and names them."""
     if unknown := sorted(name for name in fields if name not in _OPTIONAL_MESSAGE_FIELDS):
         names, allowed = ", ".join(unknown), ", ".join(_OPTIONAL_MESSAGE_FIELDS)
@@ -211,11 +211,11 @@ def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
     try:
         return Message(role=role, content=content, **fields)
     except ValidationError as error:
-        invalid = wrong_places(error, 1)
+        invalid = invalid_fields(error, 1)
     raise ConfigurationError(f"a message cannot have a value of this type as {invalid}")
 
 
-def wrong_places(error: ValidationError, depth: int = 2) -> str:
+def invalid_fields(error: ValidationError, depth: int = 2) -> str:
     """The places of wrong values, by names down to a depth, without the values."""
     details = error.errors(include_input=False)
     return ", ".join(sorted({".".join(map(str, detail["loc"][:depth])) for detail in details}))

@@ -16,7 +16,7 @@ from langmem_adapters.flow import Flow, Step, arun, run, step
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_count, check_seconds, check_sources, check_store, check_text
+from langmem_adapters.validation import check_count, check_seconds, check_store, check_sync_functions, check_text
 from langmem_adapters.working_items import WorkingItem, read_item, write_item
 
 __all__ = ["TWELVE_HOURS", "MemoryType", "WorkingItem", "WorkingMemory"]
@@ -78,7 +78,7 @@ class WorkingMemory(Shared):
         sleep: Callable[[float], object] = pauses.sleep,
     ) -> None:
         check_seconds("ttl", ttl)
-        check_sources(clock=clock, new_id=new_id, sleep=sleep)
+        check_sync_functions(clock=clock, new_id=new_id, sleep=sleep)
         check_text("user", user)
         check_text("tenant", tenant)
         check_store(store)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langmem_adapters import views
-from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_undamaged
+from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.protocols import Item
 
@@ -28,7 +28,7 @@ class WorkingItem:
     updated_at: float
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.items([self]))
+        return views.render_safely(self, lambda: views.items([self]))
 
 
 def write_item(item: WorkingItem) -> bytes:
@@ -45,6 +45,6 @@ def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
         has_valid_types = isinstance(item.id, str) and isinstance(item.metadata, dict)
         if version == FORMAT and has_valid_types and is_number(item.created_at) and is_number(item.updated_at):
             return item
-    refuse_undamaged(entry.data, "a working memory")
+    refuse_sealed_or_newer(entry.data, "a working memory")
     _log.warning("a working memory of type %s holds a damaged item, which is left out", memory_type)
     return None

@@ -15,7 +15,7 @@ from langmem_adapters.errors import ModelError
 from langmem_adapters.experience import Verifier
 from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.experience.verifier.calibration import PAIRS, Scale, measure_scale, scale_flow
-from langmem_adapters.experience.verifier.tuning import tuning
+from langmem_adapters.experience.verifier.tuning import tune_flow
 from langmem_adapters.flow import arun, run
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.vector import VectorIndex
@@ -127,7 +127,7 @@ def test_thresholds_are_tuned_on_the_scale_that_they_are_for() -> None:
     for lie in ELSEWHERE.values():
         index = open_vectors("memory:", Embedder(Model(lie)))
         pairs = [(*SAME[:2], True), (*OTHER[:2], False)]
-        same, other = (score for score, _ in run(tuning(index, pairs, 0.9, verifier=Verifier())).scored)
+        same, other = (score for score, _ in run(tune_flow(index, pairs, 0.9, verifier=Verifier())).scored)
         assert (same, other) == pytest.approx((0.95, 0.70), abs=0.05)
 
 

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from langmem_adapters.codec import decode, encode, is_tagged, parsed, plain
+from langmem_adapters.codec import decode, encode, is_tagged, parse_json, to_plain
 from langmem_adapters.errors import SerializationError
 
 
@@ -118,7 +118,7 @@ def test_models_dataclasses_and_enum_members_become_plain_data() -> None:
 
 def test_plain_data_is_not_copied() -> None:
     value = {"a": [1, "x", None, {"b": 2.0}]}
-    assert plain(value) is value
+    assert to_plain(value) is value
 
 
 @pytest.mark.parametrize("thing", [object(), _Colour.RED, len, _Model, 1j, bytearray(b"x")])
@@ -286,7 +286,7 @@ def _read(read: Callable[[Any], Any], text: str | bytes) -> str:
 
 @given(_json)
 def test_json_is_read_as_the_standard_library_does(text: str) -> None:
-    assert _read(parsed, text) == _read(json.loads, text)
+    assert _read(parse_json, text) == _read(json.loads, text)
 
 
 @pytest.mark.parametrize(
@@ -296,8 +296,8 @@ def test_json_is_read_as_the_standard_library_does(text: str) -> None:
     ids=lambda text: text[:12],
 )
 def test_json_at_the_edge_is_read_as_the_standard_library_does(text: str) -> None:
-    assert _read(parsed, text) == _read(json.loads, text)
-    assert _read(parsed, text.encode()) == _read(json.loads, text.encode())
+    assert _read(parse_json, text) == _read(json.loads, text)
+    assert _read(parse_json, text.encode()) == _read(json.loads, text.encode())
 
 
 @pytest.mark.parametrize(

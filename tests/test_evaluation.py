@@ -15,7 +15,7 @@ import pytest
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.evaluation import Question, aevaluate, afit, evaluate, fit, read_questions
-from langmem_adapters.fitting import Case, fit_weights, judged
+from langmem_adapters.fitting import Case, cross_validate, fit_weights
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -130,7 +130,7 @@ def cases_where(good: str, bad: str, groups: str = "abcd", seed: int = 7) -> lis
 
 
 def test_a_fit_finds_what_tells_and_proves_it_on_groups_left_out() -> None:
-    found = judged(cases_where("x", "y"), {"x": 0.2, "y": 2.0})
+    found = cross_validate(cases_where("x", "y"), {"x": 0.2, "y": 2.0})
     assert found.verdict == "better"
     assert found.after > found.before + 0.2
     assert found.weights.get("x", 0.2) / max(found.weights["y"], 1e-9) > 1
@@ -140,7 +140,7 @@ def test_what_the_groups_disagree_on_is_not_believed() -> None:
     cases = []
     for good, bad, group in (("x", "y", "a"), ("y", "z", "b"), ("z", "x", "c")):
         cases += cases_where(good, bad, group)
-    found = judged(cases, {"x": 1.0, "y": 1.0, "z": 1.0})
+    found = cross_validate(cases, {"x": 1.0, "y": 1.0, "z": 1.0})
     assert found.verdict != "better"
 
 
@@ -154,7 +154,7 @@ def noise(seed: int, candidates: int = 20) -> list[Case]:
 
 
 def test_noise_is_not_believed() -> None:
-    verdicts = [judged(noise(seed), dict.fromkeys("vwxyz", 1.0)).verdict for seed in range(8)]
+    verdicts = [cross_validate(noise(seed), dict.fromkeys("vwxyz", 1.0)).verdict for seed in range(8)]
     assert verdicts.count("no clear difference") >= 5
     assert verdicts.count("better") <= 1
 
@@ -163,7 +163,7 @@ def test_noise_is_not_believed() -> None:
 def test_a_fit_never_ranks_worse_what_it_was_fitted_to(seed: int) -> None:
     cases, weights = noise(seed, candidates=9), {"v": 1.0, "w": 0.0, "x": -0.5, "y": 2.0, "z": 0.3}
     found = fit_weights(cases, weights)
-    assert judged(cases, found).before > judged(cases, weights).before
+    assert cross_validate(cases, found).before > cross_validate(cases, weights).before
 
 
 def slowly(cases: list[Case], weights: dict[str, float]) -> dict[str, float]:
@@ -195,7 +195,7 @@ def test_scores_follow_the_weights_while_they_change(seed: int) -> None:
 
 def test_what_is_perfect_stays_as_it_is() -> None:
     cases = [case("a", {"x": 1.0}, {"x": 0.5}) for _ in range(10)]
-    assert judged(cases, {"x": 1.0, "y": 1.0}) == ({}, 1.0, 1.0, "no clear difference")
+    assert cross_validate(cases, {"x": 1.0, "y": 1.0}) == ({}, 1.0, 1.0, "no clear difference")
 
 
 def test_no_fit_leaves_a_search_without_a_weight_above_0() -> None:
@@ -212,27 +212,27 @@ def test_a_weight_of_0_can_come_to_life_on_either_side() -> None:
 
 def test_among_equals_the_one_in_front_comes_first() -> None:
     tied = [Case("a", [{"x": 1.0}] * 3, {2: frozenset({"e"})}, 1)] * 10
-    assert judged(tied, {"x": 1.0}).before == pytest.approx((1 + 1 + 1 / 3) / 3)
+    assert cross_validate(tied, {"x": 1.0}).before == pytest.approx((1 + 1 + 1 / 3) / 3)
 
 
 def test_several_answers_count_by_their_share() -> None:
     rows = [{"x": 1 - place / 100} for place in range(20)]
     cases = [Case("a", rows, {1: frozenset({"e"}), 7: frozenset({"f", "e"}), 15: frozenset({"g"})}, 4)] * 10
-    assert judged(cases, {"x": 1.0}).before == pytest.approx((1 / 4 + 2 / 4 + 1 / 2) / 3)
+    assert cross_validate(cases, {"x": 1.0}).before == pytest.approx((1 / 4 + 2 / 4 + 1 / 2) / 3)
 
 
 @pytest.mark.parametrize(("place", "value"), [(4, 1 + 1 + 1 / 5), (5, 1 + 1 / 6), (9, 1 + 1 / 10), (10, 1 / 11)])
 def test_the_fifth_and_the_tenth_count(place: int, value: float) -> None:
     rows = [{"x": 1 - number / 100} for number in range(12)]
     cases = [Case("a", rows, {place: frozenset({"e"})}, 1)] * 10
-    assert judged(cases, {"x": 1.0}).before == pytest.approx(value / 3)
+    assert cross_validate(cases, {"x": 1.0}).before == pytest.approx(value / 3)
 
 
 @pytest.mark.parametrize(("groups", "verdict"), [("abc", "no clear difference"), ("aab", "better")])
 def test_what_helps_with_the_questions_of_one_user_alone_is_no_fit_for_others(groups: str, verdict: str) -> None:
     """Of two users there are too few to leave one out: then every fifth question is, whosever it is."""
     cases = [case(group, {f"of {group}": 1.0}, {"y": 1.0}) for group in groups for _ in range(5)]
-    found = judged(cases, {"y": 0.3, **dict.fromkeys([f"of {group}" for group in groups], 0.0)})
+    found = cross_validate(cases, {"y": 0.3, **dict.fromkeys([f"of {group}" for group in groups], 0.0)})
     assert found.verdict == verdict
     assert (found.after > found.before) == (verdict == "better")
     assert found.weights == dict.fromkeys([f"of {group}" for group in groups], 0.5)
@@ -240,7 +240,7 @@ def test_what_helps_with_the_questions_of_one_user_alone_is_no_fit_for_others(gr
 
 def test_nine_questions_are_too_few() -> None:
     with pytest.raises(ConfigurationError, match="at least 10 questions to be fitted to, not 9"):
-        judged([case("a", {"x": 1.0})] * 9, {"x": 1.0})
+        cross_validate([case("a", {"x": 1.0})] * 9, {"x": 1.0})
 
 
 def conversation() -> list[Message]:
@@ -297,7 +297,8 @@ def test_a_fit_starts_from_the_weights_that_a_search_would_use(which: str) -> No
         answers = {n: question.evidence for n, id_ in enumerate(found) if ids[id_] in question.evidence}
         cases += [Case("", list(found.values()), answers, 1)] if answers else []
     before = {
-        name: judged(cases, {n: getattr(s, name) for n, s in SIGNALS.items()}).before for name in Signal._fields[:2]
+        name: cross_validate(cases, {n: getattr(s, name) for n, s in SIGNALS.items()}).before
+        for name in Signal._fields[:2]
     }
     assert before["words"] != before["both"]
     assert fit(lambda _: memory, asked).before == pytest.approx(before[which])

@@ -23,7 +23,7 @@ from langmem_adapters import (
     open_index,
 )
 from langmem_adapters.experience import Saved, read_metagpt_pool
-from langmem_adapters.experience.requests import search_text, words
+from langmem_adapters.experience.requests import as_text, search_text
 from langmem_adapters.model import Metric, Score, Trajectory
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -115,8 +115,8 @@ def test_search_needs_an_index_and_a_known_way() -> None:
 
 
 def test_words_of_a_request() -> None:
-    assert words([{"role": "user", "content": [{"type": "text", "text": "a"}]}, "b", None, 1.5]) == "text a b 1.5"
-    assert len(words("x" * 100_000)) == 100_000
+    assert as_text([{"role": "user", "content": [{"type": "text", "text": "a"}]}, "b", None, 1.5]) == "text a b 1.5"
+    assert len(as_text("x" * 100_000)) == 100_000
     assert len(search_text("x" * 100_000)) == 10_000
 
 

@@ -27,7 +27,7 @@ from langmem_adapters.model import Hit, Message, Scope
 from langmem_adapters.protocols import START, Document, Index, Item, Page, Position, Store
 from langmem_adapters.recall.memories import memory_id
 from langmem_adapters.records import following, journal
-from langmem_adapters.records.journal import TIDIED, compact_log
+from langmem_adapters.records.journal import COMPACTION_KEY, compact_log
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
 from tests.faults import Overtaken
@@ -548,7 +548,7 @@ def test_what_a_log_need_not_tell_is_found_without_going_through_all_records_for
     items = [
         Item(n, str(n), encode(keys)) for n, keys in enumerate((["a"], ["gone"], ["a", "b"], ["b"], ["a", "gone"]))
     ]
-    assert [item.seq for item in journal.stale(items, Many({"a", "b", "c"}))] == [1, 3, 4]
+    assert [item.seq for item in journal.stale_entries(items, Many({"a", "b", "c"}))] == [1, 3, 4]
 
 
 def test_a_log_without_anything_to_leave_out_is_not_read_again_and_again(
@@ -665,7 +665,7 @@ def test_a_log_cleared_while_it_is_tidied_loses_nothing_that_is_new(
     monkeypatch.setattr(journal, "_missing_keys", cleared_meanwhile)
     tidied(store)
     assert len(truth(here)) == 50
-    assert TIDIED not in store.get(NOTES)
+    assert COMPACTION_KEY not in store.get(NOTES)
 
 
 @pytest.mark.parametrize("overtaken", [False, True])

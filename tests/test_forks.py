@@ -92,7 +92,7 @@ def test_g1_what_begins_anew_does_so_in_each_child() -> None:
         assert begun.times == 2
 
     begun = Begun()
-    forks.anew_in_child(begun)
+    forks.reset_in_child(begun)
     assert (begun.times, forked(look), begun.times) == (1, 0, 1)
 
 

@@ -38,7 +38,7 @@ from typing_extensions import TypedDict
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.codec import encode
 from langmem_adapters.experience import bypass, refresh
-from langmem_adapters.experience.functions.equality import lost
+from langmem_adapters.experience.functions.equality import first_changed_type
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -329,7 +329,7 @@ KEPT = {
 def test_what_is_the_same_but_for_tuples_is_kept(value: Any) -> None:
     cache: Any = ExperienceNodeCache(store=MemoryStore(), types=CLASSES)
     cache.set({KEY: (value, None)})
-    assert lost(value, cache.get([KEY])[KEY], tuples_as_lists=True) == ""
+    assert first_changed_type(value, cache.get([KEY])[KEY], tuples_as_lists=True) == ""
 
 
 def test_the_text_of_a_message_is_kept_as_a_text() -> None:

@@ -15,7 +15,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph import items as stored_items
 from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
 from langmem_adapters.protocols import Store
-from langmem_adapters.records.journal import TIDIED
+from langmem_adapters.records.journal import COMPACTION_KEY
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 
@@ -64,7 +64,7 @@ def machines(store: Store) -> tuple[Machine, Machine, FakeClock]:
 def busy(machine: Machine, store: Store) -> None:
     """So many changes that the log is tidied, once."""
     for n in range(160):
-        if TIDIED in store.get(PLACE):
+        if COMPACTION_KEY in store.get(PLACE):
             return
         machine.put("often", f"a walk in the rain, number {n}")
     raise AssertionError
@@ -85,7 +85,7 @@ def test_an_index_that_is_far_behind_does_not_keep_what_was_removed_and_tidied(a
 def test_an_index_that_is_a_little_behind_goes_on_from_where_it_stands(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     here, there, _ = machines(store)
-    while TIDIED not in store.get(PLACE):
+    while COMPACTION_KEY not in store.get(PLACE):
         assert there.found("walk") == here.found("walk")
         here.put("often", "a walk in the rain")
     with caplog.at_level(logging.INFO):
@@ -175,4 +175,4 @@ def test_what_expired_is_removed_without_comparing_all_of_it_with_all() -> None:
     Name.compared = 0
     assert list(machine.items.all()) == ["stays"]
     assert Name.compared < 20 * 1000
-    assert store.get(PLACE).keys() == {"census", TIDIED, "stays/"}
+    assert store.get(PLACE).keys() == {"census", COMPACTION_KEY, "stays/"}

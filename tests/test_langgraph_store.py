@@ -46,7 +46,7 @@ from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.langgraph import items as stored_items
 from langmem_adapters.langgraph.items import NamespaceItems
 from langmem_adapters.protocols import Store
-from langmem_adapters.records.namespace_tree import Tree
+from langmem_adapters.records.namespace_tree import NamespaceTree
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
@@ -1062,7 +1062,7 @@ def test_no_namespace_is_lost_while_others_are_emptied_and_listed(any_store: Sto
 
 
 def test_a_branch_that_grows_while_it_is_removed_stays(any_store: Store) -> None:
-    tree = Tree(any_store, ("tree",), new_id=ids())
+    tree = NamespaceTree(any_store, ("tree",), new_id=ids())
     name = ("a", "b", "c")
 
     def grow_same() -> bool:

@@ -32,7 +32,7 @@ from langmem_adapters.model import Hit, Message, Recalled, Scope, ToolCall
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.recall import vectors as semantic
 from langmem_adapters.records import keyed
-from langmem_adapters.records.journal import TIDIED, compact_log
+from langmem_adapters.records.journal import COMPACTION_KEY, compact_log
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -508,7 +508,7 @@ def test_one_damaged_entry_of_the_log_does_not_take_the_memory_along(
 ) -> None:
     place = longterm_namespace(memory.scope)
     memory.add([user("My bike is red.")])
-    any_store.write(place, append=[("damaged", damage)], put={TIDIED: damage})
+    any_store.write(place, append=[("damaged", damage)], put={COMPACTION_KEY: damage})
     memory.add([user("Your bike is blue.")])
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
         for _ in range(2):
@@ -521,7 +521,7 @@ def test_one_damaged_entry_of_the_log_does_not_take_the_memory_along(
         memory.update(memory.all()[0].id, f"My bike is number {n}.")
     compact_log(any_store, place, new_id=lambda: "the last", ttl=None)
     assert len(memory.search("bike")) == 2
-    assert any_store.get(place, [TIDIED])[TIDIED] != damage
+    assert any_store.get(place, [COMPACTION_KEY])[COMPACTION_KEY] != damage
 
 
 def test_one_damaged_memory_does_not_take_the_others_along(

@@ -28,7 +28,7 @@ from langgraph.types import Command, interrupt
 
 from langmem_adapters import BrainMemory, Message, SerializationError
 from langmem_adapters.conversation.session import Context
-from langmem_adapters.conversation.stored_summary import words_of
+from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
 from langmem_adapters.langchain.threads.recording import recorded_count_at_start, recorded_positions
@@ -155,9 +155,13 @@ def test_a_saved_thread_is_known_by_ids_and_a_clients_by_its_words() -> None:
     same = Thread([HumanMessage("yes", id="1"), AIMessage("ok", id="2")])
     again = Thread([HumanMessage("yes", id="new 1"), AIMessage("ok", id="new 2")])
     for brain in (None, memory().brain("s", user="ada")):
-        assert run(recorded_count_at_start(brain, again, {}, Context(None, history), words_of)) == 2
-        assert run(recorded_count_at_start(brain, again, {"brain_began": ""}, Context(None, history), words_of)) == 0
-        assert run(recorded_count_at_start(brain, same, {"brain_began": ""}, Context(None, history), words_of)) == 2
+        assert run(recorded_count_at_start(brain, again, {}, Context(None, history), unspaced_text)) == 2
+        assert (
+            run(recorded_count_at_start(brain, again, {"brain_began": ""}, Context(None, history), unspaced_text)) == 0
+        )
+        assert (
+            run(recorded_count_at_start(brain, same, {"brain_began": ""}, Context(None, history), unspaced_text)) == 2
+        )
 
 
 # --- beside others that take messages out of the thread -----------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from langmem_adapters import LongTermMemory, Message, open_index
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_vectors
-from langmem_adapters.language.features import asked, named_speakers
+from langmem_adapters.language.features import named_speakers, query_features
 from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.stores.memory import MemoryStore
 from tests.benchmarks import languages
@@ -68,17 +68,17 @@ def test_who_is_named_in_a_genitive_without_an_apostrophe() -> None:
 
 @pytest.mark.parametrize("query", ["Wann kam Oma?", "Quand part le train ?", "¿Cuándo empieza?", "Quando parte?"])
 def test_other_languages_ask_when(query: str) -> None:
-    assert asked(query).when
+    assert query_features(query).when
 
 
 @pytest.mark.parametrize("query", ["Wie viele Hunde?", "Combien de chats ?", "¿Cuántos gatos?", "Hoeveel katten?"])
 def test_other_languages_ask_how_many(query: str) -> None:
-    assert asked(query).how_many
+    assert query_features(query).how_many
 
 
 @pytest.mark.parametrize("query", ["Wer war das?", "Où est-il ?", "¿Quién es?", "Chi è?", "Waar is het?", "Кто там?"])
 def test_other_languages_ask_who_and_where(query: str) -> None:
-    assert asked(query).who
+    assert query_features(query).who
 
 
 @pytest.mark.parametrize("group", [languages.CHOSEN_BY, languages.HELD_BACK], ids=["chosen by", "held back"])

@@ -35,7 +35,7 @@ from langmem_adapters.llamaindex.memory import _Settings
 from langmem_adapters.replay.recording import recorded_sessions
 from langmem_adapters.sealing import BindingCodec, Codec
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.validation import Said
+from langmem_adapters.validation import MessageFields
 
 
 class Answer(BaseModel):
@@ -84,7 +84,7 @@ def test_a_node_cache_needs_no_annotation() -> None:
 
 def test_what_goes_on_to_others_has_the_names_of_what_takes_it() -> None:
     message, block = langmem_adapters.Message.model_fields, LongTermMemoryBlock.model_fields
-    assert list(Said.__annotations__) == [name for name in message if name not in {"role", "content"}]
+    assert list(MessageFields.__annotations__) == [name for name in message if name not in {"role", "content"}]
     assert sorted(_Settings.__annotations__) == sorted(block)
 
 

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.outputs import ChatGeneration
 
 from langmem_adapters.codec import encode
-from langmem_adapters.conversation.log import readable
+from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.langchain import BrainChatMessageHistory, convert, message_views, rebuild
 from langmem_adapters.langchain.convert import from_message, to_message
 from langmem_adapters.langchain.message_views import read_messages
@@ -225,7 +225,7 @@ def test_what_is_damaged_or_newer_is_read_as_before_with_the_same_warning(
 ) -> None:
     fields = {"v": 1, **to_message(full()).to_data(), **damage}
     data = json.dumps(fields).encode()
-    expected = [from_message(message) for _, message in readable([item(data)])]
+    expected = [from_message(message) for _, message in readable_entries([item(data)])]
     said = [record.getMessage() for record in caplog.records]
     caplog.clear()
     assert read_messages([item(data)]) == expected

@@ -28,7 +28,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Memory, Message, Recalled, Scope
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.recall import search
-from langmem_adapters.records.filtering import SPARE, FilteredReader
+from langmem_adapters.records.filtering import EXTRA_HITS, FilteredReader
 from langmem_adapters.signals import ranked, weights_of
 from langmem_adapters.stores.memory import MemoryStore
 from tests.vector_places import word_vectors
@@ -137,7 +137,7 @@ def test_how_much_is_asked_for_follows_from_how_many_were_wanted(share: int) -> 
     found = wanted.best(lambda k: asked.append(k) or RANKING[:k], 20)  # type: ignore[func-returns-value]
     assert [hit.id for hit, _ in found] == [str(n * share) for n in range(20)]
     assert len(asked) == 1
-    assert asked[0] <= 2 * 20 * share + SPARE
+    assert asked[0] <= 2 * 20 * share + EXTRA_HITS
     assert len(judged) <= 20 * share
     assert len(read) <= 5 * 20 * share
 
@@ -373,7 +373,7 @@ def test_the_answers_are_those_of_a_filter_before_the_pool(
             for id_, one in kept.all.items()
             if where(one) and (not session or session in {o.session for o in one.occurrences})
         }
-        ask, nameless = k + SPARE, index.nameless(ADA, query)
+        ask, nameless = k + EXTRA_HITS, index.nameless(ADA, query)
         first = kept.weighed(query, ask, ask)[:ask]
         expected = [id_ for id_ in first if id_ in right][:k]
         if len(expected) < k and len(first) == ask:

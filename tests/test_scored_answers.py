@@ -30,7 +30,7 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, cached
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import AtLeast, LLMScorer, RuleScorer, Saved
-from langmem_adapters.experience.model_answers import said
+from langmem_adapters.experience.model_answers import answer_text
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain import experience as module
 from langmem_adapters.langchain.caching.prompt import last_question
@@ -413,13 +413,13 @@ def test_a_scorer_and_a_judge_see_the_same_question_whichever_cache_asks_them(ki
 
 
 def test_what_is_no_answer_says_nothing() -> None:
-    assert said(
+    assert answer_text(
         [{"text": "a"}, {"message": {"role": "assistant", "content": ["b", {"type": "text", "text": "c"}]}}]
     ) == ("a\n\nb\nc")
     damaged: Any
     for damaged in (None, [1], [{}], [{"message": 5}], 7):
         with pytest.raises(SerializationError):
-            said(damaged)
+            answer_text(damaged)
 
 
 # --- what was saved

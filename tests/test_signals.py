@@ -23,8 +23,8 @@ from langmem_adapters.language.features import (
     NUMBER,
     QUESTION,
     TIME,
-    asked,
     named_speakers,
+    query_features,
     text_marks,
 )
 from langmem_adapters.longterm import LongTermMemory
@@ -106,11 +106,11 @@ def test_marks_are_read_in_no_time_however_many_a_text_has(many: str) -> None:
     ],
 )
 def test_a_date_in_a_query_meets_the_time_of_a_message(query: str, at_: float | None, fits: float) -> None:
-    assert asked(query).date.meets(at_) == fits
+    assert query_features(query).date.meets(at_) == fits
 
 
 def test_a_day_is_met_best_on_the_day_after() -> None:
-    query = asked("What did you do on May 9, 2023?").date
+    query = query_features("What did you do on May 9, 2023?").date
     fits = [query.meets(at(2023, 5, day)) for day in (8, 10, 14, 28)]
     assert fits[1] == max(fits)
     assert fits[1] > fits[2] > fits[3] > 0
@@ -131,18 +131,22 @@ def test_a_day_is_met_best_on_the_day_after() -> None:
     ],
 )
 def test_in_which_role_it_was_said(query: str, role: str) -> None:
-    assert asked(query).teller == role
+    assert query_features(query).teller == role
 
 
 def test_what_a_query_asks_for() -> None:
-    assert (asked("When was it?").when, asked("In what year?").when, asked("What is it?").when) == (True, True, False)
-    assert [asked(q).how_many for q in ("How many dogs?", "how old?", "How come?", "many dogs")] == [
+    assert (
+        query_features("When was it?").when,
+        query_features("In what year?").when,
+        query_features("What is it?").when,
+    ) == (True, True, False)
+    assert [query_features(q).how_many for q in ("How many dogs?", "how old?", "How come?", "many dogs")] == [
         True,
         True,
         False,
         False,
     ]
-    assert [asked(q).who for q in ("Who?", "where", "Whose?")] == [True, True, False]
+    assert [query_features(q).who for q in ("Who?", "where", "Whose?")] == [True, True, False]
     assert date_words(at(2023, 5, 8)) == "monday day8 may 2023"
 
 

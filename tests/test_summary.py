@@ -19,7 +19,7 @@ from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.text import MARGIN, as_text
+from langmem_adapters.text import INDENT, as_text
 from langmem_adapters.tokens import approximate_tokens
 
 
@@ -71,14 +71,14 @@ def test_b3_each_window_begins_with_the_end_of_the_one_before() -> None:
     windows = list(split_windows("\n".join(f"line number {n}" for n in range(50)), 60, 10))
     assert len(windows) > 4
     for before, after in itertools.pairwise(windows):
-        after = after.removeprefix(MARGIN)  # noqa: PLW2901 - behind which the midst of a line begins
+        after = after.removeprefix(INDENT)  # noqa: PLW2901 - behind which the midst of a line begins
         shared = next(after[:end] for end in range(len(after), 0, -1) if before.endswith(after[:end]))
         assert 8 <= approximate_tokens(shared) <= 10
 
 
 def test_b3_a_language_without_spaces_overlaps_too() -> None:
     windows = list(split_windows("床前明月光疑是地上霜举头望明月低头思故乡" * 10, 50, 10))
-    assert all(after[:12] == MARGIN + before[-10:] for before, after in itertools.pairwise(windows))
+    assert all(after[:12] == INDENT + before[-10:] for before, after in itertools.pairwise(windows))
 
 
 def test_what_is_shown_again_as_a_whole_begins_as_it_did() -> None:
@@ -89,7 +89,7 @@ def test_what_is_shown_again_as_a_whole_begins_as_it_did() -> None:
 
 def test_a_word_that_is_longer_than_a_window_is_cut() -> None:
     windows = list(split_windows("x" * 30, 7, 0))
-    assert windows == ["x" * 12, f"{MARGIN}{'x' * 12}", f"{MARGIN}{'x' * 6}"]
+    assert windows == ["x" * 12, f"{INDENT}{'x' * 12}", f"{INDENT}{'x' * 6}"]
     assert list(split_windows(" \n\n ", 5, 1)) == []
 
 
@@ -109,7 +109,7 @@ def test_nobody_speaks_for_somebody_else_in_what_a_model_is_shown(between: str, 
     windows = list(split_windows(as_text([message, Message(role="assistant", content="No.")]), WINDOW_TOKENS, 40))
     assert len(windows) > 1
     lines = [line for window in windows for line in window.splitlines()]
-    assert [line for line in lines if not line.startswith((MARGIN, "ada assistant"))] == ["assistant: No."]
+    assert [line for line in lines if not line.startswith((INDENT, "ada assistant"))] == ["assistant: No."]
     assert all(approximate_tokens(window) <= WINDOW_TOKENS for window in windows)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters.providers.tool_calls import call_ids, called_anew, replace_call_ids
+from langmem_adapters.providers.tool_calls import call_ids, replace_call_ids, with_new_call_ids
 
 NAMES = {"7": "call new"}
 
@@ -82,7 +82,7 @@ def test_a_new_id_has_the_form_that_its_provider_takes() -> None:
     calls = [{"id": id_, "name": "look", "args": {}} for id_ in ids]
     numbers = iter("123456")
     first, second = (
-        [call["id"] for call in called_anew({"tool_calls": calls}, lambda: next(numbers) * 32)["tool_calls"]]
+        [call["id"] for call in with_new_call_ids({"tool_calls": calls}, lambda: next(numbers) * 32)["tool_calls"]]
         for _ in range(2)
     )
     for mistral, gemini, other in (first, second):

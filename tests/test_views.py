@@ -42,7 +42,7 @@ from langmem_adapters import (
 )
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.experience import AtLeast, Similar, Verdict, Verifier
-from langmem_adapters.experience.functions.equality import lost
+from langmem_adapters.experience.functions.equality import first_changed_type
 from langmem_adapters.experience.functions.values import identity
 from langmem_adapters.langchain import (
     BrainChatMessageHistory,
@@ -255,7 +255,7 @@ def test_no_character_that_steers_a_terminal_or_reorders_text_is_left() -> None:
         if char in "\u061c\u200e\u200f\u2028\u2029" or unicodedata.bidirectional(char) in marks
         or (unicodedata.category(char) in {"Cc", "Cs"} and char not in "\n\t")
     ]  # fmt: skip
-    assert [char for char in steering if char in plain.harmless(char)] == []
+    assert [char for char in steering if char in plain.escape_control_chars(char)] == []
 
 
 def test_times_beyond_the_calendar_are_shown_all_the_same() -> None:
@@ -315,14 +315,14 @@ def test_secrets_are_masked_wherever_they_are(said: str, secret: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(said: str) -> None:
-    assert views.masked(said) == said
+    assert views.mask_secrets(said) == said
 
 
 @pytest.mark.parametrize("beginning", ["sk-", "eyJ-"])
 def test_a_text_of_many_beginnings_of_keys_is_soon_read(beginning: str) -> None:
     said = beginning * 20_000
     start = process_time()
-    assert views.masked(said) == said
+    assert views.mask_secrets(said) == said
     assert process_time() - start < 1  # each was looked through to the end
 
 
@@ -373,7 +373,7 @@ def test_a_view_costs_one_look_however_much_there_is() -> None:
         read(shown)
         ((name, limit),) = store.asked
         assert name == call
-        assert limit <= views.NEWEST
+        assert limit <= views.MAX_MESSAGES
     store.asked.clear()
     assert "s" in read(Sessions(store, user="ada")).text
     assert store.asked == [("recent", 20)]
@@ -485,8 +485,8 @@ def test_a_conversation_reads_as_a_chat(any_store: Store) -> None:
     assert shown.of_class("lm-turn") == 3  # the result stands with its call
     assert shown.of_class("lm-user") == 1
     assert shown.of_class("lm-rule") == 0
-    assert shown.text.count(plain.when(NOON)[:10]) == 1  # the day once, the time with each
-    assert shown.text.count(plain.when(NOON)[11:]) == 3
+    assert shown.text.count(plain.format_time(NOON)[:10]) == 1  # the day once, the time with each
+    assert shown.text.count(plain.format_time(NOON)[11:]) == 3
 
 
 def test_a_call_has_the_result_that_follows_it_and_a_lone_result_stands_alone() -> None:
@@ -572,7 +572,7 @@ def test_a_search_shows_scores_words_signals_speaker_and_time() -> None:
     assert "<mark>in</mark>" not in made
     assert made.count("<mark>") == 1
     assert "My bikes are in the shed." in shown.text
-    for said in (f"{found[0].score:.2f}", "Ada", plain.when(NOON), "session tue", "said 2 times"):
+    for said in (f"{found[0].score:.2f}", "Ada", plain.format_time(NOON), "session tue", "said 2 times"):
         assert said in shown.text
     assert f"width:{100 * found[0].score:.0f}%" in made
     strongest = max(found[0].signals, key=lambda name: abs(found[0].signals[name]))
@@ -637,7 +637,7 @@ def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     assert "<mark>France</mark>" in made
     for said in ("Paris", "1 experience", "tag capitals", "insight", "quality 9/10", "to the point", "1,020 tokens"):
         assert said in shown.text
-    for said in ("1.25 s", "cost 0.0125", "small", plain.when(NOON), f"{found[0].score:.2f}"):
+    for said in ("1.25 s", "cost 0.0125", "small", plain.format_time(NOON), f"{found[0].score:.2f}"):
         assert said in shown.text
     for one in (found[0], found[0].experience, pool.query("What is the capital of France?", query_type="exact")):
         assert "Paris" in read(one).text
@@ -681,7 +681,7 @@ async def test_a_retriever_shows_what_it_found() -> None:
     assert found == [*found] == await retriever.ainvoke("Where is the bike?")
     assert html(pickle.loads(pickle.dumps(found))) == html(found)
     shown = read(found)
-    for said in ("1 memory", "Ada", plain.when(NOON), "session mon", f"{found[0].metadata['score']:.2f}"):
+    for said in ("1 memory", "Ada", plain.format_time(NOON), "session mon", f"{found[0].metadata['score']:.2f}"):
         assert said in shown.text
     assert "<mark>bikes</mark>" in html(found)
     assert "No memory was found" in read(retriever.invoke("zebra")).text
@@ -771,7 +771,12 @@ def test_working_memory_and_sessions_are_tables() -> None:
     items = WorkingMemory(store, clock=lambda: NOON)
     items.store("c", {"goal": "find the bike"}, metadata={"agent": "planner"})
     shown = read(items.retrieve("c"))
-    for said in ("Working memory, 1 item", '{"goal": "find the bike"}', '{"agent": "planner"}', plain.when(NOON)):
+    for said in (
+        "Working memory, 1 item",
+        '{"goal": "find the bike"}',
+        '{"agent": "planner"}',
+        plain.format_time(NOON),
+    ):
         assert said in shown.text
     items.store("d", 5)
     assert "metadata" not in read(items.retrieve("d")).text
@@ -827,7 +832,11 @@ def test_results_are_lists_and_dictionaries_in_all_else() -> None:
                 assert html(again) == html(shown)
         assert TypeAdapter(type(same)).validate_python(shown, strict=True) == same
         assert decode(encode(shown)) == decode(encode(same))
-        assert (lost(shown, same), lost(same, shown), identity(shown)) == ("", "", identity(same))
+        assert (first_changed_type(shown, same), first_changed_type(same, shown), identity(shown)) == (
+            "",
+            "",
+            identity(same),
+        )
         kind = JsonPlusSerializer()
         assert kind.loads_typed(kind.dumps_typed({"x": [*shown]})) == kind.loads_typed(kind.dumps_typed({"x": [*same]}))
         if isinstance(same, list):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from langmem_adapters import BrainMemory, LongTermMemory, Message, open_index
 from langmem_adapters.conversation import session
-from langmem_adapters.conversation.log import readable
+from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainChatMessageHistory, to_message
 from langmem_adapters.llamaindex import from_message as to_chat
@@ -110,7 +110,7 @@ def test_b4_reading_page_by_page_shows_what_reading_all_shows(
     brain.add_messages(said)
     if summarised_up_to is not None and said:
         brain.summarize(keep=max(len(said) - summarised_up_to, 0))
-    summary, newest = run(brain._flows.newest(k, lambda items: [message for _, message in readable(items)]))
+    summary, newest = run(brain._flows.newest(k, lambda items: [message for _, message in readable_entries(items)]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "_FIRST_PAGE_SIZE", first)
         shown = brain.context(k, max_tokens=budget)

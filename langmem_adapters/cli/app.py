@@ -47,10 +47,10 @@ from langmem_adapters.cli.commands import (
 )
 from langmem_adapters.cli.output import check_output, replace_file
 from langmem_adapters.cli.terminal import (
+    escape_control_chars,
     format_counts,
     format_hits,
     format_message,
-    harmless,
     one_line,
     progress,
     session_table,
@@ -198,9 +198,9 @@ def show(
     if title := brain.get_title():
         write(one_line(title), style="bold")
     if summary := brain.get_summary():
-        write(f"Summary: {harmless(summary.text)}", style="italic")
+        write(f"Summary: {escape_control_chars(summary.text)}", style="italic")
     for fact in brain.get_knowledge():
-        write(f"Known: {harmless(fact.text)}", style="italic")
+        write(f"Known: {escape_control_chars(fact.text)}", style="italic")
     for message in brain.messages(last):
         write(format_message(message))
 

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from langmem_adapters.cli.terminal import ERR, one_line, write
-from langmem_adapters.codec import refuse_undamaged
+from langmem_adapters.codec import refuse_sealed_or_newer
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
 from langmem_adapters.files.urls import file_of
 from langmem_adapters.settings import Settings
@@ -83,7 +83,7 @@ def check_not_encrypted(settings: Settings) -> None:
     for namespace in islice(store.namespaces(("brain", settings.tenant)), 1):
         values = [item.data for item in store.scan(namespace, limit=1, reverse=True).items]
         for data in values or store.get(namespace).values():
-            refuse_undamaged(data, "what is kept here")
+            refuse_sealed_or_newer(data, "what is kept here")
 
 
 def store_file(settings: Settings) -> Path | None:

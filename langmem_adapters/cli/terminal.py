@@ -14,18 +14,18 @@ from rich.text import Text
 
 from langmem_adapters.inspection import Finding, Health, StoreStats
 from langmem_adapters.model import Message, Recalled, SessionInfo
-from langmem_adapters.views import when
+from langmem_adapters.views import format_time
 from langmem_adapters.views.chat import other_blocks
-from langmem_adapters.views.plain import harmless
+from langmem_adapters.views.plain import escape_control_chars
 
 __all__ = [
     "ERR",
     "OUT",
+    "escape_control_chars",
     "format_counts",
     "format_findings",
     "format_hits",
     "format_message",
-    "harmless",
     "one_line",
     "progress",
     "session_table",
@@ -55,8 +55,8 @@ def write_result(data: object, text: RenderableType, *, as_json: bool) -> None:
 
 
 def one_line(text: str) -> str:
-    """:func:`harmless`, with all white space as single spaces."""
-    return harmless(" ".join(text.split()))
+    """:func:`escape_control_chars`, with all white space as single spaces."""
+    return escape_control_chars(" ".join(text.split()))
 
 
 def progress(console: Console = ERR) -> Progress:
@@ -72,7 +72,7 @@ def session_table(sessions: Sequence[SessionInfo]) -> Table:
     table.add_column("last activity", no_wrap=True)
     for info in sessions:
         name, title = Text(one_line(info.session), "cyan", overflow="fold"), Text(one_line(info.title), overflow="fold")
-        table.add_row(name, title, f"{info.messages:,}", when(info.updated_at))
+        table.add_row(name, title, f"{info.messages:,}", format_time(info.updated_at))
     return table
 
 
@@ -110,12 +110,12 @@ def format_message(message: Message) -> Text:
     """A message as a person reads it: who, when, what, and the tools that were called."""
     colour = _ROLE_COLOURS.get(message.role, "blue")
     text = Text.assemble((one_line(message.role), f"bold {colour}"))
-    for detail in (message.name, message.tool_call_id, when(message.created_at)):
+    for detail in (message.name, message.tool_call_id, format_time(message.created_at)):
         if detail:
             text.append(f" · {one_line(detail)}", "dim")
     for line in (message.text, *(f"[{kind}]" for kind in other_blocks(message.content))):
         if line:
-            text.append(f"\n{harmless(line)}")
+            text.append(f"\n{escape_control_chars(line)}")
     for call in message.tool_calls:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
         text.append(f"\n→ {one_line(f'{call.name}({arguments})')}", "yellow")
@@ -131,9 +131,9 @@ def _format_hit(result: Recalled) -> Text:
     message, occurrences = result.memory.message, result.memory.occurrences
     latest = occurrences[-1] if occurrences else None
     text = Text.assemble((f"{result.score:.2f}", "bold green"))
-    origin = [when(latest.created_at), f"session {latest.session}" if latest.session else ""] if latest else []
+    origin = [format_time(latest.created_at), f"session {latest.session}" if latest.session else ""] if latest else []
     repetitions = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
     for detail in (*origin, message.name or message.role, repetitions):
         if detail:
             text.append(f" · {one_line(detail)}", "dim")
-    return text.append(f"\n{harmless(message.text)}")
+    return text.append(f"\n{escape_control_chars(message.text)}")

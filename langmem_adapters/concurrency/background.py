@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
-from langmem_adapters.concurrency.forks import in_child
+from langmem_adapters.concurrency.forks import call_in_child
 
 __all__ = ["submit"]
 
@@ -105,4 +105,4 @@ def submit(call: Callable[[], T], *, lane: Literal["work", "scores", "leases"] =
 
 
 _lanes: dict[str, _BackgroundThreads] = {}
-in_child(_lanes.clear)  # threads do not survive a fork, and the lock may have been held by one of them
+call_in_child(_lanes.clear)  # threads do not survive a fork, and the lock may have been held by one of them

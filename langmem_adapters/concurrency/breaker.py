@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.warn_once import BREAKER_SUFFIX
 
-__all__ = ["GRACE", "PATIENCE", "Breaker"]
+__all__ = ["GRACE_SECONDS", "PATIENCE_SECONDS", "Breaker"]
 
 T = TypeVar("T")
 
-GRACE = 0.25
+GRACE_SECONDS = 0.25
 """Seconds that the call which sends a probe waits for its result, unless the call has a short timeout."""
-PATIENCE = 0.2
+PATIENCE_SECONDS = 0.2
 """Seconds that a cache may delay a call, once, when its store or index does not answer."""
 _PROBE_PAUSE_SECONDS = 0.5
 _log = logging.getLogger("langmem_adapters")
@@ -48,7 +48,7 @@ class Breaker:
         is_down: Callable[[Exception], bool] = lambda _: True,
         clock: Callable[[], float] = time.monotonic,
         pause: float = _PROBE_PAUSE_SECONDS,
-        grace: float = GRACE,
+        grace: float = GRACE_SECONDS,
     ) -> None:
         self._probe = probe
         self._describe = describe
@@ -58,7 +58,7 @@ class Breaker:
         self._grace = grace
         self._successes = 0
         self._sentence: str | None = None  # None: closed
-        anew_in_child(self)
+        reset_in_child(self)
 
     def begin_anew(self) -> None:
         """Have no probe running."""

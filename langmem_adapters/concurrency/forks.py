@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["anew_in_child", "begin_work", "call_before_fork", "end_work", "in_child", "no_fork"]
+__all__ = ["begin_work", "call_before_fork", "call_in_child", "end_work", "no_fork", "reset_in_child"]
 
 _MAX_WAIT_SECONDS = 2.0  # of a fork, or of work that begins during one
 _work_depths: dict[int, int] = {}  # by thread: how many nested transactions it is in
@@ -24,7 +24,7 @@ _work_allowed.set()
 _fork_lock = threading.RLock()  # held by the thread that forks
 
 
-def in_child(call: Callable[[], object]) -> None:
+def call_in_child(call: Callable[[], object]) -> None:
     """Have forked children call this first: threads are not copied, and one of them may have held a lock."""
     if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
         os.register_at_fork(after_in_child=call)
@@ -114,7 +114,7 @@ class _Resettable(Protocol):
 _resettables: weakref.WeakSet[_Resettable] = weakref.WeakSet()
 
 
-def anew_in_child(resettable: _Resettable) -> None:
+def reset_in_child(resettable: _Resettable) -> None:
     """Initialise an object now, and again in each forked child."""
     resettable.begin_anew()
     _resettables.add(resettable)
@@ -125,4 +125,4 @@ def _reset_all() -> None:
         resettable.begin_anew()
 
 
-in_child(_reset_all)
+call_in_child(_reset_all)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from langmem_adapters.concurrency.forks import in_child
+from langmem_adapters.concurrency.forks import call_in_child
 from langmem_adapters.errors import ConfigurationError
 
 __all__ = ["Answer", "Flow", "Job", "Pipeline", "Step", "abandon", "ask", "start"]
@@ -324,4 +324,4 @@ def _reset_in_child() -> None:
     _thread_state = threading.local()
 
 
-in_child(_reset_in_child)
+call_in_child(_reset_in_child)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from langmem_adapters.codec import decode, parsed, refuse_undamaged
+from langmem_adapters.codec import decode, parse_json, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED
 from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
 from langmem_adapters.conversation.stored_summary import SUMMARY
@@ -80,7 +80,7 @@ def is_valid_value(key: str, data: bytes) -> bool:
         _check_value(key, data)
         load(data)
     except (ValueError, SerializationError) as damage:
-        refuse_undamaged(data, "a stored value")
+        refuse_sealed_or_newer(data, "a stored value")
         _log.warning("the stored value %r of a session is left out: %s", key.partition("/")[0], damage)
         return False
     return True
@@ -89,7 +89,7 @@ def is_valid_value(key: str, data: bytes) -> bool:
 def load(data: bytes) -> Any:
     """Parse stored JSON without decoding it, with the codec's type marks."""
     try:
-        return parsed(data, bounded=True)
+        return parse_json(data, bounded=True)
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"a stored value cannot be read: {error}") from error
 

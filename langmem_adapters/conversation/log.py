@@ -8,7 +8,7 @@ from typing import TypeAlias
 from langmem_adapters import text
 from langmem_adapters.codec import encode
 from langmem_adapters.conversation.deduplication import Delivery
-from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, moved_back, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_after_removal, summary_end_id
 from langmem_adapters.conversation.tombstones import (
     DELETED,
     DEPARTED,
@@ -24,23 +24,23 @@ from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
 from langmem_adapters.model import Message, MessageData, Scope, salvage
 from langmem_adapters.protocols import Appended, Item, Store
-from langmem_adapters.recall.keeping import as_kept
-from langmem_adapters.validation import check_sources, check_store, checked_messages
+from langmem_adapters.recall.keeping import as_stored
+from langmem_adapters.validation import check_store, check_sync_functions, checked_messages
 
 __all__ = [
     "ARCHIVE",
     "ARCHIVED",
     "CREATED",
     "GENERATION",
-    "MOVES",
+    "MOVE_KEYS",
     "PAGE_SIZE",
-    "WATCHED",
+    "WATCHED_KEYS",
     "SessionLog",
     "archived_ids",
     "brain_namespace",
     "entry_id",
-    "readable",
-    "unchanged",
+    "readable_entries",
+    "unchanged_guard",
 ]
 
 CREATED = "created"
@@ -51,9 +51,9 @@ ARCHIVED = "archived"
 """The value that changes as messages move to LlamaIndex's archive."""
 ARCHIVE = f"{ARCHIVED}/"
 """The prefix of the keys of the archive's values."""
-MOVES = (ARCHIVED, DEPARTED)
+MOVE_KEYS = (ARCHIVED, DEPARTED)
 """One of these values changes whenever messages are moved away."""
-WATCHED = (SUMMARY, CREATED, GENERATION, DELETED, *MOVES)
+WATCHED_KEYS = (SUMMARY, CREATED, GENERATION, DELETED, *MOVE_KEYS)
 """The values that a flow reads before messages leave, and guards its write with, to detect concurrent changes."""
 PAGE_SIZE = 64
 _MOVE_BATCH_SIZE = 8 * PAGE_SIZE  # the most messages moved in one write, approximately
@@ -100,7 +100,7 @@ class SessionLog:
         new_id: Callable[[], str],
     ) -> None:
         check_store(store)
-        check_sources(clock=clock, new_id=new_id)
+        check_sync_functions(clock=clock, new_id=new_id)
         if not (long_term is None or isinstance(long_term, LongTermMemory)):
             kind = type(long_term).__name__
             raise ConfigurationError(
@@ -158,20 +158,20 @@ class SessionLog:
 
     def _moved_summary(self, values: _Values, removed: Sequence[_LogEntry]) -> Flow[_Values]:
         """The summary to write if its last covered message is deleted: it then ends at an earlier one that stays."""
-        end_id = ends_at(read_summary(values.get(SUMMARY)))
+        end_id = summary_end_id(read_summary(values.get(SUMMARY)))
         last = next((item for item, _ in removed if item.id == end_id), None)
         if last is None:
             return {}
         earlier = yield from self.session.scan(limit=len(removed), reverse=True, before=last.seq)
         ids = [item.id for item in (last, *earlier.items)]
-        return moved_back(values, {item.id for item, _ in removed}, ids[::-1])
+        return summary_after_removal(values, {item.id for item, _ in removed}, ids[::-1])
 
     def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         """Append messages, except those that were only recalled into a prompt."""
         messages = [message for message in checked_messages(messages) if not message.metadata.get(RECALLED)]
         if not messages:
             return
-        messages = as_kept(self.store, messages)
+        messages = as_stored(self.store, messages)
         entries = [self.entry(message) for message in messages]
         appended = yield from self.session.append(entries, keys=self._departed_keys)
         total = appended.total
@@ -208,7 +208,7 @@ class SessionLog:
             delivered = {item.id: (item, message) for item, message in stored if item.data == new_data[item.id]}
             misplaced = delivery.misplaced_positions(renamed)
             returned, reordered = ([n for n in positions if ids[n] in delivered] for positions in misplaced)
-            if ends_at(read_summary(values.get(SUMMARY))) in {ids[n] for n in reordered}:
+            if summary_end_id(read_summary(values.get(SUMMARY))) in {ids[n] for n in reordered}:
                 reordered = []  # a summary covers them where they are
             if not (returned or renamed):
                 return 0
@@ -218,17 +218,17 @@ class SessionLog:
                 put=with_departed(values, [delivered[ids[n]][1] for n in reordered]) if reordered else {},
                 remove=[delivered[ids[n]][0] for n in returned + reordered],
                 append=[additions[n] for n in sorted(additions)],
-                guard=unchanged(values),
+                guard=unchanged_guard(values),
             )
             if is_written:
                 return len(renamed)
 
     def _read_entries(self, ids: Collection[str]) -> Flow[tuple[list[_LogEntry], _Values]]:
         """The entries of these ids, newest first, and the values that reveal concurrent changes."""
-        page = yield from self.session.scan(limit=PAGE_SIZE if ids else 0, reverse=True, keys=WATCHED)
+        page = yield from self.session.scan(limit=PAGE_SIZE if ids else 0, reverse=True, keys=WATCHED_KEYS)
         entries, values, missing_ids = [], page.values, set(ids)
         while page.items:
-            entries += readable(item for item in page.items if item.id in ids)
+            entries += readable_entries(item for item in page.items if item.id in ids)
             missing_ids.difference_update(item.id for item in page.items)
             if not missing_ids:
                 break
@@ -243,10 +243,10 @@ class SessionLog:
         surplus = min_count
         while True:
             for limit in (min(surplus, _MOVE_BATCH_SIZE) + PAGE_SIZE, None):
-                page = yield from self.session.scan(limit=limit, keys=WATCHED)
+                page = yield from self.session.scan(limit=limit, keys=WATCHED_KEYS)
                 surplus = page.total - self.memory_k  # by this read: another writer may have moved some by now
                 min_count = min(surplus, _MOVE_BATCH_SIZE)
-                oldest = readable(page.items)
+                oldest = readable_entries(page.items)
                 messages = [message for _, message in oldest]
                 positions = text.removable_positions(messages, min_count) if min_count > 0 else []
                 if len(positions) >= min_count:
@@ -278,13 +278,13 @@ class SessionLog:
             return values
         put = {GENERATION: encode(self.new_id())}
         if CREATED not in values:
-            first = readable((yield from self.session.scan(limit=1)).items)
+            first = readable_entries((yield from self.session.scan(limit=1)).items)
             put[CREATED] = encode(first[0][1].created_at if first else None)
         marked_values = {**values, **put}
-        if (yield from self.session.try_write(put=put, guard=unchanged(values))):
+        if (yield from self.session.try_write(put=put, guard=unchanged_guard(values))):
             if (yield from self.session.scan(after=items[0].seq - 1, limit=1)).items == items[:1]:
                 return marked_values
-            yield from self.session.try_write(delete=list(put), guard=unchanged(marked_values))
+            yield from self.session.try_write(delete=list(put), guard=unchanged_guard(marked_values))
         return None
 
     def _undo_move(self, long_term: LongTermMemory, departing: Sequence[_LogEntry], before: _Values) -> Flow[None]:
@@ -328,16 +328,16 @@ class SessionLog:
             return False
         put = {**(put or {}), **(with_departed(values, (message for _, message in departing)) if remove else {})}
         removed = items if remove else []
-        guard = unchanged(marked_values)
+        guard = unchanged_guard(marked_values)
         return (yield from self.session.try_write(put=put, delete=delete, remove=removed, guard=guard))
 
 
-def unchanged(values: dict[str, bytes]) -> dict[str, bytes | None]:
+def unchanged_guard(values: dict[str, bytes]) -> dict[str, bytes | None]:
     """The guard of a write that must fail if others have changed one of these values since."""
-    return {key: values.get(key) for key in WATCHED}
+    return {key: values.get(key) for key in WATCHED_KEYS}
 
 
-def readable(items: Iterable[Item]) -> list[_LogEntry]:
+def readable_entries(items: Iterable[Item]) -> list[_LogEntry]:
     """Log entries with their messages; entries that are damaged beyond reading are skipped, with a warning."""
     entries = ((item, salvage(item.data, f"log entry {item.seq}")) for item in items)
     return [(item, message) for item, message in entries if message is not None]

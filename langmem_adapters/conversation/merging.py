@@ -10,7 +10,7 @@ from typing import Any
 from langmem_adapters.conversation.export_lines import Line, dump
 from langmem_adapters.conversation.log import ARCHIVED, archived_ids, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
-from langmem_adapters.conversation.stored_summary import SUMMARY, covers, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, last_covered_id, read_summary
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, content_id, have_been_deleted, have_departed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EXPIRES, ExpiringSession
@@ -92,7 +92,7 @@ class Merge:
             return {}, False
         ids = [entry_id(message["id"]) for message in self._messages]
         imported = dict(zip(ids, self._messages, strict=True))
-        end_id = covers(read_summary(summary))
+        end_id = last_covered_id(read_summary(summary))
         covered_ids = set(ids[: ids.index(end_id) + 1] if end_id in imported else ids)
         existing: dict[str, bytes] = {}
         hides_any, is_past_end, last_seq = False, not end_id, 0

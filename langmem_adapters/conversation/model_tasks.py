@@ -10,7 +10,7 @@ from typing import Any
 
 from langmem_adapters.completion import Completer, is_refusal
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.concurrency.forks import in_child
+from langmem_adapters.concurrency.forks import call_in_child
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.session import Conversation
@@ -43,7 +43,7 @@ class _PendingSummary:
 
 _pending: dict[tuple[int, Namespace], _PendingSummary] = {}  # by session, while a summary is in progress
 _lock = ForkSafeLock()
-in_child(_pending.clear)  # their threads are the parent's
+call_in_child(_pending.clear)  # their threads are the parent's
 
 
 class ModelTasks:

@@ -8,9 +8,9 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.model_tasks import ModelTasks
 from langmem_adapters.flow import arun, run
 
-__all__ = ["ASKED", "Reflection"]
+__all__ = ["MODEL_COUNTERS", "Reflection"]
 
-ASKED = ("calls", "failures", "unparsed", "tokens_in", "tokens_out", "summaries", "failed_summaries")
+MODEL_COUNTERS = ("calls", "failures", "unparsed", "tokens_in", "tokens_out", "summaries", "failed_summaries")
 """The counters of what models were asked."""
 
 
@@ -76,7 +76,7 @@ class Reflection:
 
     def stats(self) -> dict[str, int]:
         """What this object asked of models: calls, failures, unparsed answers, tokens; and summaries made or failed."""
-        return {name: self._stats[name] for name in ASKED}
+        return {name: self._stats[name] for name in MODEL_COUNTERS}
 
     def flush(self) -> None:
         """Wait for a summary that is in progress in the background."""

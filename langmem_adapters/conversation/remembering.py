@@ -9,8 +9,8 @@ from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled
-from langmem_adapters.recall.keeping import as_kept
-from langmem_adapters.recall.memories import told
+from langmem_adapters.recall.keeping import as_stored
+from langmem_adapters.recall.memories import memory_line
 from langmem_adapters.recall.novelty import find_news
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens
@@ -113,7 +113,7 @@ class Remembering:
     def _find_news(self, observed: Sequence[Message], k: int | None) -> Flow[list[Message]]:
         observed = checked_messages(observed)
         visible = yield from self._flows.messages(self.memory_k if k is None else k)
-        stored = as_kept(self._flows.store, observed)
+        stored = as_stored(self._flows.store, observed)
         news_messages = yield from find_news(stored, visible, self._flows.long_term)
         originals = {id(copy): message for copy, message in zip(stored, observed, strict=True)}
         return [originals[id(message)] for message in news_messages]
@@ -128,7 +128,9 @@ def recalled_message(
     """Memories as one message, in the order in which they were said; if too long, the best that fit the budget."""
     best = list(matches)
     while best:
-        lines = [told(match.memory, day_of(_last_said_at(match) or None)) for match in sorted(best, key=_last_said_at)]
+        lines = [
+            memory_line(match.memory, day_of(_last_said_at(match) or None)) for match in sorted(best, key=_last_said_at)
+        ]
         message = Message(role="system", content="\n".join([heading, *lines]), metadata={RECALLED: True})
         if budget is None or message_tokens(message, counter) <= budget:
             return message

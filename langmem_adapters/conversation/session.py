@@ -8,16 +8,16 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
-from langmem_adapters.codec import decode, encode, refuse_undamaged
-from langmem_adapters.conversation.log import GENERATION, PAGE_SIZE, WATCHED, SessionLog, readable
-from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
+from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
+from langmem_adapters.conversation.log import GENERATION, PAGE_SIZE, WATCHED_KEYS, SessionLog, readable_entries
+from langmem_adapters.conversation.stored_summary import SUMMARY, content_fingerprint, read_summary, summary_end_id
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.expiry import ExpiringSession
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
-from langmem_adapters.validation import check_count, check_text, check_whole, checked_list
+from langmem_adapters.validation import check_count, check_integer, check_text, checked_list
 
 __all__ = [
     "KNOWLEDGE",
@@ -62,7 +62,7 @@ class Conversation(SessionLog):
         """The entries of :meth:`messages`."""
         if limit is None:
             return (yield from self.session.scan()).items
-        check_whole("limit", limit)
+        check_integer("limit", limit)
         if limit <= 0:
             return []
         return (yield from self.session.scan(limit=limit, reverse=True)).items[::-1]
@@ -88,7 +88,7 @@ class Conversation(SessionLog):
         summary = read_summary(page.values.get(SUMMARY))
         newest: list[S] = []
         read_count = 0
-        end_id, covered, has_question = ends_at(summary), False, False
+        end_id, covered, has_question = summary_end_id(summary), False, False
         while page.items:
             read_count += len(page.items)
             old_count = len(newest)
@@ -111,10 +111,10 @@ class Conversation(SessionLog):
 
     def backlog(self) -> Flow[Backlog]:
         """The messages that the summary does not cover yet."""
-        page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, keys=WATCHED)
+        page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, keys=WATCHED_KEYS)
         values = page.values
         summary = read_summary(values.get(SUMMARY)) or Summary(text="")
-        end_id = ends_at(summary)
+        end_id = summary_end_id(summary)
         items: list[Item] = []
         while page.items:
             ids = [item.id for item in page.items]
@@ -123,14 +123,14 @@ class Conversation(SessionLog):
                 break
             items += page.items
             page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=page.items[-1].seq)
-        return Backlog(readable(reversed(items)), summary, values)
+        return Backlog(readable_entries(reversed(items)), summary, values)
 
     def remaining_backlog(self, before: Backlog, positions: Sequence[int]) -> Flow[Backlog | None]:
         """The rest of ``before`` after a summary of these positions was stored; None if that summary is not there.
 
         The messages are not read again: with a long backlog, every pass would read all that the other passes left.
         """
-        values = (yield from self.session.scan(limit=0, keys=WATCHED)).values
+        values = (yield from self.session.scan(limit=0, keys=WATCHED_KEYS)).values
         summary = read_summary(values.get(SUMMARY))
         if summary is None or summary.covers != before.entries[positions[-1]][0].id:
             return None
@@ -148,11 +148,15 @@ class Conversation(SessionLog):
         is_removed = self.long_term is not None or not archive
         last_item, last_message = entries[-1]
         new = Summary(
-            text=summary, covers=last_item.id, said=said_in(last_message), left=is_removed, updated_at=self._clock()
+            text=summary,
+            covers=last_item.id,
+            said=content_fingerprint(last_message),
+            left=is_removed,
+            updated_at=self._clock(),
         )
         put = {SUMMARY: new.to_bytes()}
         items = [item for item, _ in entries]  # a model takes long, and an entry repeated by mistake leaves unguarded
-        page = yield from self.session.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED)
+        page = yield from self.session.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED_KEYS)
         if page.values != before.values or not set(items).issubset(page.items):
             return False
         if archive and self.long_term is not None:
@@ -217,7 +221,7 @@ class Conversation(SessionLog):
         ``latest`` is the newest entry from before the model was asked.
         """
         after = latest[0].seq - 1 if latest else 0
-        page = yield from self.session.scan(after=after, limit=1, keys=WATCHED)
+        page = yield from self.session.scan(after=after, limit=1, keys=WATCHED_KEYS)
         marked_values = (yield from self.begun(latest, page.values)) if page.items == latest else None
         if marked_values is not None:
             guard = {TITLE: None, GENERATION: marked_values.get(GENERATION)}
@@ -261,11 +265,11 @@ def read_title(data: bytes | None) -> str:
         title = "" if data is None else decode(data)
         check_text("a title", title)
     except (SerializationError, ConfigurationError) as damage:
-        refuse_undamaged(data or b"", "a stored title")
+        refuse_sealed_or_newer(data or b"", "a stored title")
         _log.warning("a stored title is left out: %s", damage)
         return ""
     return str(title)
 
 
 def _readable_messages(items: Sequence[Item]) -> list[Message]:
-    return [message for _, message in readable(items)]
+    return [message for _, message in readable_entries(items)]

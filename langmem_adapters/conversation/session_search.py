@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.conversation.log import ARCHIVE, brain_namespace, readable
+from langmem_adapters.conversation.log import ARCHIVE, brain_namespace, readable_entries
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.errors import Conflict
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import IndexChange, begin, follow
+from langmem_adapters.records.following import IndexChange, follow, start_index
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_index, check_text, check_whole
+from langmem_adapters.validation import check_index, check_integer, check_text
 
 __all__ = ["SessionSearch"]
 
@@ -52,7 +52,7 @@ class SessionSearch(Shared):
         Those that share nothing with the query are left out; an empty query, or ``k`` of 0 or less, finds nothing.
         """
         check_text("a query", query)
-        check_whole("k", k)
+        check_integer("k", k)
         if k <= 0 or not query.strip():
             return []
         store = self.brain.store
@@ -86,7 +86,7 @@ class SessionSearch(Shared):
         if facts and self.index.position(self._namespace) is None:  # no message was ever added here
             self._indexed_values.clear()
             with contextlib.suppress(Conflict):  # another process has just begun it
-                begin(self.index, self._namespace, self._new_id())
+                start_index(self.index, self._namespace, self._new_id())
         new = {key: salvage(data, key) for key, data in facts.items() if self._indexed_values.get(key) != data}
         documents = [document for key, fact in new.items() if fact and (document := _document(key, fact))]
         removed = [key for key, fact in new.items() if fact is None]
@@ -97,7 +97,7 @@ class SessionSearch(Shared):
 
 
 def _log_change(items: Sequence[Item]) -> IndexChange:
-    entries = readable(items)
+    entries = readable_entries(items)
     return IndexChange([document for item, message in entries if (document := _document(str(item.seq), message))])
 
 

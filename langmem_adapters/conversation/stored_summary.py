@@ -5,24 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from langmem_adapters.codec import refuse_undamaged
+from langmem_adapters.codec import refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
 
-__all__ = ["SUMMARY", "covers", "ends_at", "moved_back", "read_summary", "said_in", "words_of"]
+__all__ = [
+    "SUMMARY",
+    "content_fingerprint",
+    "last_covered_id",
+    "read_summary",
+    "summary_after_removal",
+    "summary_end_id",
+    "unspaced_text",
+]
 
 SUMMARY = "summary"
 """The key of the summary, which covers the messages up to one of them."""
 _log = logging.getLogger("langmem_adapters")
 
 
-def covers(summary: Summary | None) -> str:
+def last_covered_id(summary: Summary | None) -> str:
     """The store's id of the last message that a summary covers; empty if there is none."""
     return summary.covers if summary else ""
 
 
-def ends_at(summary: Summary | None) -> str:
+def summary_end_id(summary: Summary | None) -> str:
     """The id of the log entry at which the part covered by a summary ends; empty if that part has left the log.
 
     A message that comes under the same id later, delivered or numbered again, is not covered.
@@ -30,17 +38,19 @@ def ends_at(summary: Summary | None) -> str:
     return summary.covers if summary and not summary.left else ""
 
 
-def words_of(message: Message) -> str:
+def unspaced_text(message: Message) -> str:
     """What a message says, regardless of its blocks and its white space."""
     return "".join(message.text.split())
 
 
-def said_in(message: Message, words: Callable[[Message], str] = words_of) -> str:
+def content_fingerprint(message: Message, words: Callable[[Message], str] = unspaced_text) -> str:
     """Identifies the last message that a summary covers, among others that come under its id."""
     return fingerprint(message.role, words(message))
 
 
-def moved_back(values: Mapping[str, bytes], removed_ids: Collection[str], ids: Sequence[str]) -> dict[str, bytes]:
+def summary_after_removal(
+    values: Mapping[str, bytes], removed_ids: Collection[str], ids: Sequence[str]
+) -> dict[str, bytes]:
     """The summary to write as entries are removed: if it ends at one of them, it then ends at an earlier one.
 
     Args:
@@ -49,7 +59,7 @@ def moved_back(values: Mapping[str, bytes], removed_ids: Collection[str], ids: S
         ids: Ids of the log, oldest first: that at which the summary ends, and enough of those before it.
     """
     summary = read_summary(values.get(SUMMARY))
-    end_id = ends_at(summary)
+    end_id = summary_end_id(summary)
     if summary is None or end_id not in removed_ids:
         return {}
     last = next((id_ for id_ in reversed(ids[: ids.index(end_id)]) if id_ not in removed_ids), "")
@@ -60,7 +70,7 @@ def read_summary(data: bytes | None) -> Summary | None:
     """A stored summary; None if it is empty, or, with a warning, if it is damaged: its messages are then shown."""
     if data is None:
         return None
-    refuse_undamaged(data, "a stored summary")
+    refuse_sealed_or_newer(data, "a stored summary")
     try:
         summary = Summary.from_bytes(data)
     except SerializationError as damage:

@@ -11,7 +11,7 @@ from langmem_adapters.errors import ModelError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.text import MARGIN, as_text
+from langmem_adapters.text import INDENT, as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, truncate, truncate_middle
 from langmem_adapters.validation import check_count
 
@@ -139,11 +139,11 @@ def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
         while rest:
             part = truncate(rest, size, counter) or rest[:1]
             yield margin + part
-            rest, margin = rest[len(part) :].lstrip(), MARGIN
+            rest, margin = rest[len(part) :].lstrip(), INDENT
 
 
 def _last_words(text: str, tokens: int, counter: TokenCounter) -> str:
     """The last words of a text, at most so many tokens; indented if they do not begin a line."""
     ending = truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1]
     continues_line = text[: -len(ending)][-1:] not in {"", "\n"}
-    return MARGIN + ending if continues_line else ending
+    return INDENT + ending if continues_line else ending

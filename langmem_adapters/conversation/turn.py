@@ -16,10 +16,10 @@ from typing_extensions import Self
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.flow import has_loop
 from langmem_adapters.model import Message
-from langmem_adapters.providers.content import THOUGHTS
+from langmem_adapters.providers.content import THOUGHT_TYPES
 from langmem_adapters.text import tool_calls_of, without_calls
 
-__all__ = ["INTERRUPTED", "Turn", "interrupted", "mark_interrupted", "merge_pieces"]
+__all__ = ["INTERRUPTED", "Turn", "close_interrupted", "mark_interrupted", "merge_pieces"]
 
 INTERRUPTED: Final = "interrupted"
 """Key in a message's metadata: set on the last message of a turn that was interrupted."""
@@ -27,7 +27,7 @@ INTERRUPTED: Final = "interrupted"
 P = TypeVar("P")
 S = TypeVar("S")
 
-_SILENT_TYPES = THOUGHTS | {"text"}
+_SILENT_TYPES = THOUGHT_TYPES | {"text"}
 # Calls of a provider's own tools, whose results follow them in the same message.
 _SERVER_CALL_TYPES = frozenset({"server_tool_use", "mcp_tool_use", "server_tool_call", "server_tool_call_chunk"})
 _log = logging.getLogger("langmem_adapters")
@@ -140,7 +140,7 @@ class Turn(Generic[P]):
         if self._started_pid != os.getpid():  # a forked child collected a generator of its parent, which records it
             return []
         messages = [self._question, *self._gather(self._pieces)]
-        stored = messages if error is None and not self._running_streams else interrupted(messages, self._mark)
+        stored = messages if error is None and not self._running_streams else close_interrupted(messages, self._mark)
         return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in stored]
 
 
@@ -155,7 +155,7 @@ def merge_pieces(pieces: Sequence[str | Message]) -> list[Message]:
     return messages
 
 
-def interrupted(messages: Sequence[Message], mark: Callable[[Message], Message]) -> list[Message]:
+def close_interrupted(messages: Sequence[Message], mark: Callable[[Message], Message]) -> list[Message]:
     """The messages of an interrupted turn as they are stored: the last one is marked."""
     closed = _drop_open_calls(messages)
     return [*closed[:-1], *map(mark, closed[-1:])]
@@ -202,7 +202,7 @@ def _is_silent(block: Any) -> bool:
     if not isinstance(block, dict):
         return False
     kind = block.get("type")
-    return kind in THOUGHTS or (kind == "text" and not block.get("text"))
+    return kind in THOUGHT_TYPES or (kind == "text" and not block.get("text"))
 
 
 def _has_content(message: Message) -> bool:

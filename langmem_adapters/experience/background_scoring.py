@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.experience.policies import Scorer, ask, needs_event_loop
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.switches import bypass
@@ -54,7 +54,7 @@ class BackgroundScoring:
         self._what = what
         self.warn = warn
         self._counts = Counts()
-        anew_in_child(self)
+        reset_in_child(self)
 
     def begin_anew(self) -> None:
         """Forget all scoring under way: after a fork, its threads exist only in the parent."""

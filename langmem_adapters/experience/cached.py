@@ -85,7 +85,7 @@ class FunctionCache(Calls, Shared, Generic[A]):
         return f"FunctionCache({self._name})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.statistics(self.stats(), title=f"Cache of {self._name}"))
+        return views.render_safely(self, lambda: views.statistics(self.stats(), title=f"Cache of {self._name}"))
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         owner = (None,) if self._arguments.ignores_owner else ()

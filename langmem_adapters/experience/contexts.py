@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from langmem_adapters.experience.policies import score_of
-from langmem_adapters.experience.requests import words
+from langmem_adapters.experience.requests import as_text
 from langmem_adapters.model import Experience
-from langmem_adapters.text import indented
+from langmem_adapters.text import hanging_indent
 
 __all__ = ["as_examples", "role_zero_context", "simple_context"]
 
@@ -28,7 +28,7 @@ def as_examples(experiences: Sequence[Experience]) -> str:
     lines = []
     for number, experience in enumerate(experiences, start=1):
         score = score_of(experience) or "N/A"
-        request, response = _shorten_middle(words(experience.req)), _shorten_middle(words(experience.resp))
+        request, response = _shorten_middle(as_text(experience.req)), _shorten_middle(as_text(experience.resp))
         lines.append(f"{number}. Given the request: {request}, Returns: {response}, Which scored: {score}.")
     return "\n".join(lines)
 
@@ -43,7 +43,7 @@ def simple_context(req: Any, experiences: Sequence[Experience]) -> Any:
     return (
         "## Context\n\n### Experiences\n-----\n"
         f"{as_examples(experiences)}\n-----\n\n"
-        f"## User Requirement\n{words(req)}\n\n"
+        f"## User Requirement\n{as_text(req)}\n\n"
         "## Instruction\nUse the **Experiences** where they help to give a better answer."
     )
 
@@ -63,4 +63,4 @@ def role_zero_context(req: Any, experiences: Sequence[Experience]) -> Any:
 def _shorten_middle(text: str) -> str:
     """A text, shortened in the middle if it is long: the question is often at the end."""
     half = _MAX_CHARS // 2
-    return indented(text if len(text) <= _MAX_CHARS else f"{text[:half]} … {text[-half:]}")
+    return hanging_indent(text if len(text) <= _MAX_CHARS else f"{text[:half]} … {text[-half:]}")

@@ -10,12 +10,12 @@ from langmem_adapters.codec import encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import Message
 
-__all__ = ["in_words", "said"]
+__all__ = ["answer_text", "split_words"]
 
 _WORD_PATTERN = re.compile(r"\S+\s*|\s+")
 
 
-def said(entries: Sequence[Mapping[str, Any]]) -> str:
+def answer_text(entries: Sequence[Mapping[str, Any]]) -> str:
     r"""The text of a kept answer, which may have several entries; each tool call is on its own line.
 
     Raises SerializationError if this is not a kept answer.
@@ -40,7 +40,7 @@ def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
         yield f"{call.name} {encode(call.args).decode()}"
 
 
-def in_words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Split a text into the pieces of a served stream, word by word; an empty text is one empty piece.
 
     >>> in_words("Let me see.")

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
 from langmem_adapters.flow import Flow, is_coroutine, settled, step
 from langmem_adapters.model import Experience, Score
-from langmem_adapters.validation import check_plain
+from langmem_adapters.validation import check_sync_function
 
 __all__ = [
     "AtLeast",
@@ -112,7 +112,7 @@ class RuleScorer:
         if not (isinstance(rules, Mapping) and all(map(_is_rule, rules.values()))):
             raise ConfigurationError("rules are a dictionary from reason to a function and the points that it costs")
         for reason, (holds, _) in rules.items():
-            check_plain(f"the rule {reason!r}", holds)
+            check_sync_function(f"the rule {reason!r}", holds)
         self._rules = dict(rules)
 
     def __call__(self, req: Any, resp: Any) -> Score:

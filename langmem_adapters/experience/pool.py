@@ -15,11 +15,11 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.pool_flows import PoolFlows, QueryType, Similar
 from langmem_adapters.experience.requests import key_of, stored_search_text
-from langmem_adapters.experience.savings import Prices, Saved, check
+from langmem_adapters.experience.savings import Prices, Saved, check_prices
 from langmem_adapters.experience.shelf.read_cache import ReadCache
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.transfer import write_line
-from langmem_adapters.experience.verifier.tuning import Tuned, tuning
+from langmem_adapters.experience.verifier.tuning import Tuned, tune_flow
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Experience, Scope
@@ -29,8 +29,8 @@ from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import (
     check_index,
     check_seconds,
-    check_sources,
     check_store,
+    check_sync_functions,
     check_text,
     checked_scope,
 )
@@ -100,12 +100,12 @@ class ExperiencePool(Shared, PoolFlows):
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
-        check_sources(clock=clock, new_id=new_id)
+        check_sync_functions(clock=clock, new_id=new_id)
         check_seconds("ttl", ttl)
         check_store(store)
         if index is not None:
             check_index("index", index)
-        check(prices or {})
+        check_prices(prices or {})
         self.scope: Scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
         self.max_bytes = max_bytes
@@ -276,13 +276,13 @@ class ExperiencePool(Shared, PoolFlows):
         >>> pool.tune([("aab", "aaab", True), ("aab", "bbbb", False)]).threshold > 0.9
         True
         """
-        return run(tuning(self._shelf.index, pairs, precision, progress=progress))
+        return run(tune_flow(self._shelf.index, pairs, precision, progress=progress))
 
     async def atune(
         self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
     ) -> Tuned:
         """:meth:`tune`, without blocking the event loop."""
-        return await arun(tuning(self._shelf.index, pairs, precision, progress=progress))
+        return await arun(tune_flow(self._shelf.index, pairs, precision, progress=progress))
 
     def at(self, tag: str | None) -> ExperiencePool:
         """The same pool under another tag; the pool itself, for its own tag or None."""
@@ -314,7 +314,7 @@ class ExperiencePool(Shared, PoolFlows):
         return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, self._html)
+        return views.render_safely(self, self._html)
 
     def _html(self) -> str:
         """The counts, and the number of log entries, which includes expired experiences."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
-from langmem_adapters.codec import is_for_others, refuse_undamaged
+from langmem_adapters.codec import is_sealed_or_newer, refuse_sealed_or_newer
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import key_of, search_text
 from langmem_adapters.experience.savings import Prices, cost
 from langmem_adapters.experience.shelf.shelf import Shelf
-from langmem_adapters.experience.shelf.under_way import Begun, outdate
+from langmem_adapters.experience.shelf.under_way import StartMark, outdate
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.experience.transfer import read_lines
 from langmem_adapters.flow import Flow, step
@@ -23,7 +23,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.language.analysis import matching
 from langmem_adapters.model import Experience, Metric, Score
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.validation import check_plain
+from langmem_adapters.validation import check_sync_function
 
 __all__ = ["PoolFlows", "QueryType", "Similar"]
 
@@ -46,7 +46,7 @@ class Similar(NamedTuple):
         return f"Similar({self.score:.2f}, {request!r} -> {response!r})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.experiences([self]))
+        return views.render_safely(self, lambda: views.experiences([self]))
 
 
 class PoolFlows:
@@ -142,11 +142,11 @@ class PoolFlows:
         self.tally(served)
         self._counts.add("misses", -1)
 
-    def begun(self, key: str) -> Begun:
+    def begun(self, key: str) -> StartMark:
         """Note that a result is being made for a key; within :func:`refresh`, those begun earlier are outdated."""
         if not may_read():
             outdate(self._shelf.namespace, [key])
-        return Begun(self._shelf.namespace, key)
+        return StartMark(self._shelf.namespace, key)
 
     def discard_flow(self, key: str, experience: Experience) -> Flow[None]:
         """Remove exactly this experience, not one that has replaced it since."""
@@ -159,7 +159,7 @@ class PoolFlows:
         """
         if self.writes and not may_read():
             data = yield from step(self._shelf.get, key)
-            if data is None or not is_for_others(data):
+            if data is None or not is_sealed_or_newer(data):
                 yield from step(self._shelf.delete, [key])
 
     def heal_flow(self, key: str) -> Flow[None]:
@@ -217,7 +217,7 @@ class PoolFlows:
         return added
 
     def _worth(self, data: bytes) -> float | None:
-        if _expiry_from_bytes(data) > self._clock() or is_for_others(data):
+        if _expiry_from_bytes(data) > self._clock() or is_sealed_or_newer(data):
             return _DEFAULT_WORTH
         experience = self._read(data)
         if experience is None:
@@ -229,7 +229,7 @@ class PoolFlows:
         try:
             experience = Experience.from_bytes(data)
         except SerializationError as error:
-            refuse_undamaged(data, "an experience")
+            refuse_sealed_or_newer(data, "an experience")
             self._count_unreadable(error)
             return None
         if self._has_expired(experience):
@@ -260,7 +260,7 @@ class PoolFlows:
             raise ConfigurationError(
                 "invalidate needs a function that says which entries to remove; clear() removes all of this tag"
             )
-        check_plain("where", where)
+        check_sync_function("where", where)
 
         def should_delete(data: bytes) -> bool:
             return (experience := self._read(data)) is None or where(experience)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from langmem_adapters.codec import encode, refuse_undamaged
+from langmem_adapters.codec import encode, refuse_sealed_or_newer
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_text
 
-__all__ = ["key_of", "search_text", "stored_search_text", "words"]
+__all__ = ["as_text", "key_of", "search_text", "stored_search_text"]
 
 _MAX_CHARS = 10_000  # characters of a request that are indexed and searched for
 
@@ -26,7 +26,7 @@ def key_of(req: Any, key: str | None) -> str:
     return key
 
 
-def words(req: Any) -> str:
+def as_text(req: Any) -> str:
     """A request as text, for people and for models: strings as they are, and the content of messages.
 
     >>> words({"messages": [{"role": "user", "content": "Where is my bike?"}], "k": 3})
@@ -37,7 +37,7 @@ def words(req: Any) -> str:
 
 def search_text(req: Any) -> str:
     """The text by which a request is found, and finds others: the beginning, if it is long."""
-    return words(req)[:_MAX_CHARS]
+    return as_text(req)[:_MAX_CHARS]
 
 
 def _text_parts(value: Any) -> Iterator[str]:
@@ -59,5 +59,5 @@ def stored_search_text(data: bytes) -> str:
     try:
         return search_text(Experience.from_bytes(data).req)
     except SerializationError:
-        refuse_undamaged(data, "an experience")
+        refuse_sealed_or_newer(data, "an experience")
         return ""

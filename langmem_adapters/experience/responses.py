@@ -17,7 +17,7 @@ from pydantic import PydanticUserError, TypeAdapter
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.equality import is_same, lost
+from langmem_adapters.experience.functions.equality import first_changed_type, is_same
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.model import Experience, Metric
 
@@ -99,7 +99,7 @@ class Responses:
         for form in _FORMS:
             try:
                 data = self._to_data(form, value)
-                if not (changed_type := lost(value, self._from_data(form, data))):
+                if not (changed_type := first_changed_type(value, self._from_data(form, data))):
                     return form, data
                 lost_type = changed_type
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do

@@ -12,7 +12,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Metric
 
-__all__ = ["Prices", "Saved", "check", "cost"]
+__all__ = ["Prices", "Saved", "check_prices", "cost"]
 
 Prices = Mapping[str, tuple[float, float]]
 """By model name: the price of a million input tokens, and of a million output tokens."""
@@ -71,7 +71,7 @@ def cost(metric: Metric, prices: Prices) -> Saved:
     return Saved(metric.time_cost, tokens_in + tokens_out, money)
 
 
-def check(prices: Prices) -> None:
+def check_prices(prices: Prices) -> None:
     """Raise ConfigurationError if this is not a table of prices."""
     if not isinstance(prices, Mapping):
         raise ConfigurationError("prices are a dictionary by model name")

@@ -8,11 +8,11 @@ from typing import Any
 
 from langmem_adapters.completion import Completer
 from langmem_adapters.errors import ModelError
-from langmem_adapters.experience.requests import words
+from langmem_adapters.experience.requests import as_text
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.model import Experience, Score
-from langmem_adapters.sharing import Lasting
-from langmem_adapters.text import MARGIN, indented
+from langmem_adapters.sharing import SharedByCopies
+from langmem_adapters.text import INDENT, hanging_indent
 
 __all__ = ["JUDGE_PROMPT", "SCORER_PROMPT", "LLMJudge", "LLMScorer"]
 
@@ -36,7 +36,7 @@ JUDGE_PROMPT = (
 _FENCE_PATTERN = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL)
 
 
-class _JsonModel(Lasting):
+class _JsonModel(SharedByCopies):
     """A model that is asked for one JSON object."""
 
     def __init__(self, model: Any, prompt: str) -> None:
@@ -145,4 +145,4 @@ class LLMJudge(_JsonModel):
 
 def _sections(sections: dict[str, Any]) -> str:
     """Each value indented below its heading, so that nothing in it can be taken for another heading."""
-    return "\n\n".join(f"## {heading}\n{MARGIN}{indented(words(value))}" for heading, value in sections.items())
+    return "\n\n".join(f"## {heading}\n{INDENT}{hanging_indent(as_text(value))}" for heading, value in sections.items())

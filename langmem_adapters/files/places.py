@@ -25,13 +25,13 @@ __all__ = [
     "IN_MEMORY",
     "Connection",
     "FileLocation",
-    "absolute",
-    "at_home",
+    "absolute_path",
     "check_version",
     "close_all",
+    "expand_home",
     "is_missing",
     "removing_if_damaged",
-    "write_anew",
+    "vacuum_file",
 ]
 
 IN_MEMORY = ":memory:"
@@ -77,7 +77,7 @@ class Connection(sqlite3.Connection):
             self.is_open = False
 
 
-def absolute(path: Path) -> str:
+def absolute_path(path: Path) -> str:
     """The absolute path; without os.getcwd, which detectors of blocking calls in event loops report."""
     try:
         return str(path if path.is_absolute() else Path(os.fsdecode(os.getcwdb()), path))  # noqa: PTH109 - same
@@ -87,7 +87,7 @@ def absolute(path: Path) -> str:
         ) from error
 
 
-def at_home(path: str | os.PathLike[str]) -> Path:
+def expand_home(path: str | os.PathLike[str]) -> Path:
     """The path, with ``~`` replaced by the home folder."""
     try:
         return Path(path).expanduser()
@@ -114,7 +114,7 @@ class FileLocation:
     def __init__(self, path: str) -> None:
         self._given_path = path
         self.in_memory: bool = path == IN_MEMORY
-        self.path: str = path if self.in_memory else absolute(Path(path))
+        self.path: str = path if self.in_memory else absolute_path(Path(path))
         self._old_wal: _Identity = None  # of a file that was replaced
         self._latest_connection: Callable[[], Connection | None] = lambda: None  # may be in use
 
@@ -249,7 +249,7 @@ def _file_state(location: FileLocation) -> tuple[int, int, int] | None:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def write_anew(connection: sqlite3.Connection, path: str, seconds: float = 5.0) -> None:
+def vacuum_file(connection: sqlite3.Connection, path: str, seconds: float = 5.0) -> None:
     """Rewrite a file without deleted data, and empty its log. Raises StoreUnavailable if it is read all that time.
 
     SQLite itself waits for readers, but not for another process that is moving the log into the file.

@@ -16,10 +16,10 @@ from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import FileLocation, write_anew
+from langmem_adapters.files.places import FileLocation, vacuum_file
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 
-__all__ = ["Files", "files_of", "has_vectors", "is_listed", "named_in", "scrub"]
+__all__ = ["Files", "can_list_namespaces", "files_of", "has_vectors", "namespaces_in", "scrub"]
 
 _MAX_DEPTH = 4  # from a vector index to its vectors to their database, and one to spare
 _TIMEOUT_SECONDS = 5.0  # to wait for others
@@ -49,13 +49,13 @@ def files_of(*backends: object) -> Files:
     )
 
 
-def is_listed(backend: object) -> bool:
-    """Whether :func:`named_in` knows all that is in a backend, because files of the library hold it."""
+def can_list_namespaces(backend: object) -> bool:
+    """Whether :func:`namespaces_in` knows all that is in a backend, because files of the library hold it."""
     parts = _library_objects(backend, _MAX_DEPTH)
     return any(isinstance(part, Database) and part.place.file is not None for part in parts)
 
 
-def named_in(backend: object, prefix: Namespace, *, kind: Literal["store", "index"]) -> set[Namespace]:
+def namespaces_in(backend: object, prefix: Namespace, *, kind: Literal["store", "index"]) -> set[Namespace]:
     """The namespaces, also expired ones, that begin with ``prefix`` and of which a backend's files hold anything."""
     start = encode_namespace(prefix)
     namespaces = set[Namespace]()
@@ -121,7 +121,7 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _vacuum(path: Path) -> None:
     with _connect(path) as connection:
-        write_anew(connection, str(path), _TIMEOUT_SECONDS)
+        vacuum_file(connection, str(path), _TIMEOUT_SECONDS)
 
 
 def _remove_dropped(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.files.database import Database
 
-__all__ = ["Unlinking", "removal"]
+__all__ = ["Unlinking", "removal_sql"]
 
 _UNLINKED_MARK = "|"  # no encoded name has it, and reading a name stops before it
 _AFTER_MARK = "}"  # the character after it
@@ -23,7 +23,7 @@ _BATCH_ROWS = 4000  # removed in one transaction
 _PAUSE_SHARE = 0.5  # of a part's duration: the pause in which others can write
 
 
-def removal(table: str, key: str) -> str:
+def removal_sql(table: str, key: str) -> str:
     """SQL that removes the ``most`` first rows of a namespace, and those with the same key, which an index covers."""
     first = f"SELECT {key} FROM {table} WHERE namespace = :number ORDER BY {key} LIMIT :most"  # noqa: S608 - ours
     return f"DELETE FROM {table} WHERE namespace = :number AND {key} <= (SELECT max({key}) FROM ({first}))"  # noqa: S608

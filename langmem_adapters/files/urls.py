@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.places import IN_MEMORY, at_home
+from langmem_adapters.files.places import IN_MEMORY, expand_home
 
-__all__ = ["URL_VARIABLES", "database_of", "default_url", "file_of", "masked"]
+__all__ = ["URL_VARIABLES", "database_of", "default_url", "file_of", "mask_url"]
 
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
 _SCHEME_PATTERN = re.compile(r"\s*[\w+.-]*:/+")
@@ -37,10 +37,10 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
         raise ConfigurationError(
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
         )
-    return at_home(path), dict(parse_qsl(query, keep_blank_values=True))
+    return expand_home(path), dict(parse_qsl(query, keep_blank_values=True))
 
 
-def masked(url: str) -> str:
+def mask_url(url: str) -> str:
     """A URL without what a log should not show: passwords, a user name without a password (often a token), odd options.
 
     >>> masked("redis://ada:secret@example.org/0")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from langmem_adapters.conversation.session import TITLE
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.importing.transcript import Transcript, first_error, to_transcript
-from langmem_adapters.json_files import Numbered
+from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.model import Message
 
 __all__ = ["read_chatgpt"]
@@ -77,7 +77,7 @@ class _Conversation(BaseModel):
             name = self.mapping[name].parent
 
 
-def read_chatgpt(values: Sequence[Numbered]) -> list[Transcript]:
+def read_chatgpt(values: Sequence[LocatedValue]) -> list[Transcript]:
     """Each conversation is a session, by its id, with its title. Raises SerializationError, naming the place."""
     transcripts: dict[str, Transcript] = {}
     for location, value in values:
@@ -94,7 +94,7 @@ def read_chatgpt(values: Sequence[Numbered]) -> list[Transcript]:
 
 
 def _to_transcript(name: str, conversation: _Conversation, messages: Sequence[_Message]) -> Transcript:
-    numbered = [Numbered("", message) for message in messages]
+    numbered = [LocatedValue("", message) for message in messages]
     transcript = to_transcript(numbered, name, lambda _, message: _to_message(message))
     if conversation.title:
         values = {"v": 1, "type": "session", "session": name, "values": {TITLE: conversation.title}}

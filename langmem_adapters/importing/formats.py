@@ -15,7 +15,7 @@ from langmem_adapters.importing.metagpt import read_collections
 from langmem_adapters.importing.openai import read_chat_message
 from langmem_adapters.importing.transcript import Transcript, to_transcripts
 from langmem_adapters.importing.unsupported import unsupported_advice
-from langmem_adapters.json_files import Numbered, text_of, values_of
+from langmem_adapters.json_files import LocatedValue, text_of, values_of
 from langmem_adapters.sessions import Line, parse_lines
 from langmem_adapters.validation import check_text
 
@@ -78,7 +78,7 @@ def _refuse_session(session: str, format_: FileFormat) -> None:
         raise ConfigurationError(f"a file of the format {format_} names its sessions itself: leave --session out")
 
 
-def _detect_format(values: Sequence[Numbered]) -> FileFormat:
+def _detect_format(values: Sequence[LocatedValue]) -> FileFormat:
     if not values:
         raise SerializationError("it is empty")
     first = values[0].value if isinstance(values[0].value, dict) else {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from langmem_adapters.errors import LangmemError, MissingDependency, SerializationError
 from langmem_adapters.importing.transcript import Transcript, to_transcript
-from langmem_adapters.json_files import Numbered
+from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.model import Message
 
 __all__ = ["read_langchain_message", "read_llamaindex_message", "read_llamaindex_sessions"]
@@ -76,7 +76,7 @@ def read_llamaindex_message(location: str, value: Any) -> Message:
         raise SerializationError(f"{location} is not a chat message of LlamaIndex: its fields are wrong") from None
 
 
-def read_llamaindex_sessions(values: Sequence[Numbered]) -> list[Transcript] | None:
+def read_llamaindex_sessions(values: Sequence[LocatedValue]) -> list[Transcript] | None:
     """The sessions of a persisted ``SimpleChatStore``; None if this is not one."""
     document = values[0].value if len(values) == 1 else None
     store = document.get("store") if isinstance(document, Mapping) else None
@@ -87,6 +87,6 @@ def read_llamaindex_sessions(values: Sequence[Numbered]) -> list[Transcript] | N
         if not session or not isinstance(messages, list):
             raise SerializationError(f"the session {session!r:.60} is not a list of messages")
         prefix = f"session {session!r:.60}, message"
-        numbered = [Numbered(f"{prefix} {n}", message) for n, message in enumerate(messages, start=1)]
+        numbered = [LocatedValue(f"{prefix} {n}", message) for n, message in enumerate(messages, start=1)]
         transcripts.append(to_transcript(numbered, session, read_llamaindex_message))
     return transcripts

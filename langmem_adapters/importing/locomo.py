@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.importing.transcript import Transcript, first_error, message_line
-from langmem_adapters.json_files import Numbered
+from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
 
@@ -40,13 +40,13 @@ class _Dialogue(BaseModel):
     turns: list[_Turn]
 
 
-def read_locomo(values: Sequence[Numbered]) -> list[Transcript]:
+def read_locomo(values: Sequence[LocatedValue]) -> list[Transcript]:
     """Each conversation is a user, with its sessions by their numbers."""
     if len(values) == 1 and isinstance(values[0].value, dict) and "conversations" in values[0].value:
         conversations = values[0].value["conversations"]
         if not isinstance(conversations, list):
             raise SerializationError('its "conversations" are not a list')
-        values = [Numbered(f"conversation {number}", value) for number, value in enumerate(conversations, start=1)]
+        values = [LocatedValue(f"conversation {number}", value) for number, value in enumerate(conversations, start=1)]
     lines_by_session: dict[tuple[str, str], list[Line]] = {}
     for location, value in values:
         try:

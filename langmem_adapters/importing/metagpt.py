@@ -13,7 +13,7 @@ from pathlib import Path
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.metagpt_pools import ChromaEntry, chroma_entries
 from langmem_adapters.importing.transcript import Transcript, to_transcript
-from langmem_adapters.json_files import Numbered
+from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.metagpt import read_message
 from langmem_adapters.model import Message
 
@@ -41,11 +41,11 @@ def _to_transcript(name: str, entries: Iterable[ChromaEntry]) -> Transcript:
     return to_transcript(messages, name, lambda _, message: message)
 
 
-def _to_message(location: str, entry: ChromaEntry) -> Numbered:
+def _to_message(location: str, entry: ChromaEntry) -> LocatedValue:
     """What MetaGPT calls a ``LongTermMemoryItem``: a message, and when it was made."""
     try:
         fields = {**entry.held["message"], "created_at": entry.held.get("created_at")}
     except (TypeError, KeyError, AttributeError) as error:
         raise SerializationError(f"{location} is not a message of MetaGPT") from error
     message: Message = read_message({**fields, "id": fields.get("id") or entry.id}, location)
-    return Numbered(location, message)
+    return LocatedValue(location, message)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.json_files import Numbered
+from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
@@ -35,7 +35,7 @@ def message_line(session: str, message: Message) -> Line:
     return {"v": 1, "type": "message", "session": session, "message": json.loads(message.to_bytes())}
 
 
-def to_transcript(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> Transcript:
+def to_transcript(values: Sequence[LocatedValue], session: str, read: Callable[[str, Any], Message]) -> Transcript:
     """One session, its messages read one by one; those without an id of their own get one of place and content."""
     lines: dict[str, Line] = {}
     for number, (location, value) in enumerate(values):
@@ -46,7 +46,9 @@ def to_transcript(values: Sequence[Numbered], session: str, read: Callable[[str,
     return Transcript(None, session, list(lines.values()))
 
 
-def to_transcripts(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> list[Transcript]:
+def to_transcripts(
+    values: Sequence[LocatedValue], session: str, read: Callable[[str, Any], Message]
+) -> list[Transcript]:
     """One session of messages, or one for each object with a list under "messages", as in files for fine-tuning."""
     if not any(isinstance(value, dict) and "messages" in value for _, value in values):
         return [to_transcript(values, session, read)]
@@ -57,7 +59,7 @@ def to_transcripts(values: Sequence[Numbered], session: str, read: Callable[[str
             raise SerializationError(f'{location} has no list of "messages"')
         prefix = f"{location}, message" if len(values) > 1 else "message"
         name = f"{session}-{number}" if len(values) > 1 else session
-        numbered = [Numbered(f"{prefix} {n}", message) for n, message in enumerate(messages, start=1)]
+        numbered = [LocatedValue(f"{prefix} {n}", message) for n, message in enumerate(messages, start=1)]
         transcripts.append(to_transcript(numbered, name, read))
     return transcripts
 

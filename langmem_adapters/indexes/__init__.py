@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langmem_adapters.concurrency.breaker import PATIENCE
+from langmem_adapters.concurrency.breaker import PATIENCE_SECONDS
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
@@ -111,7 +111,7 @@ def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
 
 def cache_index(url: str | None = None, store: Store | None = None) -> Index:
     """:func:`index_of` for caches: their shared index has a short timeout, so it delays no caller."""
-    return index_of(url, store, PATIENCE)
+    return index_of(url, store, PATIENCE_SECONDS)
 
 
 def _shared_key(url: str | None, timeout: float | None) -> tuple[str, float | None]:
@@ -122,7 +122,7 @@ def _shared_key(url: str | None, timeout: float | None) -> tuple[str, float | No
 
 def cache_vectors(url: str | None, embedder: Any) -> VectorIndex:
     """Return the one vector index that all caches in this process share for a URL and an embedder."""
-    return shared_vectors(url, embedder, PATIENCE)
+    return shared_vectors(url, embedder, PATIENCE_SECONDS)
 
 
 def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None) -> VectorIndex:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Hashable
 from typing import Any
 
-from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.lru import LRU
 
 __all__ = ["RowCache"]
@@ -24,7 +24,7 @@ class RowCache:
 
     def __init__(self, megabytes: float) -> None:
         self._max_bytes = megabytes * _MEGABYTE
-        anew_in_child(self)
+        reset_in_child(self)
 
     def begin_anew(self) -> None:
         """Be empty."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from langmem_adapters.files.unlinking import Unlinking, removal
+from langmem_adapters.files.unlinking import Unlinking, removal_sql
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Document
 
@@ -65,7 +65,7 @@ SCHEMA = (
 NAMESPACES = Unlinking(
     "langmem_lexical_namespaces",
     [
-        removal(f"langmem_lexical_{table}", key)
+        removal_sql(f"langmem_lexical_{table}", key)
         for table, key in (
             ("postings", "term"),
             ("terms", "term"),

@@ -14,7 +14,7 @@ from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
 from langmem_adapters.sharing import Shared
 
-__all__ = ["EmbedderSpec", "VectorIndex", "Vectors", "Watermark", "check"]
+__all__ = ["EmbedderSpec", "VectorIndex", "Vectors", "Watermark", "check_position"]
 
 _log = logging.getLogger("langmem_adapters")
 
@@ -272,7 +272,7 @@ class VectorIndex(Shared):
         return f"VectorIndex({self._vectors!r}, {self.embedder!r})"
 
 
-def check(mark: Watermark | None, maker: EmbedderSpec, since: Position | None) -> None:
+def check_position(mark: Watermark | None, maker: EmbedderSpec, since: Position | None) -> None:
     """Raise Conflict unless a maker's vectors are at ``since``; None: any position will do."""
     current = mark.position if mark is not None and mark.maker.fits(maker) else None
     if since is not None and (current or START) != since:

@@ -20,7 +20,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock, lock_of
 from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.flow import is_coroutine
-from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
+from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check_position
 from langmem_adapters.indexes.vector_chroma_url import URL_FORMS, folder_of, server_of
 from langmem_adapters.indexes.vector_folder_lock import acquire_folder, release_folder
 from langmem_adapters.keys import fingerprint
@@ -209,7 +209,7 @@ class ChromaVectors:
         """Chroma has no conditional changes: if another machine was first, the collection now mixes both changes."""
         collection = self._fetch_collection(name)
         try:
-            check(None if collection is None else _read_watermark(collection), maker, since)
+            check_position(None if collection is None else _read_watermark(collection), maker, since)
         except Conflict:
             self._delete_collection(name)
             raise
@@ -226,7 +226,7 @@ class ChromaVectors:
     def _ensure_collection(self, name: str, maker: EmbedderSpec, since: Position | None) -> Any:
         """Fetch the namespace's collection, or make it; one of another maker is dropped."""
         collection = self._fetch_collection(name)
-        check(None if collection is None else _read_watermark(collection), maker, since)
+        check_position(None if collection is None else _read_watermark(collection), maker, since)
         if collection is not None and not _read_watermark(collection).maker.fits(maker):
             self._delete_collection(name)
             collection = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.places import absolute, at_home
+from langmem_adapters.files.places import absolute_path, expand_home
 
 __all__ = ["URL_FORMS", "folder_of", "server_of"]
 
@@ -20,7 +20,7 @@ def folder_of(url: str) -> str:
     path = unquote(parts.path[1:])
     if parts.netloc or not path or parts.query:
         raise ConfigurationError(f"Chroma's URL is {URL_FORMS}")
-    return absolute(at_home(path))
+    return absolute_path(expand_home(path))
 
 
 def server_of(url: str) -> tuple[str, int, bool]:

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.unlinking import Unlinking, removal
-from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
+from langmem_adapters.files.unlinking import Unlinking, removal_sql
+from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check_position
 from langmem_adapters.indexes.vector_matrix import Matrix, pack_vector
 from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.keys import to_bytes, to_text
@@ -43,7 +43,8 @@ _SCHEMA = (
         BEGIN DELETE FROM langmem_vector_pieces WHERE row = old.number; END""",
 )
 _NAMESPACE_TABLES = Unlinking(
-    "langmem_vector_namespaces", (removal("langmem_vector_rows", "number"), removal("langmem_vector_gone", "number"))
+    "langmem_vector_namespaces",
+    (removal_sql("langmem_vector_rows", "number"), removal_sql("langmem_vector_gone", "number")),
 )
 _PAGE_SIZE = 4_096  # rows read at a time: there is never a second copy of a large namespace in memory
 _MAX_MATRICES = 1_000  # in memory, however small
@@ -78,7 +79,7 @@ class SQLiteVectors:
             disposable=disposable,
         )
         self._max_bytes = megabytes * _MEGABYTE
-        anew_in_child(self)
+        reset_in_child(self)
 
     def begin_anew(self) -> None:
         """Hold no matrices."""
@@ -102,7 +103,7 @@ class SQLiteVectors:
     ) -> None:
         with search_errors("vector"), self._database.writing() as connection, connection:
             namespace = _find_namespace(connection, name)
-            check(namespace and namespace.mark, maker, since)
+            check_position(namespace and namespace.mark, maker, since)
             number = _ensure_namespace(connection, name, maker)
             _NAMESPACE_TABLES.remove_some(connection, name)
             deleted_count = _delete_rows(connection, number, [*delete, *upsert])
@@ -294,12 +295,12 @@ def _is_consistent(connection: sqlite3.Connection, matrix: Matrix) -> bool:
 
     The last removal applied in memory must be recorded too, unless many came after it.
     """
-    (number, id_), (removal, removed_row) = matrix.newest, matrix.last_removal
+    (number, id_), (removal_sql, removed_row) = matrix.newest, matrix.last_removal
     row_existed = connection.execute(_ROW_EXISTED, (number, id_, matrix.namespace, number)).fetchone()[0]
-    if not row_existed or not removal:
+    if not row_existed or not removal_sql:
         return bool(row_existed)
-    removal_row = connection.execute(_SELECT_REMOVAL, (removal, removed_row, matrix.namespace)).fetchone()
-    return removal_row is not None or removal <= _last_removal(connection, matrix.namespace)[0] - _MAX_REMOVALS
+    removal_row = connection.execute(_SELECT_REMOVAL, (removal_sql, removed_row, matrix.namespace)).fetchone()
+    return removal_row is not None or removal_sql <= _last_removal(connection, matrix.namespace)[0] - _MAX_REMOVALS
 
 
 _ROW_EXISTED = (

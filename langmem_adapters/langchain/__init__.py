@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langmem_adapters.errors import MissingDependency
-from langmem_adapters.lazy_names import lazily
+from langmem_adapters.lazy_names import lazy_attributes
 
 try:
     import langchain_core  # noqa: F401 - only to say clearly that it is missing
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langmem_adapters.langchain.threads.thread import history_to_thread as history_to_thread
     from langmem_adapters.langchain.threads.thread import thread_to_history as thread_to_history
 
-_WHERE = {
+_MODULE_OF_NAME = {
     "BrainChatMessageHistory": "history",
     "BrainMemoryMiddleware": "middleware",
     "CachedChatModel": "chat_model",
@@ -65,4 +65,4 @@ __all__ = [
 
 if not TYPE_CHECKING:  # type checkers see the names above, and that there are no others
     # Imported at first use: langchain-core 2 drops chat histories, and the rest must go on without them.
-    __getattr__, __dir__ = lazily(globals(), _WHERE)
+    __getattr__, __dir__ = lazy_attributes(globals(), _MODULE_OF_NAME)

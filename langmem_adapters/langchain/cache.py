@@ -19,7 +19,7 @@ from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
-from langmem_adapters.experience.verifier.tuning import Tuned, tuning
+from langmem_adapters.experience.verifier.tuning import Tuned, tune_flow
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_vectors
 from langmem_adapters.langchain.caching.answers import Answers, Request
@@ -262,7 +262,9 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         return f"ExperienceCache({self._answers.pool!r})"
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.statistics(self.stats(), title=f"LLM cache {self._answers.pool.tag}"))
+        return views.render_safely(
+            self, lambda: views.statistics(self.stats(), title=f"LLM cache {self._answers.pool.tag}")
+        )
 
     def _answers_for(self, wait: float, output_version: str | None) -> Tenants[Answers]:
         """The same answers, under the same rules, around the calls of a CachedChatModel."""
@@ -311,7 +313,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         if paraphrases is None:
             raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
         verified = paraphrases.verified_answers
-        return tuning(verified.index, pairs, precision, verifier=verified.verifier, progress=progress)
+        return tune_flow(verified.index, pairs, precision, verifier=verified.verifier, progress=progress)
 
 
 def _semantic_index(url: str | None, store: Store | None, mode: SemanticMode) -> SemanticIndex:

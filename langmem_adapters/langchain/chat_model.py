@@ -27,8 +27,8 @@ from langmem_adapters.langchain.caching.examples import with_examples
 from langmem_adapters.langchain.caching.model_description import refresh_description, tracked_call, with_omitted_parts
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replace_models
 from langmem_adapters.langchain.caching.request import check_self_contained, request_key
-from langmem_adapters.sharing import apart
-from langmem_adapters.stores import may_be_written_down, unpicklable
+from langmem_adapters.sharing import independent_copy
+from langmem_adapters.stores import has_no_password, pickling_error
 
 __all__ = ["CachedChatModel"]
 
@@ -94,7 +94,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         super().__init__(wrapped=model, cache=False, **fields)
         source = ExperienceCache(url) if cache is None else cache  # its rules apply
         self._tenants = source if isinstance(source, Tenants) else source._answers_for(wait, self.output_version)  # noqa: SLF001
-        self._init_arguments = {"url": url, "wait": wait} if cache is None and may_be_written_down(url) else None
+        self._init_arguments = {"url": url, "wait": wait} if cache is None and has_no_password(url) else None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache; updates of the model's own fields go into a copy of the model."""
@@ -108,7 +108,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     def __reduce__(self) -> Any:
         """Pickle the model, the URL and the fields set here, so that another process opens the same cache."""
         if self._init_arguments is None:
-            raise unpicklable("a CachedChatModel with a cache of its own")
+            raise pickling_error("a CachedChatModel with a cache of its own")
         fields = {name: getattr(self, name) for name in self.model_fields_set - {"wrapped"} if self._is_own_field(name)}
         make = partial(CachedChatModel.__init__, model=self.wrapped, **self._init_arguments)
         return opened_again, (type(self), make, fields)
@@ -347,4 +347,4 @@ def _options(call: Any, run_manager: Any, kwargs: Mapping[str, Any]) -> dict[str
     """
     parameters = signature_of(call).parameters
     takes_run_manager = "run_manager" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return {**apart(kwargs), **({"run_manager": run_manager} if takes_run_manager else {})}
+    return {**independent_copy(kwargs), **({"run_manager": run_manager} if takes_run_manager else {})}

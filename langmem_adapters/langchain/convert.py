@@ -28,7 +28,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.langchain.rebuild import message_from_data
 from langmem_adapters.model import Message, MessageData, Summary, ToolCall
 from langmem_adapters.recall.memories import RECALLED
-from langmem_adapters.validation import wrong_places
+from langmem_adapters.validation import invalid_fields
 
 __all__ = ["from_message", "from_summary", "role_of", "to_message", "to_stored_message"]
 
@@ -87,7 +87,9 @@ def _validated_message(message: BaseMessage, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
-        raise SerializationError(f"message {message.id!r} has values of a wrong type: {wrong_places(error)}") from None
+        raise SerializationError(
+            f"message {message.id!r} has values of a wrong type: {invalid_fields(error)}"
+        ) from None
 
 
 def to_stored_message(message: BaseMessage) -> Message | MessageData:

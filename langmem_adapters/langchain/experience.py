@@ -40,7 +40,7 @@ try:
     from langchain.agents.structured_output import StructuredOutputError
     from langgraph.runtime import Runtime
 
-    from langmem_adapters.langchain.threads.scope import Lookup, ScopeOf
+    from langmem_adapters.langchain.threads.scope import Lookup, ScopeResolver
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 
@@ -124,7 +124,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         self._store = cache_store(url, store)
         if examples and index is None:
             index = cache_index(url, store)
-        self._scope = ScopeOf(user, "-", tenant, needs_user=False)
+        self._scope = ScopeResolver(user, "-", tenant, needs_user=False)
         clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}
         self._strict = strict
         self._pool_settings: dict[str, Any] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.validation import check_plain, check_text
+from langmem_adapters.validation import check_sync_function, check_text
 
 __all__ = ["MetadataFilter", "Predicate", "metadata_predicate", "required_value"]
 
@@ -29,7 +29,7 @@ def metadata_predicate(filter_: MetadataFilter | None) -> Predicate:
     if filter_ is None:
         return lambda _: True
     if callable(filter_):
-        check_plain("a filter", filter_)
+        check_sync_function("a filter", filter_)
         return filter_
     if not isinstance(filter_, Mapping):
         raise ConfigurationError(f"a filter is a dictionary or a function, not {type(filter_).__name__}")

@@ -11,20 +11,20 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.turn import Turn, interrupted
+from langmem_adapters.conversation.turn import Turn, close_interrupted
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.convert import from_message, from_summary, to_message, to_stored_message
 from langmem_adapters.langchain.message_views import MessageView, message_views, read_messages
 from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots, is_cut_off
-from langmem_adapters.langchain.threads.storable import added
-from langmem_adapters.langchain.threads.turn import Piece, gather, mark
+from langmem_adapters.langchain.threads.storable import append_messages
+from langmem_adapters.langchain.threads.turn import Piece, gather, mark_interrupted_answer
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
-from langmem_adapters.stores import store_of
+from langmem_adapters.stores import resolve_store
 from langmem_adapters.validation import check_one_of, check_scope, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
@@ -103,7 +103,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         if brain is None:
             default_window = _UNLIMITED_WINDOW if summarize_at is None else _SUMMARIZED_WINDOW
             brain = BrainMemory(
-                store_of(url, store),
+                resolve_store(url, store),
                 session_id,
                 user=user,
                 tenant=tenant,
@@ -154,7 +154,11 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         an interrupted turn: see :meth:`record_turn`.
         """
         new_messages = _without_recalled(messages)
-        self._write(interrupted(gather(new_messages, _warn), mark) if is_cut_off() else _to_stored(new_messages))
+        self._write(
+            close_interrupted(gather(new_messages, _warn), mark_interrupted_answer)
+            if is_cut_off()
+            else _to_stored(new_messages)
+        )
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """:meth:`add_user_message`, without blocking the event loop."""
@@ -195,7 +199,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
             gather=partial(gather, warn=_warn),
             write=self._write,
             awrite=self._awrite,
-            mark=mark,
+            mark=mark_interrupted_answer,
             new_id=self.brain._flows.new_id,  # noqa: SLF001 - a part of this turn
         )
 
@@ -215,18 +219,18 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
             return read_messages((yield from self.brain._flows.entries(None)))  # noqa: SLF001 - a part of this flow
         if self.brain.max_tokens is None:
             summary, newest = yield from self.brain._flows.newest(self._window, message_views)  # noqa: SLF001 - same
-            views = text.newest(newest, self._window, MessageView.without_calls)
+            views = text.newest_window(newest, self._window, MessageView.without_calls)
             return [*_summary_messages(summary), *(view.message for view in views)]
         context = yield from self.brain._context(self._window, None)  # noqa: SLF001 - same
         return [*_summary_messages(context.summary), *map(from_message, context.messages)]
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshots.written()
-        run(added(self.brain, messages, _warn))
+        run(append_messages(self.brain, messages, _warn))
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshots.written()
-        await arun(added(self.brain, messages, _warn))
+        await arun(append_messages(self.brain, messages, _warn))
 
     def __str__(self) -> str:
         """The messages as text, as LangChain has it; in an outage, the reason instead: printing raises nothing."""

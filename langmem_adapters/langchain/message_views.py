@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from langmem_adapters.concurrency.forks import in_child
-from langmem_adapters.conversation.log import readable
+from langmem_adapters.concurrency.forks import call_in_child
+from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.langchain.convert import from_message, role_of, to_message
 from langmem_adapters.langchain.rebuild import message_from_bytes
 from langmem_adapters.protocols import Item
-from langmem_adapters.text import unreadable_calls, without_calls
+from langmem_adapters.text import invalid_call_ids, without_calls
 
 __all__ = ["MessageView", "message_views", "read_messages"]
 
@@ -34,11 +34,11 @@ def read_messages(items: Sequence[Item]) -> list[BaseMessage]:
 
 def _read_item(item: Item) -> Sequence[BaseMessage]:
     rebuilt = message_from_bytes(item.data)
-    return (rebuilt,) if rebuilt is not None else [from_message(message) for _, message in readable([item])]
+    return (rebuilt,) if rebuilt is not None else [from_message(message) for _, message in readable_entries([item])]
 
 
 class MessageView:
-    """A message in the form that :func:`langmem_adapters.text.newest` reads (a ``MessageLike``)."""
+    """A message in the form that :func:`langmem_adapters.text.newest_window` reads (a ``MessageLike``)."""
 
     __slots__ = ("message", "role", "tool_call_id", "tool_calls")
 
@@ -50,7 +50,7 @@ class MessageView:
         calls, invalid_calls = fields.get("tool_calls"), fields.get("invalid_tool_calls")
         self.tool_calls: list[CallView] = [CallView(call["id"]) for call in calls] if calls else []
         if type(fields["content"]) is list:
-            invalid_calls = [{"id": id_} for id_ in unreadable_calls(fields["content"], invalid_calls or ())]
+            invalid_calls = [{"id": id_} for id_ in invalid_call_ids(fields["content"], invalid_calls or ())]
         if invalid_calls:
             self.tool_calls += [CallView(call.get("id")) for call in invalid_calls]
 
@@ -116,4 +116,4 @@ def _reset_after_fork() -> None:
     _readers = 0
 
 
-in_child(_reset_after_fork)
+call_in_child(_reset_after_fork)

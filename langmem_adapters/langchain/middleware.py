@@ -15,7 +15,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.conversation.reflection import ASKED
+from langmem_adapters.conversation.reflection import MODEL_COUNTERS
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.errors import MissingDependency
 from langmem_adapters.expiry import Refresh
@@ -23,20 +23,20 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.run_context import detached_from_run
-from langmem_adapters.langchain.threads.changed import SENT
-from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
+from langmem_adapters.langchain.threads.changed import SENT_KEY
+from langmem_adapters.langchain.threads.conversation import conversation_of, latest_question, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
-    RECORDED,
-    SAID,
-    THREAD,
-    begun,
-    looked_at,
-    question_of,
+    RECORDED_KEY,
+    THREAD_KEY,
+    UNRECORDED_KEY,
+    count_recorded,
+    initial_state_update,
+    latest_question_text,
+    load_context,
+    make_text_of,
+    messages_so_far,
     record,
-    recorded,
-    said_by_now,
-    words_in,
 )
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
@@ -47,7 +47,7 @@ from langmem_adapters.outages import Outages
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
-from langmem_adapters.stores import store_of
+from langmem_adapters.stores import resolve_store
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 from langmem_adapters.validation import check_count, check_on_error, checked_scope
 from langmem_adapters.warn_once import WarnOnce
@@ -60,7 +60,7 @@ try:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from langmem_adapters.langchain.threads.scope import Lookup, ScopeOf, task_of
+    from langmem_adapters.langchain.threads.scope import Lookup, ScopeResolver, task_of
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 
@@ -167,10 +167,10 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             check_count("max_tokens", max_tokens)
         if model is not None and summarize_at is None:
             summarize_at = max((max_tokens or _DEFAULT_MAX_TOKENS) // 2, 1)
-        self._store = store_of(url, store)
+        self._store = resolve_store(url, store)
         self._index = index_of(url, store) if index is None else index
         self._vectors = vectors_of(url, store, init_embeddings(embedder) if isinstance(embedder, str) else embedder)
-        self._scope = ScopeOf(user, session, tenant, needs_user=long_term)
+        self._scope = ScopeResolver(user, session, tenant, needs_user=long_term)
         self._long_term, self._recall_k = long_term, recall_k
         self._memory_k, self._max_tokens, self._counter, self._on_error = memory_k, max_tokens, counter, on_error
         self._clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}
@@ -186,7 +186,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             "ttl": ttl,
             "refresh": refresh,
         }
-        self._words = words_in(self._store)
+        self._words = make_text_of(self._store)
         self._counts = Counts()
         self._outages = Outages("the agent goes on without its memory", self._counts)
         self._warn = WarnOnce()
@@ -212,14 +212,14 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     ) -> ExtendedModelResponse[Any]:
         """Show the model its window, the summary and what is recalled."""
         prepared, unrecorded = run(self._prepare_request(request))
-        return ExtendedModelResponse(handler(prepared), Command(update={SAID: unrecorded}))
+        return ExtendedModelResponse(handler(prepared), Command(update={UNRECORDED_KEY: unrecorded}))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """:meth:`wrap_model_call`, without blocking the event loop."""
         prepared, unrecorded = await arun(self._prepare_request(request))
-        return ExtendedModelResponse(await handler(prepared), Command(update={SAID: unrecorded}))
+        return ExtendedModelResponse(await handler(prepared), Command(update={UNRECORDED_KEY: unrecorded}))
 
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
@@ -241,7 +241,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def stats(self) -> dict[str, int]:
         """Counts of recorded messages, recalled memories and errors; and of model calls and tokens, by all sessions."""
-        return {name: self._counts[name] for name in ("recorded", "recalled", "errors", *ASKED)}
+        return {name: self._counts[name] for name in ("recorded", "recalled", "errors", *MODEL_COUNTERS)}
 
     def flush(self) -> None:
         """Wait for summaries that are being made in the background."""
@@ -262,33 +262,36 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         if context is None:
             return None
         first_id = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
-        thread_id = str(state.get(THREAD) or first_id or self._clock_and_ids["new_id"]())
+        thread_id = str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())
         thread = Thread(state["messages"], thread_id)
-        update = yield from self._attempt(begun(brain, thread, state, context, self._words), None)
+        update = yield from self._attempt(initial_state_update(brain, thread, state, context, self._words), None)
         if update is None:
             return None
-        update |= {THREAD: thread_id, SUMMARY_KEY: context.summary.text if context.summary else ""}
+        update |= {THREAD_KEY: thread_id, SUMMARY_KEY: context.summary.text if context.summary else ""}
         return {name: value for name, value in update.items() if state.get(name) != value} or None
 
     def _prepare_request(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
-        full_thread = thread = Thread(state["messages"], thread_id := str(state.get(THREAD) or ""))
+        full_thread = thread = Thread(state["messages"], thread_id := str(state.get(THREAD_KEY) or ""))
         if not (len(request.messages) == len(full_thread) and all(map(is_, request.messages, state["messages"]))):
             thread = Thread(request.messages, thread_id)
         no_context = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
-        loaded = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
-        context, start = loaded or (no_context, (yield from recorded(None, thread, state, no_context, self._words)))
+        loaded = yield from self._attempt(load_context(brain, thread, state, self._words), None)
+        context, start = loaded or (
+            no_context,
+            (yield from count_recorded(None, thread, state, no_context, self._words)),
+        )
         unrecorded: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
-        if context is not no_context or RECORDED in state:
-            counting = recorded(brain if loaded else None, full_thread, state, context, self._words)
+        if context is not no_context or RECORDED_KEY in state:
+            counting = count_recorded(brain if loaded else None, full_thread, state, context, self._words)
             position = start if thread is full_thread else (yield from self._attempt(counting, None))
-            unrecorded = unrecorded if position is None else said_by_now(full_thread, position, state)
+            unrecorded = unrecorded if position is None else messages_so_far(full_thread, position, state)
         conversation = None
         if context is not no_context:
             flow = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)
             conversation = yield from self._attempt(flow, None)
-        question_message = asked_in(unrecorded)
-        question = question_message.text if question_message else question_of(thread)
+        question_message = latest_question(unrecorded)
+        question = question_message.text if question_message else latest_question_text(thread)
         system = request.system_message
         budget = PromptBudget(
             with_question(thread[:] if conversation is None else conversation, question_message),
@@ -324,13 +327,13 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, shown=shown), []))
 
     def _finish_run(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
-        thread = Thread(state["messages"], str(state.get(THREAD) or ""))
+        thread = Thread(state["messages"], str(state.get(THREAD_KEY) or ""))
         recording = record(self._brain(scope()), thread, state, task=task, words=self._words, warn=self._warn)
         recorded_count = yield from self._attempt(recording, None)
         if recorded_count is None or not thread:
             return None
         self._counts.add("recorded", recorded_count)
-        return {RECORDED: thread[-1].id, SAID: [], SENT: {}}
+        return {RECORDED_KEY: thread[-1].id, UNRECORDED_KEY: [], SENT_KEY: {}}
 
     def _attempt(self, flow: Flow[T], fallback: T) -> Flow[T]:
         return (yield from self._outages.attempt(flow, fallback, self._on_error))

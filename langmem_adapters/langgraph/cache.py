@@ -21,8 +21,8 @@ from langmem_adapters import views
 from langmem_adapters.codec import FORMAT, decode, encode
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience.functions.equality import lost
-from langmem_adapters.experience.savings import Prices, Saved, check, cost
+from langmem_adapters.experience.functions.equality import first_changed_type
+from langmem_adapters.experience.savings import Prices, Saved, check_prices, cost
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.keys import fingerprint
@@ -31,7 +31,7 @@ from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_on_error, check_sources, check_text, checked_list
+from langmem_adapters.validation import check_on_error, check_sync_functions, check_text, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceNodeCache"]
@@ -95,10 +95,10 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         check_text("tenant", tenant)
         check_text("tag", tag)
         check_on_error(on_error)
-        check_sources(clock=clock)
+        check_sync_functions(clock=clock)
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
-        check(prices or {})
+        check_prices(prices or {})
         classes = checked_list(types, "types is a list of classes", type)
         super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=classes))
         self._types = {f"{cls.__module__}:{cls.__name__}": cls for cls in classes}
@@ -216,7 +216,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         try:
             kind, data = self.serde.dumps_typed(value)
             restored = self.serde.loads_typed((kind, data))
-            changed_part = lost(value, restored, tuples_as_lists=True)  # msgpack has no tuples
+            changed_part = first_changed_type(value, restored, tuples_as_lists=True)  # msgpack has no tuples
         except Exception as error:
             raise SerializationError(f"it holds a value that cannot be serialized ({type(error).__name__})") from error
         if kind not in _FORMATS:

@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_undamaged
+from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_sealed_or_newer
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
-from langmem_adapters.expiry import LINGER, NOTICEABLE
+from langmem_adapters.expiry import EMPTY_TTL_SECONDS, MIN_RESTART_FRACTION
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.langgraph.totals import Totals
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.protocols import Index, Item, Store
-from langmem_adapters.records.journal import TIDIED, mark, stale, telling
+from langmem_adapters.records.journal import COMPACTION_KEY, change_entries, compaction_mark, stale_entries
 from langmem_adapters.records.keyed import Records
 
 __all__ = ["NamespaceItems", "StoredItem"]
 
 _TOTALS_KEY = "census"  # the key of the totals; no encoded key is equal to it
-_RESERVED_KEYS = (_TOTALS_KEY, TIDIED)  # keys of values that are no items
+_RESERVED_KEYS = (_TOTALS_KEY, COMPACTION_KEY)  # keys of values that are no items
 _MAX_EXTRA_ENTRIES = 64  # outdated log entries that may remain, beyond one for each item
 _REGISTER_INTERVAL = 32  # a write calls ``register`` again once in so many log entries
 _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05  # that a writer waits at most after a conflict, first and later
@@ -57,7 +57,7 @@ class StoredItem:
             damage = "it has another format"
         except (SerializationError, AttributeError, TypeError, KeyError):
             damage = "it cannot be read"
-        refuse_undamaged(data, "an item of the long-term store")
+        refuse_sealed_or_newer(data, "an item of the long-term store")
         _log.warning("the long-term store holds a damaged item: %s", damage)
         return None
 
@@ -67,7 +67,7 @@ class StoredItem:
 
     def is_refresh_due(self, now: float) -> bool:
         """Whether so much of its ttl has passed that a read restarts it."""
-        return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - NOTICEABLE)
+        return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - MIN_RESTART_FRACTION)
 
     def refreshed(self, now: float) -> StoredItem:
         """The item after it was read."""
@@ -247,7 +247,9 @@ class NamespaceItems:
         if remaining:
             after = Totals(tidied=count).after_put(_expiry_times(remaining), count=count, stamp=self._new_id())
         old_seqs = {entry.seq for entry in entries[: len(entries) - len(entries) // 4]}
-        superseded = [entry for entry in stale(reversed(entries), items.keys() - {*expired}) if entry.seq in old_seqs]
+        superseded = [
+            entry for entry in stale_entries(reversed(entries), items.keys() - {*expired}) if entry.seq in old_seqs
+        ]
         # The log tells at its end of each key whose entry is removed, so that an index that is behind forgets it.
         done = (not expired and not superseded and before.tidied == count) or self._write(
             values, after, {}, expired, changed=expired, remove=superseded
@@ -261,7 +263,9 @@ class NamespaceItems:
             return False
         after = Totals(stamp=self._new_id()).to_bytes()
         try:
-            self._store.write(self._namespace, put={_TOTALS_KEY: after}, guard={_TOTALS_KEY: data}, ttl=LINGER)
+            self._store.write(
+                self._namespace, put={_TOTALS_KEY: after}, guard={_TOTALS_KEY: data}, ttl=EMPTY_TTL_SECONDS
+            )
         except Conflict:
             return False
         try:
@@ -282,13 +286,17 @@ class NamespaceItems:
         remove: Sequence[Item] = (),
     ) -> bool:
         """Make a change, unless another came first; ``changed`` are the keys that the index must look at."""
-        tidied = {TIDIED: mark(max(item.seq for item in remove), after.count, self._new_id())} if remove else {}
+        tidied = (
+            {COMPACTION_KEY: compaction_mark(max(item.seq for item in remove), after.count, self._new_id())}
+            if remove
+            else {}
+        )
         try:
             self._store.write(
                 self._namespace,
                 put={**{name: item.to_bytes() for name, item in put.items()}, **tidied, _TOTALS_KEY: after.to_bytes()},
                 delete=deleted,
-                append=telling(changed, self._new_id),
+                append=change_entries(changed, self._new_id),
                 remove=remove,
                 guard={_TOTALS_KEY: values.get(_TOTALS_KEY)},
                 ttl=after.ttl(self._clock()),

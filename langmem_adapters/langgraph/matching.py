@@ -10,7 +10,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace
-from langmem_adapters.validation import check_count, check_text, check_whole
+from langmem_adapters.validation import check_count, check_integer, check_text
 
 __all__ = ["check_operation", "common_prefix", "item_filter", "matches_conditions"]
 
@@ -26,7 +26,7 @@ def check_operation(op: Op) -> None:
     if isinstance(op, SearchOp) and op.query is not None:
         check_text("a query", op.query)
     if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
-        check_whole("max_depth", op.max_depth)
+        check_integer("max_depth", op.max_depth)
     if isinstance(op, GetOp | PutOp):
         check_text("the key of an item", op.key)
         paths = [op.namespace]

@@ -33,10 +33,10 @@ from langmem_adapters.langgraph.index_config import index_and_fields
 from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
 from langmem_adapters.langgraph.matching import check_operation, common_prefix, item_filter, matches_conditions
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.records.namespace_tree import Tree
+from langmem_adapters.records.namespace_tree import NamespaceTree
 from langmem_adapters.sharing import Shared
-from langmem_adapters.stores import store_of
-from langmem_adapters.validation import check_settings, check_sources, check_text, checked_list
+from langmem_adapters.stores import resolve_store
+from langmem_adapters.validation import check_settings, check_sync_functions, check_text, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermStore"]
@@ -111,15 +111,15 @@ class LongTermStore(Shared, BaseStore):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         check_text("tenant", tenant)
-        check_sources(clock=clock, new_id=new_id)
+        check_sync_functions(clock=clock, new_id=new_id)
         _check_ttl(ttl)
         self.ttl_config = ttl
-        self._store = store_of(url, store)
+        self._store = resolve_store(url, store)
         self._index, self._fields = index_and_fields(index, fields, url, store)
         self._namespace = ("langgraph", tenant, "items")
         self._clock = clock
         self._new_id = new_id
-        self._tree = Tree(self._store, ("langgraph", tenant, "tree"), new_id=new_id)
+        self._tree = NamespaceTree(self._store, ("langgraph", tenant, "tree"), new_id=new_id)
         self._items = lru_cache(_MAX_OPEN_NAMESPACES)(self._make_items)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from langmem_adapters.codec import decode, encode, is_number, refuse_undamaged
+from langmem_adapters.codec import decode, encode, is_number, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.expiry import LINGER
+from langmem_adapters.expiry import EMPTY_TTL_SECONDS
 
 __all__ = ["Totals"]
 
@@ -44,7 +44,7 @@ class Totals:
             if is_valid and all(time is None or is_number(time) for time in times):
                 return totals
         except (SerializationError, TypeError):
-            refuse_undamaged(data, "the totals of a namespace of the long-term store")
+            refuse_sealed_or_newer(data, "the totals of a namespace of the long-term store")
         _log.warning("the totals of a namespace of the long-term store are damaged and are counted again")
         return cls(count=_UNKNOWN_COUNT, due=0.0)
 
@@ -58,7 +58,7 @@ class Totals:
     def ttl(self, now: float) -> float | None:
         """Seconds after which the whole namespace may expire; None: never."""
         if self.count == 0:
-            return LINGER
+            return EMPTY_TTL_SECONDS
         return None if self.last is None else max(self.last - now, 1.0)
 
     def to_bytes(self) -> bytes:

@@ -22,8 +22,8 @@ __all__ = [
     "matching",
     "part_terms",
     "stem",
+    "strip_inflection",
     "term_of",
-    "uninflected",
     "words_of",
 ]
 
@@ -239,13 +239,13 @@ def stem(word: str) -> str:
     """
     if len(word) <= 2:  # noqa: PLR2004 - see above
         return word
-    word = uninflected(word)
+    word = strip_inflection(word)
     word = _replace_suffix(word, _STEP_2)
     word = _replace_suffix(word, _STEP_3)
     return _strip_final_letter(_strip_suffix(word))
 
 
-def uninflected(word: str) -> str:
+def strip_inflection(word: str) -> str:
     """What a lower-case English word and its plural, past and gerund have in common: the first of Porter's steps."""
     word = _strip_past_or_gerund(_strip_plural(word))
     return word[:-1] + "i" if word.endswith("y") and "v" in _letter_kinds(word[:-1]) else word

@@ -6,11 +6,11 @@ hardly ever means anything else: "left", "rose", "vet" and "lab" are not.
 
 from __future__ import annotations
 
-from langmem_adapters.language.lists import bases, listed
+from langmem_adapters.language.lists import base_forms, word_set
 
 __all__ = ["BASES", "PASTS", "SPELLINGS", "STOP_WORDS"]
 
-STOP_WORDS = listed("""a about above after again against ain all also am an and any are as at be because been before
+STOP_WORDS = word_set("""a about above after again against ain all also am an and any are as at be because been before
     being below between both but by can cannot could did do does doing down during each few for from further had has
     have having he her here hers herself him himself his how i if in into is it its itself just me more most my myself
     no nor not now of off on once only or other our ours ourselves out over own same she should so some such than that
@@ -99,13 +99,13 @@ def _pluralize(word: str) -> str:
     return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
 
 
-PASTS = bases(_PAST_FORMS)
+PASTS = base_forms(_PAST_FORMS)
 """Irregular pasts and past participles, with their verbs."""
 
-BASES = bases(_RELATED_WORDS + "," + _SHORT_FORMS)
+BASES = base_forms(_RELATED_WORDS + "," + _SHORT_FORMS)
 BASES |= {_pluralize(form): base for form, base in BASES.items()}
-BASES |= PASTS | bases(_IRREGULAR_FORMS)
+BASES |= PASTS | base_forms(_IRREGULAR_FORMS)
 """Forms of English words, in lower case, with the word that stands for all of its family."""
 
-SPELLINGS = bases(_BRITISH_SPELLINGS)
+SPELLINGS = base_forms(_BRITISH_SPELLINGS)
 """British spellings, with the American ones."""

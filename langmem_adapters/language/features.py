@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from langmem_adapters.language.analysis import STOP_WORDS
 from langmem_adapters.language.dates import DAYS, MONTHS
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 from langmem_adapters.language.query_dates import NamedDate, named_date
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "QUESTION",
     "TIME",
     "QueryFeatures",
-    "asked",
     "named_speakers",
+    "query_features",
     "text_marks",
 ]
 
@@ -35,16 +35,17 @@ QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES, ANSWER = 1, 2, 4, 8, 16, 32, 
 The last one is set if a model said it.
 """
 
-_FIRST_PERSON_WORDS = listed("i my mine me we our us i'm i've i'd i'll we're we've myself")
-_TIME_WORDS = listed("""yesterday today tonight tomorrow ago last next week weekend month year day morning evening night
-    afternoon recently since summer winter spring fall autumn birthday anniversary just""") | {*MONTHS, *DAYS} - {"may"}
-_NUMBER_WORDS = listed("""one two three four five six seven eight nine ten eleven twelve twenty thirty hundred thousand
-    couple few several once twice""")
-_WORDS_AFTER_HOW = listed("many much long old often")  # what follows "how"
-_WHEN_WORDS = listed("when wann quand cuándo quando wanneer когда")
-_HOW_MANY_WORDS = listed("""wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos
+_FIRST_PERSON_WORDS = word_set("i my mine me we our us i'm i've i'd i'll we're we've myself")
+_TIME_WORDS = word_set("""yesterday today tonight tomorrow ago last next week weekend month year day morning evening
+    night afternoon recently since summer winter spring fall autumn birthday anniversary
+    just""") | {*MONTHS, *DAYS} - {"may"}
+_NUMBER_WORDS = word_set("""one two three four five six seven eight nine ten eleven twelve twenty thirty hundred
+    thousand couple few several once twice""")
+_WORDS_AFTER_HOW = word_set("many much long old often")  # what follows "how"
+_WHEN_WORDS = word_set("when wann quand cuándo quando wanneer когда")
+_HOW_MANY_WORDS = word_set("""wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos
     quantas hoeveel""")
-_WHO_WORDS = listed("who where wer wen wem wo wohin où quién quiénes dónde chi quem onde waar кто где")
+_WHO_WORDS = word_set("who where wer wen wem wo wohin où quién quiénes dónde chi quem onde waar кто где")
 _ANY_FIRST_PERSON_WORDS = _FIRST_PERSON_WORDS.union(
     """ich mir mich mein meine meinen meinem meiner je moi mon ma mes yo mi mis io mio mia eu meu minha ik
     mijn""".split()
@@ -86,7 +87,7 @@ class QueryFeatures(NamedTuple):
     """The role in which it was said, if the query tells: "you told me" means the model, "I do" the user."""
 
 
-def asked(query: str) -> QueryFeatures:
+def query_features(query: str) -> QueryFeatures:
     """Read a query."""
     text = query.lower().replace("\u2019", "'")
     words = set(_WORD_PATTERN.findall(text))

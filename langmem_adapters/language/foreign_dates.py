@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.language.dates import DAYS
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 
 __all__ = ["foreign_offsets"]
 
@@ -84,8 +84,8 @@ _LANGUAGES = (
         "# назад", "через #", {"позавчера": -2, "послезавтра": 2, "вчера": -1, "завтра": 1},
     ),
 )  # fmt: skip
-_UNITS_WITHOUT_NUMBER = listed("неделю месяц год")  # each means one of them
-_FRENCH_WORDS = listed("ai as avons avez ont était avait")
+_UNITS_WITHOUT_NUMBER = word_set("неделю месяц год")  # each means one of them
+_FRENCH_WORDS = word_set("ai as avons avez ont était avait")
 """Words that tell the French "yesterday" from the "here" of German and Dutch."""
 _START_CHARS = 5
 
@@ -99,7 +99,7 @@ _ADJACENT_UNIT_PATTERNS = tuple(  # last or next, weekend, weekday, month
         "(지난|다음) ?(?:주(?:(말)| ?([월화수목금토일])요일)?|(달))",
     )
 )
-_LAST_WORDS = listed("上 先 지난")
+_LAST_WORDS = word_set("上 先 지난")
 _WEEKDAYS = {
     name: n for names in ("一二三四五六日", "월화수목금토일", "月火水木金土日") for n, name in enumerate(names)
 }
@@ -109,7 +109,7 @@ _COUNTED_UNIT_PATTERN = re.compile(
     "(?:(天|日|일)|(周|週間?|[个個]?(?:星期|礼拜|禮拜)|주일?)|([个個かヶヵカケ]月|달|개월)|(年|년)) ?"
     "(?:[之以])?(前|后|後|전|후)"
 )
-_LATER_WORDS = listed("后 後 후")
+_LATER_WORDS = word_set("后 後 후")
 _NUMBERS = {name: n for names in ("一二三四五六七八九十", "한두세네") for n, name in enumerate(names, 1)}
 _NUMBERS |= {"两": 2, "兩": 2}
 _DAY_OFFSETS = {

@@ -11,14 +11,14 @@ import re
 
 from langmem_adapters.language.dates import DAYS
 from langmem_adapters.language.foreign_stop_words import foreign_stop_words
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 
 __all__ = ["is_inflected", "word_parts"]
 
 _PREFIX_SIZES = (3, 5)  # letters: one for short words, and one that tells more
 _NGRAM_SIZE = 3  # letters, as many as a root has
 
-_ENGLISH_WORDS = listed("""the and you your that this these those with what which who whom how when where why are were
+_ENGLISH_WORDS = word_set("""the and you your that this these those with what which who whom how when where why are were
     they their there have been would could should from about because into than then it its him his not""").union(DAYS)
 _LATIN_PATTERN = re.compile("[a-z\u00df-\u00f6\u00f8-\u024f\u1e00-\u1eff]")
 _ACCENTED_PATTERN = re.compile("[\u00df-\u00f6\u00f8-\u024f]")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["bases", "grouped", "listed", "named"]
+__all__ = ["base_forms", "group_names", "word_groups", "word_set"]
 
 
-def listed(words: str) -> frozenset[str]:
+def word_set(words: str) -> frozenset[str]:
     """The words of a text, as a set."""
     return frozenset(words.split())
 
 
-def grouped(groups: str) -> list[list[str]]:
+def word_groups(groups: str) -> list[list[str]]:
     """The words of each group."""
     return [group.split() for group in groups.split("|")]
 
 
-def named(groups: str) -> dict[str, str]:
+def group_names(groups: str) -> dict[str, str]:
     """Map each word of each group to the first word of the group, which names it."""
     return {word: name for name, *words in map(str.split, groups.split(",")) for word in (name, *words)}
 
 
-def bases(families: str) -> dict[str, str]:
+def base_forms(families: str) -> dict[str, str]:
     """Map each form to its base."""
     return {form: base for base, *forms in map(str.split, families.split(",")) for form in forms}

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.language.dates import ISO_DATE, MONTHS, day_of, relative_span
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 from langmem_adapters.language.relative_dates import QUOTED_PATTERN, relative_spans
 
 __all__ = ["NamedDate", "named_date", "possible_day_words", "split_dates", "with_dates"]
@@ -38,10 +38,10 @@ _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and R
 _MONTH_NUMBERS = {
     word: n for n, words in enumerate(zip(MONTHS, _MONTH_WORDS, strict=True), 1) for word in " ".join(words).split()
 }
-_AMBIGUOUS_MONTH_WORDS = listed("may march mar mars mai mei mayo jan jun sep dec")  # mean a month in few places
-_WORDS_BEFORE_MONTH = listed("in of since until till by during last next this early late im en au em nel")
+_AMBIGUOUS_MONTH_WORDS = word_set("may march mar mars mai mei mayo jan jun sep dec")  # mean a month in few places
+_WORDS_BEFORE_MONTH = word_set("in of since until till by during last next this early late im en au em nel")
 _TODAY_PATTERN = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b")
-_PAST_WORDS = listed("been did had happened said told was were")
+_PAST_WORDS = word_set("been did had happened said told was were")
 _NUMERIC_DATE_PATTERN = re.compile(rf"{ISO_DATE}(?:/{ISO_DATE})?|\b(\d\d?)\.\s?(\d\d?)\.((?:19|20)\d\d)\b")
 _EAST_ASIAN_DATE_PATTERN = re.compile(r"(?:((?:19|20)\d\d)\s?[年년]\s?)?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号일])?")
 _QUESTION_PATTERN = re.compile(r"[^.!?\u061f\uff1f\u3002]*[?\u061f\uff1f]")

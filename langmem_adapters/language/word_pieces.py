@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.language.analysis import STOP_WORDS
 
-__all__ = ["PieceEmbedding", "is_sentence_transformer", "reader", "tells_pieces"]
+__all__ = ["PieceEmbedding", "is_sentence_transformer", "make_encoder", "tells_pieces"]
 
 _MAX_PIECES = 256  # pieces of a text; later ones count only in the text's vector
 
@@ -36,7 +36,7 @@ def tells_pieces(model: Any) -> bool:
     return is_sentence_transformer(model) and hasattr(getattr(model, "tokenizer", None), "all_special_ids")
 
 
-def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list[Any]]:
+def make_encoder(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list[Any]]:
     """A function that asks a ``SentenceTransformer``, by one of its two ways to encode, for all it returns."""
     if not tells_pieces(model):
         return lambda texts: list(encode(texts, show_progress_bar=False))

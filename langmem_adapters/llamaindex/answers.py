@@ -9,8 +9,8 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
-from langmem_adapters.experience.model_answers import said
-from langmem_adapters.experience.single_flight.asking import KeptAnswers, SingleFlightAnswers
+from langmem_adapters.experience.model_answers import answer_text
+from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers, StoredAnswers
 from langmem_adapters.flow import Flow
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -92,14 +92,14 @@ class _ResponseCache(FunctionCache):
         return (yield from super()._put(call, value))
 
 
-class _ResponseConverter(KeptAnswers):
+class _ResponseConverter(StoredAnswers):
     """Writes responses as plain data, and reads them back."""
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         return Experience(req=req, resp=write_response(value), metric=metric)
 
     def shown(self, experience: Experience) -> str:
-        return said([experience.resp])
+        return answer_text([experience.resp])
 
     def of(self, experience: Experience) -> Response:
         return read_response(experience.resp, age=self._age(experience), new_id=self._new_id)

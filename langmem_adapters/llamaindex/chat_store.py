@@ -25,7 +25,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.llamaindex.session import ChatSession
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import masked_url, may_be_written_down, store_of, unpicklable
+from langmem_adapters.stores import has_no_password, masked_url, pickling_error, resolve_store
 
 __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
@@ -46,11 +46,11 @@ class _UserSessions(BaseModel):
     _can_reopen: bool = PrivateAttr()
 
     def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
-        opened = store_of(url, store)
+        opened = resolve_store(url, store)
         # A dump that names a store of the caller's own cannot be loaded, so that nobody gets another one unawares.
         super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
         self._store = opened
-        self._can_reopen = store is None and may_be_written_down(url)
+        self._can_reopen = store is None and has_no_password(url)
         self._session("any")  # raises for wrong settings
 
     @classmethod
@@ -64,7 +64,7 @@ class _UserSessions(BaseModel):
 
     def __reduce__(self) -> tuple[Callable[[], BaseModel], tuple[()]]:
         if not self._can_reopen:
-            raise unpicklable(f"a {type(self).__name__} with a store of its own")
+            raise pickling_error(f"a {type(self).__name__} with a store of its own")
         fields = {name: getattr(self, name) for name in _UserSessions.model_fields}  # neither connections nor passwords
         return partial(type(self), **fields), ()
 

@@ -27,7 +27,7 @@ from langmem_adapters.llamaindex.blocks import (
 )
 from langmem_adapters.model import Content, Message, ToolCall
 from langmem_adapters.providers.content import standard_block
-from langmem_adapters.validation import checked_list, wrong_places
+from langmem_adapters.validation import checked_list, invalid_fields
 
 __all__ = ["checked_chats", "from_message", "to_message"]
 
@@ -82,7 +82,7 @@ def to_message(chat: ChatMessage) -> Message:
     try:
         return Message(tool_calls=calls, **fields)
     except ValidationError as error:
-        raise SerializationError(f"a message of {role!r} has values of a wrong type: {wrong_places(error)}") from None
+        raise SerializationError(f"a message of {role!r} has values of a wrong type: {invalid_fields(error)}") from None
 
 
 def from_message(message: Message) -> ChatMessage:

@@ -37,7 +37,7 @@ from langmem_adapters.llamaindex.request import chat_key, completion_key, last_u
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.structured import SHARED_FIELDS, StructuredPrediction
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import cache_store, may_be_written_down, unpicklable
+from langmem_adapters.stores import cache_store, has_no_password, pickling_error
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["CachedLLM"]
@@ -186,8 +186,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     def __reduce__(self) -> Any:
         """Pickle the model and the settings, so that another process opens the same cache."""
-        if self._settings is None or not may_be_written_down(self._url):
-            raise unpicklable("a CachedLLM with a store of its own, or whose tenant is not a text")
+        if self._settings is None or not has_no_password(self._url):
+            raise pickling_error("a CachedLLM with a store of its own, or whose tenant is not a text")
         fields = {name: getattr(self, name) for name in self.model_fields_set - CachedLLM.model_fields.keys()}
         make = partial(CachedLLM.__init__, llm=self._wrapped, url=self._url, **self._settings)
         return opened_again, (type(self), make, fields)

@@ -23,9 +23,9 @@ from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.recall.memories import told
-from langmem_adapters.stores import may_be_written_down, store_of, unpicklable
-from langmem_adapters.text import without_tags
+from langmem_adapters.recall.memories import memory_line
+from langmem_adapters.stores import has_no_password, pickling_error, resolve_store
+from langmem_adapters.text import escape_tags
 from langmem_adapters.validation import check_one_of, check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
@@ -134,10 +134,10 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         if unknown := settings.keys() - type(self).model_fields.keys():
             raise ConfigurationError(f"LongTermMemoryBlock has no setting {', '.join(sorted(unknown))}")
         super().__init__(**settings)
-        if all(setting is None for setting in (memory, store, index)) and may_be_written_down(url):
+        if all(setting is None for setting in (memory, store, index)) and has_no_password(url):
             self._init_arguments = {"url": url, "embedder": embedder, "user": user, "tenant": tenant, "ttl": ttl}
         if memory is None:
-            opened_store = store_of(url, store)
+            opened_store = resolve_store(url, store)
             lexical_index = index_of(url, store) if index is None else index
             vectors = vectors_of(url, store, embedder)
 
@@ -157,7 +157,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     def __reduce__(self) -> Any:
         """Pickle the settings, so that another process opens the same memory."""
         if self._init_arguments is None:
-            raise unpicklable("a LongTermMemoryBlock with a memory, store or index of its own")
+            raise pickling_error("a LongTermMemoryBlock with a memory, store or index of its own")
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return partial(type(self), **self._init_arguments, **fields), ()
 
@@ -218,8 +218,8 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         except LangmemError as error:
             self._outages.bear(error, self.on_error)
             return ""
-        lines = [told(match.memory) for match in matches]
-        return _recalled_passage([without_tags(line, "memory", "recalled", "content_block") for line in lines])
+        lines = [memory_line(match.memory) for match in matches]
+        return _recalled_passage([escape_tags(line, "memory", "recalled", "content_block") for line in lines])
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Leave out recalled memories, the least fitting first, until so many tokens are saved."""

@@ -21,9 +21,9 @@ from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
-from langmem_adapters.providers.addresses import unsaid_address
+from langmem_adapters.providers.addresses import unstated_address
 from langmem_adapters.providers.item_ids import without_thought_ids
-from langmem_adapters.providers.tool_calls import call_ids, numbered
+from langmem_adapters.providers.tool_calls import call_ids, with_numbered_calls
 
 __all__ = ["chat_key", "completion_key", "last_user_text", "model_key"]
 
@@ -62,7 +62,7 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
     """
     _check_complete(llm, kwargs)
     data = [without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages]
-    data = numbered(_in_call_order(data))
+    data = with_numbered_calls(_in_call_order(data))
     contents = (content for message in messages for content in (message.blocks, message.additional_kwargs) if content)
     file_hashes = [_file_hash(path) for content in contents for path in _file_paths(content)]
     files = (file_hashes,) if file_hashes else ()
@@ -150,7 +150,7 @@ def _parameters(model: BaseModel) -> list[Any]:
         fields["additional_kwargs"] = _without_call_settings(kwargs)
     private = getattr(model, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _PRIVATE_FIELDS if private.get(name) is not None}
-    if address := unsaid_address(model):
+    if address := unstated_address(model):
         fields["address"] = address
     own_headers = getattr(model, "default_headers", None) or {}
     headers = _headers(private.get("_client") or private.get("_aclient"))

@@ -17,16 +17,16 @@ from llama_index.core.base.llms.types import (
 )
 from pydantic.fields import FieldInfo
 
-from langmem_adapters.codec import decode, encode, plain
+from langmem_adapters.codec import decode, encode, to_plain
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.model_answers import in_words
+from langmem_adapters.experience.model_answers import split_words
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
 from langmem_adapters.providers.finish_reasons import ending_of
 from langmem_adapters.providers.item_ids import without_thought_ids
-from langmem_adapters.providers.tool_calls import are_complete, called_anew
-from langmem_adapters.providers.usage import unspent, usage_of
-from langmem_adapters.sharing import apart
+from langmem_adapters.providers.tool_calls import are_complete, with_new_call_ids
+from langmem_adapters.providers.usage import usage_of, with_zero_usage
+from langmem_adapters.sharing import independent_copy
 
 __all__ = ["Recording", "Response", "pieces", "reached_limit", "read_response", "worth_storing", "write_response"]
 
@@ -104,7 +104,9 @@ def _without_objects(message: ChatMessage) -> ChatMessage:
     in_blocks = any(isinstance(block, ToolCallBlock) for block in message.blocks)
     if not (in_blocks or all(hasattr(call, "__getitem__") for call in calls)):
         return message
-    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, "tool_calls": plain(calls)}})
+    return message.model_copy(
+        update={"additional_kwargs": {**message.additional_kwargs, "tool_calls": to_plain(calls)}}
+    )
 
 
 def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Response:
@@ -113,14 +115,14 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
     Raises SerializationError for anything that :func:`write_response` did not write.
     """
     try:
-        kwargs = unspent(data["kwargs"]) | {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
+        kwargs = with_zero_usage(data["kwargs"]) | {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
         fields: dict[str, Any] = {"additional_kwargs": kwargs, "logprobs": data.get("logprobs")}
         fields["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
             return _response_class(data, CompletionResponse)(text=data["text"], **fields)
-        message = _read_message(without_thought_ids(called_anew(data["message"], new_id)))
+        message = _read_message(without_thought_ids(with_new_call_ids(data["message"], new_id)))
         if "usage" in message.additional_kwargs:  # Anthropic's streams put it here, where keys ignore it
-            message.additional_kwargs |= unspent({"usage": message.additional_kwargs["usage"]})
+            message.additional_kwargs |= with_zero_usage({"usage": message.additional_kwargs["usage"]})
         return _response_class(data, ChatResponse)(message=message, **fields)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
@@ -147,11 +149,11 @@ def pieces(response: Any) -> Iterator[Any]:
     if isinstance(response, ChatResponse):
         for thought in response.message.blocks:
             if isinstance(thought, ThinkingBlock) and thought.content:
-                for so_far, word in _growing_texts(in_words(thought.content)):
+                for so_far, word in _growing_texts(split_words(thought.content)):
                     blocks = [*thoughts, ThinkingBlock(content=so_far), TextBlock(text="")]
                     yield _piece(response, blocks, delta="", additional_kwargs={"thinking_delta": word})
                 thoughts.append(thought)
-    words = in_words(_text(response))
+    words = split_words(_text(response))
     for so_far, word in _growing_texts(words[:-1]):
         if isinstance(response, CompletionResponse):
             yield type(response)(text=so_far, delta=word)
@@ -170,11 +172,11 @@ def _piece(response: ChatResponse, blocks: list[ContentBlock], **fields: Any) ->
 
 def _independent_copy(response: Any) -> Any:
     """A copy of a response that its reader cannot change."""
-    update = {"additional_kwargs": apart(response.additional_kwargs)}
+    update = {"additional_kwargs": independent_copy(response.additional_kwargs)}
     if isinstance(response, ChatResponse):
         message = response.message
-        blocks = [block.model_copy(update=apart(dict(block))) for block in message.blocks]
-        kwargs = apart(message.additional_kwargs)
+        blocks = [block.model_copy(update=independent_copy(dict(block))) for block in message.blocks]
+        kwargs = independent_copy(message.additional_kwargs)
         update["message"] = message.model_copy(update={"blocks": blocks, "additional_kwargs": kwargs})
     return response.model_copy(update=update)
 

@@ -22,7 +22,7 @@ from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.filtered import search_filtered
 from langmem_adapters.recall.memories import metadata_of
-from langmem_adapters.stores import store_of
+from langmem_adapters.stores import resolve_store
 from langmem_adapters.validation import check_on_error, check_one_of, check_scope
 
 __all__ = ["BrainRetriever", "LongTermRetriever"]
@@ -99,7 +99,7 @@ class BrainRetriever(_Retriever):
     ) -> None:
         check_one_of("BrainRetriever", url=url, store=store, brain=brain)
         if brain is None:
-            brain = BrainMemory(store_of(url, store), session_id, user=user, tenant=tenant)
+            brain = BrainMemory(resolve_store(url, store), session_id, user=user, tenant=tenant)
         elif not isinstance(brain, BrainMemory):
             raise ConfigurationError(f"brain is a BrainMemory, not {type(brain).__name__}")
         else:

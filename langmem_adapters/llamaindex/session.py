@@ -12,8 +12,8 @@ from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVES, WATCHED, unchanged
-from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, moved_back, read_summary
+from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVE_KEYS, WATCHED_KEYS, unchanged_guard
+from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_after_removal, summary_end_id
 from langmem_adapters.conversation.tombstones import with_deleted
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.flow import Flow, step
@@ -21,7 +21,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
 from langmem_adapters.model import salvage
 from langmem_adapters.protocols import Item, Page, Store
-from langmem_adapters.validation import check_count, check_whole
+from langmem_adapters.validation import check_count, check_integer
 
 __all__ = ["ChatSession"]
 
@@ -106,7 +106,7 @@ class ChatSession:
 
     def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
         """Remove the active message at a position, and return it."""
-        check_whole("idx", idx)
+        check_integer("idx", idx)
 
         def chosen(page: Page) -> list[Item]:
             readable = [item for item in page.items if _readable_chats([item])]
@@ -134,11 +134,11 @@ class ChatSession:
     def _read_page(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
         """The oldest ``n`` entries of the log, or all; if asked, with all values as they were at the same moment."""
         while True:
-            page = yield from self._session.scan(limit=n, keys=WATCHED)
+            page = yield from self._session.scan(limit=n, keys=WATCHED_KEYS)
             if not archive:
                 return page
             values = yield from self._session.get(None)
-            if all(values.get(key) == page.values.get(key) for key in MOVES):
+            if all(values.get(key) == page.values.get(key) for key in MOVE_KEYS):
                 return page._replace(values=values)
 
     def _change(self, plan: Callable[[Page], _Change], n: int | None = None, *, archive: bool = False) -> Flow[Page]:
@@ -157,7 +157,7 @@ class ChatSession:
             started = yield from self._log.begun(page.items, page.values)
             if started is None:
                 continue
-            if (yield from self._session.try_write(put=put, guard=unchanged(started), **change)):
+            if (yield from self._session.try_write(put=put, guard=unchanged_guard(started), **change)):
                 return page
 
 
@@ -172,7 +172,7 @@ def _full_removal(page: Page) -> _Change:
 def _oldest_removal(page: Page) -> _Change:
     """Remove these, the oldest; if the summary ends at one of them, mark what it covers as removed too."""
     summary = read_summary(page.values.get(SUMMARY))
-    if summary is None or ends_at(summary) not in {item.id for item in page.items}:
+    if summary is None or summary_end_id(summary) not in {item.id for item in page.items}:
         return {"remove": page.items}
     return {"remove": page.items, "put": {SUMMARY: summary.model_copy(update={"left": True}).to_bytes()}}
 
@@ -180,7 +180,7 @@ def _oldest_removal(page: Page) -> _Change:
 def _deletion(page: Page, items: Sequence[Item]) -> _Change:
     """Remove these, so that a thread that still has them does not show them."""
     ids = [item.id for item in items]
-    moved_values = moved_back(page.values, set(ids), [item.id for item in page.items])
+    moved_values = summary_after_removal(page.values, set(ids), [item.id for item in page.items])
     return {"remove": items, "put": moved_values | (with_deleted(page.values, ids) if items else {})}
 
 

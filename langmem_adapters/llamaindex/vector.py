@@ -21,10 +21,10 @@ from langmem_adapters.concurrency.locks import ForkSafeLock, lock_of
 from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
 from langmem_adapters.files.database import Database
-from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
+from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check_position
 from langmem_adapters.keys import fingerprint, to_bytes, to_text
 from langmem_adapters.protocols import Position
-from langmem_adapters.validation import check_count, check_sources
+from langmem_adapters.validation import check_count, check_sync_functions
 
 __all__ = ["NodeVectors"]
 
@@ -93,7 +93,7 @@ class NodeVectors:
         if type(store).delete_nodes is BasePydanticVectorStore.delete_nodes:
             raise ConfigurationError(f"{type(store).__name__} cannot delete nodes by id, which an index needs")
         check_count("batch", batch)
-        check_sources(new_id=new_id)
+        check_sync_functions(new_id=new_id)
         self._store = store
         self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
         self._batch = batch
@@ -137,7 +137,7 @@ class NodeVectors:
             self._add(namespace.generation, {node: vector for node, (_, vector) in added.items()})
             try:
                 with search_errors("vector"), self._ledger.writing() as connection, connection:
-                    check(_watermark(connection, name), maker, since)
+                    check_position(_watermark(connection, name), maker, since)
                     removable = [(node,) for node in deleted if node not in added]
                     connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", removable)
                     if position is not None:
@@ -210,7 +210,7 @@ class NodeVectors:
     def _start_namespace(self, name: str, maker: EmbedderSpec, since: Position | None) -> _NodeNamespace:
         """Find the namespace, or begin it; vectors of another embedder are deleted."""
         mark = self.mark(name)
-        check(mark, maker, since)
+        check_position(mark, maker, since)
         if mark is not None and not mark.maker.fits(maker):
             self._clear(name)
         with search_errors("vector"), self._ledger.writing() as connection, connection:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.log import entry_id
-from langmem_adapters.conversation.stored_summary import covers
+from langmem_adapters.conversation.stored_summary import last_covered_id
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, Step, arun, run
 from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, ORANGE, axes_or_new, label_axes, use_integer_ticks
@@ -116,7 +116,7 @@ def _trace_flow(brain: BrainMemory) -> Flow[list[Placed]]:
     removed = [(o.message_id, role, o.created_at) for o, role in occurrences if o.message_id not in stored_ids]
     remaining = [(message.id, message.role, message.created_at) for message in stored]
     removed_ids, remaining_ids = [id_ for id_, *_ in removed], [id_ for id_, *_ in remaining]
-    summarized_ids = _summarized_ids(removed_ids, remaining_ids, covers(context.summary))
+    summarized_ids = _summarized_ids(removed_ids, remaining_ids, last_covered_id(context.summary))
     rows = sorted(removed + remaining, key=lambda row: row[2] or 0.0)  # a question may stay while its answer leaves
     return [
         Placed(id_, role, created_at, id_ in visible_ids, id_ in summarized_ids, id_ in archived_ids)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-__all__ = ["ADDRESSES", "unsaid_address"]
+__all__ = ["ADDRESS_FIELDS", "unstated_address"]
 
-ADDRESSES: Final = frozenset(
+ADDRESS_FIELDS: Final = frozenset(
     {
         "anthropic_api_url",
         "api_base",
@@ -37,13 +37,13 @@ _DEFAULT_ADDRESSES: Final = frozenset(
 )
 
 
-def unsaid_address(model: Any) -> str:
+def unstated_address(model: Any) -> str:
     """The addresses of a model's clients; "" if a field of the model says them too, or they are a provider's default.
 
     Only clients read ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``AWS_ENDPOINT_URL``, ``AWS_REGION`` and others.
     """
     attributes = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
-    field_addresses = [str(attributes[name]).rstrip("/").lower() for name in ADDRESSES if attributes.get(name)]
+    field_addresses = [str(attributes[name]).rstrip("/").lower() for name in ADDRESS_FIELDS if attributes.get(name)]
     urls = dict.fromkeys(_client_address(model, attributes, name) for name in _CLIENT_FIELDS)
     return " ".join(url for url in urls if url and not _is_expected(url, field_addresses))
 

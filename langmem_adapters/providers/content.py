@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["THOUGHTS", "standard_block"]
+__all__ = ["THOUGHT_TYPES", "standard_block"]
 
-THOUGHTS: Final = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
+THOUGHT_TYPES: Final = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
 """The types of blocks with a model's thoughts: as LangChain and OpenAI, Bedrock and Anthropic call them."""
 
 _Block = Mapping[str, Any]

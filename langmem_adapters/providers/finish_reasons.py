@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from langmem_adapters.providers.usage import fields, sent
+from langmem_adapters.providers.usage import as_mapping, sent_data
 
 __all__ = ["Ending", "ending_of", "field", "is_broken_off", "is_cut", "refuses"]
 
@@ -51,20 +51,20 @@ class Ending(NamedTuple):
 
 def ending_of(response: Any) -> Ending:
     """Look for the end in all places in which providers tell it."""
-    raw = sent(field(response, "raw"))
+    raw = sent_data(field(response, "raw"))
     reports = _reports(response, raw)
-    event = fields(raw.get("response"))  # of OpenAI's Responses, whose streams all begin under way
+    event = as_mapping(raw.get("response"))  # of OpenAI's Responses, whose streams all begin under way
     cut = any(map(is_cut, reports)) or (event.get("status") not in _RUNNING_STATUSES and is_cut(event))
     return Ending(cut, frozenset(is_last for report in (*reports, event) if (is_last := _is_last(report)) is not None))
 
 
 def _reports(response: Any, raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What is told beside a response, in its message, and in each choice of the ``raw`` that was sent."""
-    extras = [fields(field(holder, "additional_kwargs")) for holder in (response, field(response, "message"))]
-    reports = [*extras, raw, fields(raw.get("delta"))]  # the last one is Anthropic's
+    extras = [as_mapping(field(holder, "additional_kwargs")) for holder in (response, field(response, "message"))]
+    reports = [*extras, raw, as_mapping(raw.get("delta"))]  # the last one is Anthropic's
     choices = raw.get("choices") or raw.get("candidates")
-    for choice in map(fields, choices if isinstance(choices, list | tuple) else ()):
-        reports += [choice, fields(choice.get("message"))]
+    for choice in map(as_mapping, choices if isinstance(choices, list | tuple) else ()):
+        reports += [choice, as_mapping(choice.get("message"))]
     return reports
 
 

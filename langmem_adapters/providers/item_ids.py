@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from langmem_adapters.providers.finish_reasons import field
 
-__all__ = ["without_item_ids", "without_item_ids_beside", "without_thought_ids"]
+__all__ = ["kwargs_without_item_ids", "without_item_ids", "without_thought_ids"]
 
 _TOOL_BLOCK_TYPES: Final = frozenset(
     {
@@ -46,7 +46,7 @@ def without_item_ids(content: list[Any]) -> list[Any]:
     return list(map(_without_id, remaining))
 
 
-def without_item_ids_beside(kwargs: dict[str, Any]) -> dict[str, Any]:
+def kwargs_without_item_ids(kwargs: dict[str, Any]) -> dict[str, Any]:
     """:func:`without_item_ids` for what is beside the content: with ``output_version="v0"``, all but texts."""
     remaining = _without_key(_CALL_IDS_KEY, kwargs)
     if _thought_id(thought := remaining.get("reasoning")) is None or _is_encrypted(thought):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["are_complete", "call_ids", "called_anew", "numbered", "replace_call_ids"]
+__all__ = ["are_complete", "call_ids", "replace_call_ids", "with_new_call_ids", "with_numbered_calls"]
 
 _CALL_LIST_KEYS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks", "reasoning_details"})
 _CALL_ID_KEYS = frozenset({"tool_call_id", "call_id", "tool_use_id"})
@@ -39,13 +39,13 @@ def are_complete(args: str | None) -> bool:
         return False
 
 
-def numbered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_numbered_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages with their tool calls numbered in order, as models make up new ids each time."""
     ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
     return replace_call_ids(messages, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else messages
 
 
-def called_anew(message: dict[str, Any], new_id: Callable[[], str]) -> dict[str, Any]:
+def with_new_call_ids(message: dict[str, Any], new_id: Callable[[], str]) -> dict[str, Any]:
     """A message with new ids of its tool calls, in the form of the provider's own."""
     ids = call_ids(message.get("tool_calls") or ())
     return replace_call_ids(message, {id_: _id_like(id_, new_id()) for id_ in ids}) if ids else message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["fields", "sent", "unspent", "usage_of"]
+__all__ = ["as_mapping", "sent_data", "usage_of", "with_zero_usage"]
 
 _INPUT_FIELDS = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_FIELDS = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
@@ -15,7 +15,7 @@ _COUNT_FIELDS = frozenset({*_INPUT_FIELDS, *_OUTPUT_FIELDS, *_THOUGHT_FIELDS, *_
 _USAGE_FIELDS = frozenset({"amazon-bedrock-invocationMetrics", "token_count", "token_usage", "usage", "usage_metadata"})
 
 
-def unspent(report: Mapping[str, Any]) -> dict[str, Any]:
+def with_zero_usage(report: Mapping[str, Any]) -> dict[str, Any]:
     """What is told beside an answer, with all tokens and costs set to 0, wherever a dashboard may look for them.
 
     >>> unspent({"usage": {"input_tokens": 3, "tier": "standard"}, "eval_count": 4, "model": "small"})
@@ -35,9 +35,9 @@ def _zeroed(value: Any) -> Any:
 
 def usage_of(response: Any) -> dict[str, int] | None:
     """The tokens that a response took, if it tells them: input, output and total."""
-    raw = sent(getattr(response, "raw", None))
-    extras = fields(getattr(response, "additional_kwargs", None))
-    for report in (*map(fields, (raw.get("usage"), raw.get("usage_metadata"), extras.get("usage"))), extras, raw):
+    raw = sent_data(getattr(response, "raw", None))
+    extras = as_mapping(getattr(response, "additional_kwargs", None))
+    for report in (*map(as_mapping, (raw.get("usage"), raw.get("usage_metadata"), extras.get("usage"))), extras, raw):
         used_in = _first_count(report, _INPUT_FIELDS)
         used_out = _first_count(report, _OUTPUT_FIELDS) + _first_count(report, _THOUGHT_FIELDS)
         if used_in or used_out:
@@ -45,7 +45,7 @@ def usage_of(response: Any) -> dict[str, int] | None:
     return None
 
 
-def fields(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     """What a mapping, or an object of a provider's own, holds."""
     if isinstance(value, Mapping):
         return value
@@ -53,10 +53,10 @@ def fields(value: Any) -> Mapping[str, Any]:
     return {**(getattr(value, "__dict__", None) or {}), **extra}
 
 
-def sent(raw: Any) -> Mapping[str, Any]:
+def sent_data(raw: Any) -> Mapping[str, Any]:
     """What a provider sent; in streams of MistralAI, the data of an event."""
-    sent_fields = fields(raw)
-    data = fields(sent_fields.get("data"))
+    sent_fields = as_mapping(raw)
+    data = as_mapping(sent_fields.get("data"))
     return data if "choices" in data else sent_fields
 
 

@@ -22,7 +22,7 @@ from langmem_adapters.recall.memories import (
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.validation import check_text
 
-__all__ = ["are_stored", "as_kept", "correct_memory", "memory_ids_of", "remember"]
+__all__ = ["are_stored", "as_stored", "correct_memory", "memory_ids_of", "remember"]
 
 M = TypeVar("M", bound=Message | MessageData)
 
@@ -38,7 +38,7 @@ def remember(
 ) -> Flow[None]:
     """Add messages that were said in a session, or their occurrences if the messages are known already."""
     new_memories: dict[str, Memory] = {}
-    for message in as_kept(records.store, messages):
+    for message in as_stored(records.store, messages):
         add_occurrence(new_memories, message, session, clock)
     while new_memories:
         memories = yield from _memories_by_content(records, new_memories)
@@ -59,7 +59,7 @@ def remember(
         return
 
 
-def as_kept(store: Store, messages: Iterable[M]) -> list[M | Message]:
+def as_stored(store: Store, messages: Iterable[M]) -> list[M | Message]:
     """The messages as a store keeps them: after redaction, a message no longer equals the one that was given."""
     redacted = getattr(store, "redacted", None)
     if redacted is None:
@@ -90,13 +90,13 @@ def _memories_by_content(records: Records, ids: Iterable[str]) -> Flow[dict[str,
 
 def memory_ids_of(records: Records, messages: Sequence[Message]) -> Flow[list[str]]:
     """The ids of all memories that have come of these messages."""
-    memories = yield from _memories_by_content(records, map(memory_id, as_kept(records.store, messages)))
+    memories = yield from _memories_by_content(records, map(memory_id, as_stored(records.store, messages)))
     return [id_ for ids in memories.values() for id_ in ids]
 
 
 def are_stored(records: Records, messages: Sequence[Message]) -> Flow[list[bool]]:
     """For each message, whether the same is remembered and has not been corrected since."""
-    ids = [memory_id(message) for message in as_kept(records.store, messages)]
+    ids = [memory_id(message) for message in as_stored(records.store, messages)]
     memories = yield from _memories_by_content(records, ids)
     return [[*memories[id_].values()][-1] is not None for id_ in ids]
 
@@ -110,7 +110,7 @@ def correct_memory(records: Records, id_: str, text: str, reader: MemoryReader, 
         memory = reader.memory(id_, stored[id_]) if stored else None
         if memory is None:
             return False
-        (message,) = as_kept(records.store, [_replace_text(text, memory.message)])
+        (message,) = as_stored(records.store, [_replace_text(text, memory.message)])
         update = {"message": message, "corrected": _is_correction(memory, message)}
         changed = memory.model_copy(update=update)
         try:

@@ -11,8 +11,8 @@ from langmem_adapters.language.query_dates import with_dates
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence
 from langmem_adapters.recall.vectors import VectorRecall
-from langmem_adapters.records.filtering import SPARE, FilteredReader
-from langmem_adapters.records.following import steadily
+from langmem_adapters.records.filtering import EXTRA_HITS, FilteredReader
+from langmem_adapters.records.following import search_up_to_date
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.signal_values import MaxSim
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
@@ -73,7 +73,7 @@ class Search:
         """
         records = self._records
         search = partial(self._best, k, accept, thread, explain=explain)
-        return steadily(records.catch_up, records.index, records.namespace, search)
+        return search_up_to_date(records.catch_up, records.index, records.namespace, search)
 
     def _best(
         self, k: int, accept: Callable[[str, bytes], V | None], thread: str, *, explain: bool
@@ -81,7 +81,7 @@ class Search:
         index, reader = self._conversations, FilteredReader(self._records.get, accept)
         if index is None:
             return reader.best(self._rank_by_scores, k)
-        limit = k + SPARE
+        limit = k + EXTRA_HITS
         nearest_ids = self._nearest_ids(limit)
         evidence = self._gather_evidence(index, limit, nearest_ids)
         hits = self._rank(evidence, limit, explain=explain)

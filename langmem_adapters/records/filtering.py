@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["SPARE", "FilteredReader"]
+__all__ = ["EXTRA_HITS", "FilteredReader"]
 
-SPARE = 8  # hits asked for beyond what is wanted, since a hit's record may be gone
+EXTRA_HITS = 8  # hits asked for beyond what is wanted, since a hit's record may be gone
 _MARGIN = 1.25  # times what would suffice if the filter continues to pass the same share
 _MAX_BATCH_SIZE = 2_000  # the most records read at a time
 
@@ -44,7 +44,7 @@ class FilteredReader(Generic[V]):
         requested = 0
         while True:
             requested = max(
-                k + SPARE,
+                k + EXTRA_HITS,
                 2 * requested,
                 math.ceil(_MARGIN * k * (self._filtered_count + 1) / (self._accepted_count + 1)),
             )

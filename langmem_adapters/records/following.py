@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeVar
 from langmem_adapters.errors import Conflict, SearchError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
-from langmem_adapters.records.journal import TIDIED, compacted_seq, position_after
-from langmem_adapters.records.paging import PAGE
+from langmem_adapters.records.journal import COMPACTION_KEY, compacted_seq, position_after
+from langmem_adapters.records.paging import PAGE_SIZE
 
-__all__ = ["IndexChange", "begin", "follow", "steadily"]
+__all__ = ["IndexChange", "follow", "search_up_to_date", "start_index"]
 
 _SEARCH_ATTEMPTS = 3  # if an index is dropped during each of them, the last result is returned
 _MAX_STARTS = 10  # in one call: two embedders that share an index would replace each other's work for ever
@@ -79,7 +79,7 @@ def follow(
                 starts += 1
                 if starts > _MAX_STARTS:
                     raise SearchError("an index was replaced repeatedly: one with another embedder may share it")
-                begin(index, namespace, f"{unread.items[0].id}@{new_id()}")
+                start_index(index, namespace, f"{unread.items[0].id}@{new_id()}")
                 if begun:
                     begun()
                 continue
@@ -93,7 +93,7 @@ def follow(
             report(len(items))
 
 
-def steadily(
+def search_up_to_date(
     follow: Callable[[], Position | None], index: Index, namespace: Namespace, search: Callable[[], list[T]]
 ) -> list[T]:
     """Search an index that is up to date; search again if nothing was found and somebody dropped it in between."""
@@ -105,7 +105,7 @@ def steadily(
     return results
 
 
-def begin(index: Index, namespace: Namespace, id_: str) -> None:
+def start_index(index: Index, namespace: Namespace, id_: str) -> None:
     """Begin an index that has not begun; raises Conflict if another follower has begun it."""
     index.apply(namespace, position=(0, id_), since=START)
 
@@ -120,14 +120,14 @@ def _read_unread(
     """An index's position, and a page of what came after it; the last entry that it saw is read with the page."""
     since = index.position(namespace)
     after = max(since[0] - 1, 0) if since else 0
-    page = store.scan(namespace, after=after, limit=PAGE + 1, keys=[TIDIED])
+    page = store.scan(namespace, after=after, limit=PAGE_SIZE + 1, keys=[COMPACTION_KEY])
     compacted_to = compacted_seq(page.values)
     # Without ``on_lost_entry``, entries leave the log one by one, or the index holds more than the log tells.
     if since is None:
-        return _UnreadPage(since, page.items[:PAGE], compacted_to)
+        return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
     seq, _ = since
     if seq == 0 and (on_lost_entry is None or compacted_to > 0 or _has_same_first_entry(page.items, since)):
-        return _UnreadPage(since, page.items[:PAGE], compacted_to)
+        return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
     if page.items and since == _with_form(position_after(page.items[0], compacted_to), form):
         return _UnreadPage(since, page.items[1:], compacted_to)
     if index.position(namespace) != since:

@@ -16,25 +16,25 @@ from contextlib import suppress
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
-from langmem_adapters.codec import decode, encode, refuse_undamaged
+from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
-from langmem_adapters.records.paging import PAGE, pages
+from langmem_adapters.records.paging import PAGE_SIZE, pages
 
 __all__ = [
-    "TIDIED",
+    "COMPACTION_KEY",
     "batch_length",
+    "change_entries",
     "compact_log",
     "compacted_seq",
+    "compaction_mark",
     "keys_of",
-    "mark",
     "position_after",
-    "stale",
-    "telling",
+    "stale_entries",
 ]
 
-TIDIED = "\0tidied"
+COMPACTION_KEY = "\0tidied"
 """The key of the value that says how far a log was compacted. No record has a key with a NUL."""
 
 _SLACK_ENTRIES = 64  # superfluous entries that are left, beyond as many as there are records
@@ -53,7 +53,7 @@ def compacted_seq(values: Mapping[str, bytes]) -> int:
     return _read_compaction(values).seq
 
 
-def mark(seq: int, records: int, stamp: str) -> bytes:
+def compaction_mark(seq: int, records: int, stamp: str) -> bytes:
     """The value of a log that was compacted up to the entry ``seq``, when there were that many ``records``.
 
     The ``stamp`` is unique to this compaction, also among earlier logs of the same namespace.
@@ -66,15 +66,15 @@ def position_after(item: Item, compacted_to: int) -> Position:
     return item.seq, item.id if item.seq >= compacted_to else f"{item.id}@{compacted_to}"
 
 
-def telling(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple[str, bytes]]:
+def change_entries(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple[str, bytes]]:
     """The entries that name keys, each with no more keys than an index takes at once."""
-    return [(new_id(), encode([*keys[n : n + PAGE]])) for n in range(0, len(keys), PAGE)]
+    return [(new_id(), encode([*keys[n : n + PAGE_SIZE]])) for n in range(0, len(keys), PAGE_SIZE)]
 
 
 def batch_length(items: Sequence[Item]) -> int:
     """How many of these entries, at least one, together name about as many keys as an index takes at once."""
     key_counts = accumulate(item.data.count(b'","') + 1 for item in items)
-    return max(sum(1 for _ in takewhile(lambda keys: keys <= PAGE, key_counts)), 1)
+    return max(sum(1 for _ in takewhile(lambda keys: keys <= PAGE_SIZE, key_counts)), 1)
 
 
 def keys_of(items: Iterable[Item]) -> list[str]:
@@ -88,12 +88,12 @@ def _keys_in_entry(item: Item) -> list[str]:
         keys = decode(item.data)
         if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
             return keys
-    refuse_undamaged(item.data, "an entry of a log of changes")
+    refuse_sealed_or_newer(item.data, "an entry of a log of changes")
     _log.warning("an entry of a log of changes is damaged, and is left out")
     return []
 
 
-def stale(items: Iterable[Item], live: AbstractSet[str]) -> list[Item]:
+def stale_entries(items: Iterable[Item], live: AbstractSet[str]) -> list[Item]:
     """The entries whose keys are all deleted, or named by an earlier entry."""
     stale_items, earlier_keys = [], set[str]()
     for item in items:
@@ -110,7 +110,7 @@ def compact_log(store: Store, namespace: Namespace, *, new_id: Callable[[], str]
     The newest quarter stays, so that an index that is a little behind continues from its position. ``ttl`` is as in
     :meth:`Store.write`.
     """
-    page = store.scan(namespace, limit=0, keys=[TIDIED])
+    page = store.scan(namespace, limit=0, keys=[COMPACTION_KEY])
     if page.total <= 2 * _read_compaction(page.values).records + _SLACK_ENTRIES:
         return
     try:
@@ -118,11 +118,11 @@ def compact_log(store: Store, namespace: Namespace, *, new_id: Callable[[], str]
         items = [item for page in pages(store, namespace) for item in page]
         keys = keys_of(items)
         live = set(keys) - _missing_keys(store, namespace, keys)
-        stale_items = stale(items[: len(items) - len(items) // 4], live)
+        stale_items = stale_entries(items[: len(items) - len(items) // 4], live)
         for n in range(0, max(len(stale_items), 1), _REMOVE_BATCH_SIZE):
             batch = stale_items[n : n + _REMOVE_BATCH_SIZE]
             seq = batch[-1].seq if batch else _read_compaction(before).seq
-            after = {TIDIED: mark(seq, len(live), new_id())}
+            after = {COMPACTION_KEY: compaction_mark(seq, len(live), new_id())}
             store.write(namespace, put=after, remove=batch, guard=before, ttl=ttl)
             before = after
     except Conflict:
@@ -133,26 +133,26 @@ def _ensure_stamp(
     store: Store, namespace: Namespace, values: Mapping[str, bytes], *, new_id: Callable[[], str], ttl: float | None
 ) -> Mapping[str, bytes]:
     """A value of this log that another log of the same namespace, begun after a clear, will never have."""
-    if TIDIED in values:
+    if COMPACTION_KEY in values:
         return values
-    stamped = {TIDIED: mark(0, 0, new_id())}
-    store.write(namespace, put=stamped, guard={TIDIED: None}, ttl=ttl)
+    stamped = {COMPACTION_KEY: compaction_mark(0, 0, new_id())}
+    store.write(namespace, put=stamped, guard={COMPACTION_KEY: None}, ttl=ttl)
     return stamped
 
 
 def _missing_keys(store: Store, namespace: Namespace, keys: Sequence[str]) -> set[str]:
     """The keys without a record, including those that only their deletion still names."""
     missing = set(keys)
-    for n in range(0, len(keys), PAGE):
-        missing -= store.get(namespace, keys[n : n + PAGE]).keys()
+    for n in range(0, len(keys), PAGE_SIZE):
+        missing -= store.get(namespace, keys[n : n + PAGE_SIZE]).keys()
     return missing
 
 
 def _read_compaction(values: Mapping[str, bytes]) -> _Compaction:
-    if TIDIED not in values:
+    if COMPACTION_KEY not in values:
         return _Compaction()
     with suppress(SerializationError, TypeError):
-        compaction = _Compaction(*decode(values[TIDIED]))
+        compaction = _Compaction(*decode(values[COMPACTION_KEY]))
         if [type(field) for field in compaction] == [int, int, str]:
             return compaction
     _log.warning("the mark of how far a log of changes was tidied is damaged: its indexes may be rebuilt")

@@ -20,9 +20,9 @@ from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import IndexChange, follow, steadily
-from langmem_adapters.records.journal import TIDIED, batch_length, compact_log, keys_of, telling
-from langmem_adapters.records.paging import PAGE, pages, values_of
+from langmem_adapters.records.following import IndexChange, follow, search_up_to_date
+from langmem_adapters.records.journal import COMPACTION_KEY, batch_length, change_entries, compact_log, keys_of
+from langmem_adapters.records.paging import PAGE_SIZE, pages, values_of
 from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["Records"]
@@ -59,7 +59,7 @@ class Records:
         text_of: Callable[[str, bytes], str | Document | None],
         new_id: Callable[[], str],
         form: str = "",
-        beside: Sequence[str] = (TIDIED,),
+        beside: Sequence[str] = (COMPACTION_KEY,),
     ) -> None:
         check_store(store)
         check_index("index", index)
@@ -106,7 +106,7 @@ class Records:
 
     def _write(self, keys: Sequence[str], *, ttl: float | None, **change: Any) -> None:
         """Change these records and log it; some writes also compact the log, chosen by the entry's id."""
-        entries = telling(keys, self._new_id)
+        entries = change_entries(keys, self._new_id)
         self.store.write(self.namespace, append=entries, ttl=ttl, **change)
         if zlib.crc32(to_bytes(entries[0][0])) % _WRITES_PER_CHECK == 0:
             compact_log(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
@@ -151,7 +151,7 @@ class Records:
 
         def warn_if_slow(_: int) -> None:
             nonlocal indexed, next_warning
-            indexed += PAGE
+            indexed += PAGE_SIZE
             if indexed >= next_warning:
                 next_warning *= 2
                 _log.warning(
@@ -172,10 +172,10 @@ class Records:
         lost_keys = sorted(record_keys - {key for items in pages(self.store, self.namespace) for key in keys_of(items)})
         try:
             while lost_keys and (dates := store.dates(self.namespace)):
-                records = self.get(lost_keys[:PAGE])
+                records = self.get(lost_keys[:PAGE_SIZE])
                 with suppress(Conflict):  # they have changed just now
                     self.put(records, guard=records, ttl=dates.left)
-                    del lost_keys[:PAGE]
+                    del lost_keys[:PAGE_SIZE]
         except StoreError as error:  # whatever can still be found, is
             _log.warning(
                 "records that the log of %r has lost could not be written to it again: %s", self.namespace[0], error
@@ -200,7 +200,7 @@ class Records:
                 lambda requested: self.index.search(self.namespace, query, requested), k
             )
 
-        return steadily(self.catch_up, self.index, self.namespace, find_best)
+        return search_up_to_date(self.catch_up, self.index, self.namespace, find_best)
 
 
 def _to_document(key: str, text: str | Document | None) -> Document | None:

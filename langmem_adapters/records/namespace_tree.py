@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from langmem_adapters.errors import Conflict
-from langmem_adapters.expiry import LINGER
+from langmem_adapters.expiry import EMPTY_TTL_SECONDS
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Tree"]
+__all__ = ["NamespaceTree"]
 
 _Kind = Literal["items", "below"]
 _ADDITION_KEY = ""  # the key of the latest addition's token
@@ -38,7 +38,7 @@ class _Child(NamedTuple):
         return f"{self.kind} {encode_namespace((self.label,))}"
 
 
-class Tree:
+class NamespaceTree:
     """The tree of namespaces. Blocking; meant for a flow's steps. ``root`` is where its nodes are kept."""
 
     def __init__(self, store: Store, root: Namespace, *, new_id: Callable[[], str] = lambda: uuid4().hex) -> None:
@@ -117,7 +117,7 @@ class Tree:
             return False
         is_emptied = not self._has_other_children(node, guard.keys())
         deleted_keys = [*guard] if is_emptied else keys
-        self._store.write(node, delete=deleted_keys, guard=guard, ttl=LINGER if is_emptied else None)
+        self._store.write(node, delete=deleted_keys, guard=guard, ttl=EMPTY_TTL_SECONDS if is_emptied else None)
         return is_emptied
 
     def _has_other_children(self, node: Namespace, excluded: AbstractSet[str]) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["PAGE", "pages", "values_of"]
+__all__ = ["PAGE_SIZE", "pages", "values_of"]
 
-PAGE = 500
+PAGE_SIZE = 500
 
 
-def pages(store: Store, namespace: Namespace, *, after: int = 0, size: int = PAGE) -> Iterator[list[Item]]:
+def pages(store: Store, namespace: Namespace, *, after: int = 0, size: int = PAGE_SIZE) -> Iterator[list[Item]]:
     """Yield the log's pages."""
     while items := store.scan(namespace, after=after, limit=size).items:
         yield items

@@ -20,7 +20,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled, Summary
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.recall.memories import folded
+from langmem_adapters.recall.memories import fold_text
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
 from langmem_adapters.replay.recording import Conversation, RecordedSession, recorded_sessions
@@ -240,9 +240,9 @@ class _Replay:
         recalled = yield from self._recalled_memories(brain, message, visible)
         session_only = BrainMemory(self._memories.store, session, user=user)
         yield _as_step(session_only.delete, session_only.adelete, [message.id])
-        names = {name for each in visible for name in (each.id, folded(each.text))}
+        names = {name for each in visible for name in (each.id, fold_text(each.text))}
         names.update(name for memory in recalled for name in _evidence_names(memory))
-        expected = {name if name in names else folded(name) for name in question.evidence}
+        expected = {name if name in names else fold_text(name) for name in question.evidence}
         return len(expected & names) / len(expected)
 
     def _recalled_memories(
@@ -262,7 +262,7 @@ class _Replay:
 def _evidence_names(recalled: Recalled) -> Iterator[str]:
     """The names by which evidence may refer to a memory."""
     yield recalled.memory.id
-    yield folded(recalled.text)
+    yield fold_text(recalled.text)
     yield from (occurrence.message_id for occurrence in recalled.memory.occurrences)
 
 

@@ -6,18 +6,26 @@ import math
 import os
 import re
 
-from langmem_adapters.concurrency.breaker import PATIENCE
+from langmem_adapters.concurrency.breaker import PATIENCE_SECONDS
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.files.urls import URL_VARIABLES, default_url, file_of, masked
+from langmem_adapters.files.urls import URL_VARIABLES, default_url, file_of, mask_url
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.telemetry import Traced, is_wanted
 from langmem_adapters.validation import check_seconds, check_store
 
-__all__ = ["cache_store", "masked_url", "may_be_written_down", "open_store", "shared_store", "store_of", "unpicklable"]
+__all__ = [
+    "cache_store",
+    "has_no_password",
+    "masked_url",
+    "open_store",
+    "pickling_error",
+    "resolve_store",
+    "shared_store",
+]
 
 _REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _MAX_TIMEOUT_SECONDS = 1e6  # SQLite can count that far, and an endless wait is refused
@@ -84,7 +92,7 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
         return _shared[key]
 
 
-def store_of(url: str | None, store: Store | None, *, timeout: float | None = None) -> Store:
+def resolve_store(url: str | None, store: Store | None, *, timeout: float | None = None) -> Store:
     """Return the caller's own store, or the shared store of the URL. Raises ConfigurationError if both are given."""
     if store is None:
         return shared_store(url, timeout=timeout)
@@ -95,17 +103,17 @@ def store_of(url: str | None, store: Store | None, *, timeout: float | None = No
 
 
 def cache_store(url: str | None = None, store: Store | None = None) -> Store:
-    """:func:`store_of` for caches: their shared store has a short timeout, so it delays no caller."""
-    return store_of(url, store, timeout=PATIENCE)
+    """:func:`resolve_store` for caches: their shared store has a short timeout, so it delays no caller."""
+    return resolve_store(url, store, timeout=PATIENCE_SECONDS)
 
 
 def masked_url(url: str | None) -> str | None:
     """The URL, with its password replaced by ***."""
     _check_url_type(url)
-    return None if url is None else masked(url)
+    return None if url is None else mask_url(url)
 
 
-def may_be_written_down(url: str | None) -> bool:
+def has_no_password(url: str | None) -> bool:
     """Whether a URL has no password, so that it can be passed to another process, as in a pickle."""
     return masked_url(url) == url
 
@@ -118,7 +126,7 @@ def _check_url_type(url: object) -> None:
         )
 
 
-def unpicklable(what: str) -> ConfigurationError:
+def pickling_error(what: str) -> ConfigurationError:
     """The error for an object that another process cannot recreate from its URL."""
     return ConfigurationError(
         f"{what}, or with a password in its URL, cannot be pickled: leave the URL to LANGMEM_STORE_URL"

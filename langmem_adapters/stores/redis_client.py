@@ -23,7 +23,7 @@ from redis import sentinel as sync_sentinel
 from redis.asyncio import sentinel as aio_sentinel
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.urls import masked
+from langmem_adapters.files.urls import mask_url
 from langmem_adapters.stores.redis_sources import Source, cluster_factory, default_options, primary_pool, server_pool
 from langmem_adapters.stores.redis_url import from_url
 
@@ -55,7 +55,7 @@ def make_link(target: object, *, max_connections: int, socket_timeout: float | N
     """Find out how to connect. Makes no network call; raises ConfigurationError if nothing here gives connections."""
     options = default_options(max_connections, socket_timeout)
     if isinstance(target, str):
-        return Link(from_url(target, options), masked(target), owned=True)
+        return Link(from_url(target, options), mask_url(target), owned=True)
     client = target.connection_pool if isinstance(target, Redis | aio.Redis) else target
     if isinstance(client, ConnectionPool | RedisCluster) and not client.get_encoder().decode_responses:
         if isinstance(client, RedisCluster):

@@ -13,7 +13,7 @@ from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError, WatchError
 
-from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, NO_FREE_CONNECTION, REPLICA_ERRORS, is_down
 
 __all__ = ["RESP2", "FIFOPool", "OwnConnections", "call_with_connection", "close_pool"]
@@ -68,7 +68,7 @@ class FIFOPool:
     def __init__(self, size: int, timeout_seconds: float | None) -> None:
         self._size = size
         self._timeout_seconds = timeout_seconds
-        anew_in_child(self)
+        reset_in_child(self)
 
     def begin_anew(self) -> None:
         """Have them all free: those in use are used by the parent process."""

@@ -12,7 +12,7 @@ from redis.connection import parse_url
 from redis.exceptions import RedisError
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.urls import masked
+from langmem_adapters.files.urls import mask_url
 from langmem_adapters.stores.redis_sources import Address, Source, cluster_factory, primary_pool, server_pool
 
 __all__ = ["from_url"]
@@ -28,7 +28,7 @@ _OBJECT_OPTIONS = frozenset(
 
 def from_url(url: str, options: dict[str, Any]) -> Source:
     """Return the source of a URL's connections; the URL overrides these options. Makes no network call."""
-    if "***" in url and masked(url) == url:  # the server's error would show every password as this
+    if "***" in url and mask_url(url) == url:  # the server's error would show every password as this
         raise ConfigurationError(
             f"{url} is a URL as it is printed and dumped, with *** for its password: give the URL itself, or leave it"
             " to LANGMEM_STORE_URL"
@@ -38,7 +38,7 @@ def from_url(url: str, options: dict[str, Any]) -> Source:
         return _from_url(url, options)
     except (ValueError, TypeError, RedisError) as error:
         reason = str(error).removeprefix("AbstractConnection.__init__() ")
-        raise ConfigurationError(f"{masked(url)} is not a Redis URL ({_URL_EXAMPLES}): {reason}") from error
+        raise ConfigurationError(f"{mask_url(url)} is not a Redis URL ({_URL_EXAMPLES}): {reason}") from error
 
 
 def _from_url(url: str, options: dict[str, Any]) -> Source:

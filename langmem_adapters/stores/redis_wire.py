@@ -16,7 +16,7 @@ from redis._parsers import BaseParser
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError, ResponseError, WatchError
 
-from langmem_adapters.concurrency.breaker import GRACE, Breaker
+from langmem_adapters.concurrency.breaker import GRACE_SECONDS, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_client import Link
@@ -46,7 +46,7 @@ class Wire:
         retries = Retries(retry_for)
 
         def breaker(probe: Callable[[], object], is_down: Callable[[Exception], bool]) -> Breaker:
-            grace = min(GRACE, retry_for)
+            grace = min(GRACE_SECONDS, retry_for)
             return Breaker(probe, lambda error: str(translate(error, link.address)), is_down=is_down, grace=grace)
 
         kind: Any = Cluster if callable(link.source) else OneServer

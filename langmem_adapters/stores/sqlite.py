@@ -10,7 +10,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import write_anew
+from langmem_adapters.files.places import vacuum_file
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
@@ -236,7 +236,7 @@ class SQLiteStore(Shared):
     def vacuum(self) -> None:
         """Return the space of deleted data to the disk; meanwhile, this takes the space of another copy."""
         with self._database.at_once() as connection:
-            write_anew(connection, self.path)
+            vacuum_file(connection, self.path)
 
     def __repr__(self) -> str:
         return f"SQLiteStore({self.path!r})"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from langmem_adapters.files.unlinking import Unlinking, removal
+from langmem_adapters.files.unlinking import Unlinking, removal_sql
 from langmem_adapters.keys import Namespace, encode_namespace
 
 __all__ = [
@@ -93,7 +93,7 @@ NAMESPACE_TABLES = Unlinking(
     "langmem_namespaces",
     (
         f"DELETE FROM langmem_log WHERE seq IN (SELECT seq {_LOG_ROWS} LIMIT :most)",  # noqa: S608 - a constant
-        removal("langmem_values", "key"),
+        removal_sql("langmem_values", "key"),
     ),
     also=", expires_at = 0",  # so that other writers remove it too
 )

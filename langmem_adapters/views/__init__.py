@@ -6,29 +6,29 @@ as the output of a notebook is kept in a file that others read.
 
 from __future__ import annotations
 
-from langmem_adapters.views.chat import NEWEST, conversation
-from langmem_adapters.views.hits import compared, experiences, memories, one_experience
+from langmem_adapters.views.chat import MAX_MESSAGES, conversation
+from langmem_adapters.views.hits import comparison, experiences, memories, one_experience
 from langmem_adapters.views.lists import Figures, Listing
-from langmem_adapters.views.markup import attempt
-from langmem_adapters.views.plain import as_text, masked, one_line, when
+from langmem_adapters.views.markup import render_safely
+from langmem_adapters.views.plain import as_text, format_time, mask_secrets, one_line
 from langmem_adapters.views.tables import items, rows, sessions, statistics
 
 __all__ = [
-    "NEWEST",
+    "MAX_MESSAGES",
     "Figures",
     "Listing",
     "as_text",
-    "attempt",
-    "compared",
+    "comparison",
     "conversation",
     "experiences",
+    "format_time",
     "items",
-    "masked",
+    "mask_secrets",
     "memories",
     "one_experience",
     "one_line",
+    "render_safely",
     "rows",
     "sessions",
     "statistics",
-    "when",
 ]

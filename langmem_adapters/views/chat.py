@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langmem_adapters.views.markup import Html, clip, element, escape, frame, header, join, join_spaced, note
-from langmem_adapters.views.plain import as_text, one_line, when
+from langmem_adapters.views.plain import as_text, format_time, one_line
 
-__all__ = ["NEWEST", "conversation", "other_blocks"]
+__all__ = ["MAX_MESSAGES", "conversation", "other_blocks"]
 
-NEWEST = 30
+MAX_MESSAGES = 30
 """How many messages are shown at most."""
 
 _MAX_CHARS = 1_200  # of a message
@@ -72,7 +72,7 @@ def conversation(
     """
     total = max(len(messages), total or 0)
     inside = total if inside is None else min(inside, total)
-    visible = messages[-min(NEWEST, inside + _MAX_OUTSIDE_WINDOW) :]
+    visible = messages[-min(MAX_MESSAGES, inside + _MAX_OUTSIDE_WINDOW) :]
     count = f"{total:,} message{'' if total == 1 else 's'}"
     parts = [header(title or "Conversation", *details, count)]
     if summary:
@@ -98,7 +98,7 @@ def _messages(messages: Sequence[_Message], *, outside: int, older: int) -> Iter
         if outside and index == outside:
             yield _window_rule(older)
         if index not in shown_with_call:
-            date, _, _ = when(message.created_at).partition(" ")
+            date, _, _ = format_time(message.created_at).partition(" ")
             if date and date != day:
                 yield element("div", date, class_="lm-day")
             day = date or day
@@ -132,7 +132,7 @@ def _message(message: _Message, results: Mapping[int, _Message], *, is_outside: 
     role = message.role if message.role in _ROLES else "other"
     name = message.name if message.name and message.role != "tool" else ""
     remarks = [remark for remark in _REMARK_KEYS if message.metadata.get(remark)]
-    _, _, time = when(message.created_at).partition(" ")
+    _, _, time = format_time(message.created_at).partition(" ")
     details = (name, time, *remarks)
     spans = [element("span", one_line(part, 40), class_="lm-dim") for part in details if part]
     heading = element("div", join_spaced(one_line(message.role, 24), *spans), class_="lm-who")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langmem_adapters.views.markup import Html, bar, clip, element, escape, frame, header, join, join_spaced, note
-from langmem_adapters.views.plain import amount, as_text, one_line, when
+from langmem_adapters.views.plain import amount, as_text, format_time, one_line
 
-__all__ = ["Matching", "compared", "experiences", "memories", "one_experience"]
+__all__ = ["Matching", "comparison", "experiences", "memories", "one_experience"]
 
 Matching = Callable[[str, str], Sequence[tuple[int, int]]]
 """Where a text (the second argument) has the words of a query (the first): starts and ends."""
@@ -104,7 +104,7 @@ def _memory(recalled: _Recalled, query: str, matching: Matching | None, meaning_
     repeats = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
     source: list[str] = []
     if last:
-        source = [when(last.created_at), f"session {last.session}" if last.session else ""]
+        source = [format_time(last.created_at), f"session {last.session}" if last.session else ""]
     text = element("div", _marked_text(message.text, query, matching), class_="lm-text", dir="auto")
     parts = [_score_line(recalled.score, message.name or message.role, *source, repeats), text]
     if recalled.signals:
@@ -147,7 +147,7 @@ def one_experience(experience: _Experience) -> str:
     return frame(header("Experience", *_details(experience)), _request_and_answer(experience, "", None))
 
 
-def compared(verdict: _Verdict) -> str:
+def comparison(verdict: _Verdict) -> str:
     """Show whether an answer may be served for another request, and which guard refused it."""
     if not verdict.guard:
         outcome, decided_by = element("span", "matched", class_="lm-good"), "nothing refused"
@@ -173,8 +173,8 @@ def _details(experience: _Experience) -> Iterator[str]:
     metric = experience.metric
     yield experience.exp_type if experience.exp_type != "success" else ""
     yield f"tag {experience.tag}" if experience.tag else ""
-    yield when(experience.timestamp)
-    yield f"until {when(experience.expires_at)}" if experience.expires_at is not None else ""
+    yield format_time(experience.timestamp)
+    yield f"until {format_time(experience.expires_at)}" if experience.expires_at is not None else ""
     if metric is not None:
         yield f"quality {metric.score.val}/10" if metric.score else ""
         yield metric.model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from langmem_adapters.views.markup import attempt
+from langmem_adapters.views.markup import render_safely
 from langmem_adapters.views.tables import statistics
 
 __all__ = ["Figures", "Listing"]
@@ -33,7 +33,7 @@ class Listing(list[T]):
         self._about = about
 
     def _repr_html_(self) -> str:
-        return attempt(self, lambda: self._view(self, **self._about))
+        return render_safely(self, lambda: self._view(self, **self._about))
 
 
 class Figures(dict[str, Any]):
@@ -48,4 +48,4 @@ class Figures(dict[str, Any]):
         self._about = about
 
     def _repr_html_(self) -> str:
-        return attempt(self, lambda: statistics(self, **self._about))
+        return render_safely(self, lambda: statistics(self, **self._about))

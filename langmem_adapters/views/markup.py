@@ -8,7 +8,19 @@ from langmem_adapters.errors import LangmemError
 from langmem_adapters.views.plain import one_line, shorten
 from langmem_adapters.views.style import STYLE
 
-__all__ = ["Html", "attempt", "bar", "clip", "element", "escape", "frame", "header", "join", "join_spaced", "note"]
+__all__ = [
+    "Html",
+    "bar",
+    "clip",
+    "element",
+    "escape",
+    "frame",
+    "header",
+    "join",
+    "join_spaced",
+    "note",
+    "render_safely",
+]
 
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 _MAX_REASON_CHARS = 300
@@ -79,7 +91,7 @@ def bar(share: float, *, width: str = "") -> Html:
     return element("span", filled, class_=f"lm-bar {width}".rstrip(), aria_hidden="true")
 
 
-def attempt(subject: object, view: Callable[[], str]) -> str:
+def render_safely(subject: object, view: Callable[[], str]) -> str:
     """A view, or one sentence that says why there is none: an outage is no reason to hide an object."""
     try:
         return view()

@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Any
 
-__all__ = ["amount", "as_text", "harmless", "masked", "one_line", "percent", "shorten", "when"]
+__all__ = ["amount", "as_text", "escape_control_chars", "format_time", "mask_secrets", "one_line", "percent", "shorten"]
 
 _MASK = "***"
 _LOOKAHEAD_CHARS = 4_000  # read beyond what is shown, so that a secret at its end is recognized
@@ -35,7 +35,7 @@ _SECRET_PATTERNS = (
 )
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """A text with what looks like a password, a key or a token replaced.
 
     >>> masked("redis://app:hunter2@cache:6379/0")
@@ -46,14 +46,14 @@ def masked(text: str) -> str:
     return text
 
 
-def harmless(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     """A text whose control characters, and marks that reorder text, are shown as escape sequences of Python's."""
     return _UNSAFE_CHARS.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
     """The beginning of a text, masked and harmless, and how many of its characters are left out."""
-    clean = harmless(masked(text[: limit + _LOOKAHEAD_CHARS]))
+    clean = escape_control_chars(mask_secrets(text[: limit + _LOOKAHEAD_CHARS]))
     if len(text) <= limit + _LOOKAHEAD_CHARS and len(clean) <= limit:
         return clean, 0
     visible = clean[:limit].rstrip()
@@ -126,7 +126,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
-def when(seconds: float | None) -> str:
+def format_time(seconds: float | None) -> str:
     """A Unix time as local date and minute; empty if there is none."""
     if seconds is None:
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langmem_adapters.views.markup import Html, bar, clip, element, frame, header, join_spaced, note
-from langmem_adapters.views.plain import amount, as_text, one_line, percent, when
+from langmem_adapters.views.plain import amount, as_text, format_time, one_line, percent
 
 __all__ = ["items", "rows", "sessions", "statistics"]
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
 
 def sessions(infos: Sequence[_Session]) -> str:
     """Show sessions, those with the latest activity first."""
-    cells = [(each.session, each.title, each.messages, when(each.updated_at)) for each in infos[:_MAX_ROWS]]
+    cells = [(each.session, each.title, each.messages, format_time(each.updated_at)) for each in infos[:_MAX_ROWS]]
     title = f"{len(infos):,} session{'' if len(infos) == 1 else 's'}"
     return rows(title, ("session", "title", "messages", "last activity"), cells, total=len(infos))
 
@@ -48,7 +48,7 @@ def items(entries: Sequence[_Item]) -> str:
     cells: list[Sequence[Any]] = []
     for item in entries[:_MAX_ROWS]:
         extra = [item.metadata] if has_metadata else []
-        cells.append((one_line(item.id, 9), item.data, *extra, when(item.updated_at)))
+        cells.append((one_line(item.id, 9), item.data, *extra, format_time(item.updated_at)))
     return rows(
         f"Working memory, {len(entries):,} item{'' if len(entries) == 1 else 's'}", columns, cells, total=len(entries)
     )

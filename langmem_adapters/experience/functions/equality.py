@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from langmem_adapters.views import Figures, Listing
 
-__all__ = ["ATOMS", "attributes_of", "class_of", "fields_of", "is_same", "lost"]
+__all__ = ["ATOMS", "attributes_of", "class_of", "fields_of", "first_changed_type", "is_same"]
 
 ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # types without parts
 _BUILTIN_CONTAINERS = frozenset({dict, list, tuple, deque})  # containers without attributes
@@ -26,10 +26,10 @@ def is_same(a: Any, b: Any) -> bool:
     >>> is_same([1, True, (None,)], [1, True, (None,)]), is_same(1, True), is_same([1], (1,))
     (True, False, False)
     """
-    return not lost(a, b)
+    return not first_changed_type(a, b)
 
 
-def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
+def first_changed_type(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
     """The class name of the first part of a value that is not the same in its copy; empty, if there is none.
 
     With ``tuples_as_lists``, a list equals a tuple with the same items, except in a set or as a key.
@@ -51,7 +51,7 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
     if parts.keys() != others.keys():
         return type_name
     for key, part in parts.items():
-        if changed := lost(part, others[key], tuples_as_lists=tuples_as_lists):
+        if changed := first_changed_type(part, others[key], tuples_as_lists=tuples_as_lists):
             return changed
     # a model may define equality itself, but not with tuples as lists
     return type_name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""

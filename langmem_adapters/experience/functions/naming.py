@@ -17,17 +17,17 @@ from typing import Any
 from pydantic import BaseModel
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.values import MAIN_MODULES, identity, if_data, name_of
+from langmem_adapters.experience.functions.values import MAIN_MODULES, data_fingerprints, identity, name_of
 from langmem_adapters.keys import fingerprint
 
 __all__ = [
     "as_setting",
+    "assigned_names",
     "cell_content",
     "closure_contents",
     "function_identity",
     "has_stable_identity",
     "is_complete",
-    "stored",
 ]
 
 _LAMBDA = "<lambda>"
@@ -158,12 +158,12 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]
     """The closure variables of a function with their cells, without those that it assigns itself."""
     if not function.__code__.co_freevars:
         return iter(())
-    assigned = stored(function, "STORE_DEREF")
+    assigned = assigned_names(function, "STORE_DEREF")
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return ((variable, cell) for variable, cell in cells if variable not in assigned)
 
 
-def stored(function: types.FunctionType, opname: str) -> set[Any]:
+def assigned_names(function: types.FunctionType, opname: str) -> set[Any]:
     """The names that a function's bytecode assigns by this operation."""
     return {each.argval for each in dis.get_instructions(function.__code__) if each.opname == opname}
 
@@ -185,7 +185,7 @@ def _data_attributes(wrapper: Any) -> list[Any]:
     """The attributes of a wrapper object, as far as they are data."""
     attributes = getattr(wrapper, "__dict__", {})
     names = sorted(attributes.keys() - _WRAPS_ATTRIBUTES)
-    return [[name, data] for name in names for data in if_data(attributes[name])]
+    return [[name, data] for name in names for data in data_fingerprints(attributes[name])]
 
 
 def _distinguishing_code(function: types.FunctionType) -> list[Any]:

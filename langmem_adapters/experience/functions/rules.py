@@ -11,10 +11,10 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, needs_event_loop
 from langmem_adapters.experience.pool_flows import QueryType
-from langmem_adapters.experience.shelf.under_way import Begun
+from langmem_adapters.experience.shelf.under_way import StartMark
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.model import Experience, Metric
-from langmem_adapters.validation import check_count, check_function, check_on_error, check_plain
+from langmem_adapters.validation import check_count, check_function, check_on_error, check_sync_function
 
 __all__ = ["Invocation", "Rules", "request_argument"]
 
@@ -41,7 +41,7 @@ class Rules:
         for policy in ("scorer", "judge", "context_builder"):
             check_function(policy, getattr(self, policy))
         for policy in ("should_store", "metric"):
-            check_plain(policy, getattr(self, policy))
+            check_sync_function(policy, getattr(self, policy))
         check_count("k", self.k, least=0)
         if not (isinstance(self.wait, int | float) and 0 <= self.wait < math.inf):
             raise ConfigurationError(f"wait is a number of seconds, or 0, not {self.wait!r:.50}")
@@ -75,7 +75,7 @@ class Invocation:
     served: bool = False
     value: Any = None
     keeps: bool = False
-    begun: Begun | None = None
+    begun: StartMark | None = None
     req: Any = None
     made_by: str = ""
     refused: str | None = None

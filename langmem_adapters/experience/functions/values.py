@@ -21,7 +21,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS, attributes_of, class_of, fields_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["MAIN_MODULES", "identities_by_name", "identity", "if_data", "name_of"]
+__all__ = ["MAIN_MODULES", "data_fingerprints", "identities_by_name", "identity", "name_of"]
 
 # The class of pydantic's own offsets. A global offset itself would crash an interpreter in dev mode when it exits.
 _PYDANTIC_ZONE = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
@@ -60,7 +60,7 @@ def identity(value: Any, *, nested: bool = False) -> Any:
 def _class_identity(cls: type) -> Any:
     """The fields of a data class, and its docstring, which may be shown to a model as their description."""
     if issubclass(cls, enum.Enum):
-        return [[member.name, *if_data(member.value)] for member in cls]
+        return [[member.name, *data_fingerprints(member.value)] for member in cls]
     if issubclass(cls, BaseModel):
         with suppress(PydanticUserError):  # without a JSON schema: the fields with the names of their types
             return cls.model_json_schema()
@@ -73,7 +73,7 @@ def _class_identity(cls: type) -> Any:
 def _parts(value: Any, nested: bool) -> tuple[Any, ...]:
     """The kind of a value, and its parts."""
     if isinstance(value, enum.Enum):
-        return "enum", value.name, *if_data(value.value)  # combined flags may have no name
+        return "enum", value.name, *data_fingerprints(value.value)  # combined flags may have no name
     if isinstance(value, dt.date | dt.time | dt.timedelta):
         return _time_parts(value)
     if issubclass(type(value), BaseModel):  # not isinstance, which is true of a mock without fields
@@ -119,10 +119,10 @@ def _extra_attributes(value: Any) -> dict[str, Any]:
     parts = {name: part for name, part in attributes_of(value).items() if name not in fields}
     if isinstance(value, str):
         return {name: part for name, part in parts.items() if type(part) in ATOMS}
-    return {name: data for name, part in parts.items() for data in if_data(part)}
+    return {name: data for name, part in parts.items() for data in data_fingerprints(part)}
 
 
-def if_data(value: Any) -> list[str]:
+def data_fingerprints(value: Any) -> list[str]:
     """The fingerprint of a value, in a list; an empty list, if it is not data."""
     with suppress(SerializationError, RecursionError):
         return [fingerprint(identity(value, nested=True))]

@@ -21,7 +21,7 @@ from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import submit
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
-from langmem_adapters.records.following import IndexChange, follow, steadily
+from langmem_adapters.records.following import IndexChange, follow, search_up_to_date
 
 __all__ = ["ShelfIndex"]
 
@@ -51,7 +51,7 @@ class ShelfIndex:
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` best hits, some of which may be removed entries, after the index has caught up with the log."""
-        return steadily(self.follow, self.index, self._rows.namespace, lambda: self.search_unsynced(query, k))
+        return search_up_to_date(self.follow, self.index, self._rows.namespace, lambda: self.search_unsynced(query, k))
 
     def search_unsynced(self, query: str, k: int) -> list[Hit]:
         """The ``k`` best hits of the index as it is."""

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.keys import Namespace
 from langmem_adapters.lru import LRU
@@ -44,7 +44,7 @@ class ReadCache:
         self.namespace = namespace
         self._seconds = seconds
         self._clock = clock
-        anew_in_child(self)
+        reset_in_child(self)
         with _lock.held():
             _caches.add(self)
 

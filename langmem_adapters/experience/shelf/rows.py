@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.experience.shelf.read_cache import invalidate
-from langmem_adapters.expiry import LINGER
+from langmem_adapters.expiry import EMPTY_TTL_SECONDS
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
@@ -101,7 +101,7 @@ class Rows:
     def expire_if_empty(self) -> bool:
         """Let the namespace expire soon, if it is empty; each later write sets its ttl anew. False, if it is not."""
         if self._is_empty():
-            self.store.write(self.namespace, ttl=LINGER)
+            self.store.write(self.namespace, ttl=EMPTY_TTL_SECONDS)
             if self._is_empty():
                 return True
             self.store.write(self.namespace)  # another writer has put an entry

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from langmem_adapters.codec import is_for_others, refuse_undamaged
+from langmem_adapters.codec import is_sealed_or_newer, refuse_sealed_or_newer
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, StoreError
 from langmem_adapters.experience.shelf.eviction import Evicted, Eviction
 from langmem_adapters.experience.shelf.index import ShelfIndex
@@ -20,7 +20,7 @@ from langmem_adapters.experience.shelf.rows import TOMBSTONE, USED, Rows, is_use
 from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
-from langmem_adapters.records.paging import PAGE, values_of
+from langmem_adapters.records.paging import PAGE_SIZE, values_of
 
 __all__ = ["Evicted", "Shelf"]
 
@@ -129,9 +129,9 @@ class Shelf:
         """
         before = self._rows.exchange(key, data)
         old, tombstone = before.get(key), before.get(TOMBSTONE + key)
-        if old is not None and is_for_others(old):
+        if old is not None and is_sealed_or_newer(old):
             self._rows.change([key], put={key: old}, guard={key: data})
-            refuse_undamaged(old, "an experience")
+            refuse_sealed_or_newer(old, "an experience")
         if tombstone is not None:
             self._rows.change([key], delete=[TOMBSTONE + key], guard={key: data, TOMBSTONE + key: tombstone})
         if before:
@@ -259,7 +259,7 @@ class Shelf:
     def _remove_unusable(self, unusable: dict[str, bytes]) -> None:
         keys = list(unusable)
         try:
-            for start in range(0, len(keys), PAGE):
-                self._rows.remove_with_tombstones({key: unusable[key] for key in keys[start : start + PAGE]})
+            for start in range(0, len(keys), PAGE_SIZE):
+                self._rows.remove_with_tombstones({key: unusable[key] for key in keys[start : start + PAGE_SIZE]})
         except StoreError as error:
             _log.info("unusable entries could not be removed: %s", type(error).__name__)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.keys import Namespace
 
-__all__ = ["Begun", "outdate"]
+__all__ = ["StartMark", "outdate"]
 
 _MAX_REMOVALS = 10_000  # removals that are remembered; a result begun before all of them counts as outdated
 
@@ -30,7 +30,7 @@ class _Removal(NamedTuple):
         return namespace == self.namespace and key in self.keys
 
 
-class Begun:
+class StartMark:
     """Marks the moment in which making a result for a key has begun.
 
     >>> begun = Begun(("experience", "", "", "capitals"), "France")

@@ -27,7 +27,7 @@ from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
 
-__all__ = ["CachedModel", "KeptAnswers", "Recording", "SingleFlightAnswers", "opened_again"]
+__all__ = ["CachedModel", "Recording", "SingleFlightAnswers", "StoredAnswers", "opened_again"]
 
 A = TypeVar("A")
 M = TypeVar("M", bound="CachedModel")
@@ -66,7 +66,7 @@ class _RequestArguments(Arguments):
         return counted["question"]
 
 
-class KeptAnswers(Responses):
+class StoredAnswers(Responses):
     """The answers of a host's models, in the form in which its caches keep them."""
 
     def __init__(self, clock: Callable[[], float], new_id: Callable[[], str]) -> None:
@@ -122,7 +122,7 @@ class SingleFlightAnswers(Shared):
         request: type[tuple[Any, ...]],
         *,
         rules: Rules,
-        responses: KeptAnswers,
+        responses: StoredAnswers,
         cache: type[FunctionCache] = FunctionCache,
         counts: Counts | None = None,
         **options: Any,
@@ -333,7 +333,9 @@ class CachedModel(Switches):
         await self._answers.aflush()
 
     def _of_model(self, wrapped: object) -> str:
-        return views.attempt(self, lambda: views.statistics(self.stats(), title=f"Cached {type(wrapped).__name__}"))
+        return views.render_safely(
+            self, lambda: views.statistics(self.stats(), title=f"Cached {type(wrapped).__name__}")
+        )
 
 
 def opened_again(kind: type[M], make: Callable[[M], None], fields: Mapping[str, Any]) -> M:

@@ -14,9 +14,9 @@ from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
 from functools import partial
 
-from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.errors import LangmemError
-from langmem_adapters.experience.shelf.under_way import Begun
+from langmem_adapters.experience.shelf.under_way import StartMark
 from langmem_adapters.experience.single_flight.leases import Lease, block_or_await
 from langmem_adapters.flow import Flow
 
@@ -32,7 +32,7 @@ _led_calls: ContextVar[tuple[_LedCall, ...]] = ContextVar("langmem_leading", def
 class Flight:
     """One call, the lease under which it is made, and the result for its followers: bytes, or None and the reason."""
 
-    def __init__(self, flights: Flights, key: str, begun: Begun | None) -> None:
+    def __init__(self, flights: Flights, key: str, begun: StartMark | None) -> None:
         self._flights = flights
         self.key = key
         self.begun = begun
@@ -129,7 +129,7 @@ class Flights:
     """The calls of one function that are under way, by key. Safe to share between threads, and across ``fork``."""
 
     def __init__(self) -> None:
-        anew_in_child(self)
+        reset_in_child(self)
 
     def begin_anew(self) -> None:
         """Forget all calls: after a fork, their leaders are in the parent."""
@@ -137,7 +137,7 @@ class Flights:
         self._flights: dict[str, Flight] = {}
 
     def join(
-        self, key: str, claim: Callable[[Flight | None], object] = bool, begun: Begun | None = None
+        self, key: str, claim: Callable[[Flight | None], object] = bool, begun: StartMark | None = None
     ) -> tuple[Flight | None, bool]:
         """The call for this key, and whether the caller is to make it; (None, False), inside of that very call.
 

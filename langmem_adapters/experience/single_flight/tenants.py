@@ -12,7 +12,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.lru import LRU
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_plain, id_of
+from langmem_adapters.validation import check_sync_function, id_text
 
 __all__ = ["Tenant", "Tenants"]
 
@@ -45,7 +45,7 @@ class Tenants(Shared, Generic[K]):
                 raise ConfigurationError(
                     f"a tenant is a text, a context variable or a function without arguments, not {kind}"
                 )
-            check_plain("tenant", tenant)
+            check_sync_function("tenant", tenant)
         self._tenant = tenant
         self._make = make
         self._counts = counts
@@ -95,5 +95,5 @@ class Tenants(Shared, Generic[K]):
                 source = source()
             except LookupError:  # as from a context variable that is not set, or a configuration without the key
                 source = None
-        tenant = id_of("tenant", source)
+        tenant = id_text("tenant", source)
         return None if self._strict and not tenant else self.of(tenant)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from langmem_adapters.experience.verifier.forms import CONFUSED, are_synonyms
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import OPPOSITES, stem_of
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 
 __all__ = [
     "FORM_SIMILARITIES",
@@ -133,7 +133,7 @@ def word_similarity(word: str, other_word: str) -> float:  # noqa: PLR0911 - a l
     return _EXTENSION if differ_in_ending and longer.startswith(shorter) else 0.0
 
 
-_ENDINGS = listed("""a able age al an ance ant ar ary ate ation c ct d ed ee ence ency ent er es est ful i ial ian ibl
+_ENDINGS = word_set("""a able age al an ance ant ar ary ate ation c ct d ed ee ence ency ent er es est ful i ial ian ibl
     ible ic ical ier if in ing ion ious ish ism ist it ity iv ive iz ize l less like ly ment n ness or ori ory ous s
     sion ss t tic tion ur ure v ve y z""") | {""}
 """Endings of stems that begin alike and are forms of one word; "Niger" and "Nigeria" are not."""

@@ -14,31 +14,31 @@ from langmem_adapters.experience.verifier.words import (
     american_spelling,
     stem_of,
 )
-from langmem_adapters.language.analysis import uninflected
-from langmem_adapters.language.lists import grouped, listed
+from langmem_adapters.language.analysis import strip_inflection
+from langmem_adapters.language.lists import word_groups, word_set
 
 __all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "are_synonyms", "is_optional", "same_root"]
 
 CONFUSED = frozenset(
     (stem_of(one), stem_of(other))
-    for pair in grouped("""adverse averse | affect effect | angel angle | baron barron | biter bitter | brain brian |
-        cameron cameroon | canon cannon | canvas canvass | career carer | cares caress | carlo carol | carter crater |
-        casual causal | christian christina | claus clause | coma comma | compiled complied | complaint compliant |
-        correct correlate | council counsel | dairy diary | desert dessert | diner dinner | discreet discrete |
-        discus discuss | dragons dragoons | eight eighth | farmer framer | filer flier | finish finnish |
-        forest forrest | galilee galileo | georgian georgina | goran groan | great greta | handel handle |
-        insulation insult | later latter | liter litter | looser loser | macro marco | magna manga | marian marina |
-        marian marine | martian martina | mater matter | median medina | pasty patsy | perfect prefect | porto proto |
-        principal principle | retired retried | rooster roster | salon saloon | satin stain | scared scarred |
-        scraped scrapped | signer singer | silver sliver | statue statute | striped stripped | super supper |
-        timber timbre | trial trail | united untied""")
+    for pair in word_groups("""adverse averse | affect effect | angel angle | baron barron | biter bitter | brain brian
+        | cameron cameroon | canon cannon | canvas canvass | career carer | cares caress | carlo carol | carter crater
+        | casual causal | christian christina | claus clause | coma comma | compiled complied | complaint compliant |
+        correct correlate | council counsel | dairy diary | desert dessert | diner dinner | discreet discrete | discus
+        discuss | dragons dragoons | eight eighth | farmer framer | filer flier | finish finnish | forest forrest |
+        galilee galileo | georgian georgina | goran groan | great greta | handel handle | insulation insult | later
+        latter | liter litter | looser loser | macro marco | magna manga | marian marina | marian marine | martian
+        martina | mater matter | median medina | pasty patsy | perfect prefect | porto proto | principal principle |
+        retired retried | rooster roster | salon saloon | satin stain | scared scarred | scraped scrapped | signer
+        singer | silver sliver | statue statute | striped stripped | super supper | timber timbre | trial trail |
+        united untied""")
     for one, other in permutations(pair)
 )
 """Pairs of stems that look like typos of each other, but are different words."""
 
-ACRONYMS = listed("aids it sec us who")
+ACRONYMS = word_set("aids it sec us who")
 """Words that mean something else in capitals."""
-NAMESAKES = ACRONYMS | listed("""amazon apple art august bath bill catholic chad chase china cologne cork dane danish
+NAMESAKES = ACRONYMS | word_set("""amazon apple art august bath bill catholic chad chase china cologne cork dane danish
     faith frank gap grace guinea heather hope jack jersey job joy lent lily march mark mass may mercury mobile nice
     olive orange orthodox pole polish pat reading rob rose scone shell slough split sue swede target tours turkey victor
     violet warren""")
@@ -70,7 +70,7 @@ _SIBILANTS = ("ch", "s", "sh", "x", "z")  # endings after which an "e" is added:
 def _root(word: str) -> str:
     """The root that a word shares with its forms."""
     word = american_spelling(IRREGULAR_FORMS.get(word, word)).replace("anc", "enc")  # as "existance" is misspelt
-    root = word if word.endswith(("us", "is")) else uninflected(word)
+    root = word if word.endswith(("us", "is")) else strip_inflection(word)
     if root.endswith(("ll", "oe", "ie")):
         return root[:-1]
     return f"{root[:-1]}i" if root.endswith("y") else root

@@ -38,7 +38,7 @@ from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.swaps import opposite_preposition, swapped_words
 from langmem_adapters.experience.verifier.word_order import rearranged_words
 from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH_MARKERS, NEGATIONS, OPPOSITES, STOP_WORDS
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 
 __all__ = ["GUARDS", "Guard"]
 
@@ -170,9 +170,9 @@ _OPEN_FRAMES = _SPECIFIC_FRAMES | {"how"}
 _CIRCUMSTANCE_FRAMES = frozenset({"how", "when", "where", "who"})
 _WHAT_OR_WHERE = frozenset(("what", "which", "where"))
 _STRANDED_PREPOSITIONS = frozenset(("for", "from", "of", "with"))
-_PRONOUNS = listed("i you he she it we they")
-_SUBJECTS = _PRONOUNS | listed("my your his her our their its the this that these those there")
-_FINITE_VERBS = listed("am is are was were has have had do does did can could will would shall should may might must")
+_PRONOUNS = word_set("i you he she it we they")
+_SUBJECTS = _PRONOUNS | word_set("my your his her our their its the this that these those there")
+_FINITE_VERBS = word_set("am is are was were has have had do does did can could will would shall should may might must")
 
 
 def _has_question_mark(reading: Reading) -> bool:

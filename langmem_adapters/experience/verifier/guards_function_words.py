@@ -13,7 +13,7 @@ from itertools import pairwise
 from langmem_adapters.experience.verifier.alignment import Alignment, is_short, refusal, unmatched_words
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
-from langmem_adapters.language.lists import listed, named
+from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["complements", "courtesies", "links", "modality", "persons", "scope", "voice"]
 
@@ -46,10 +46,10 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     return refusal("scope", differing, ())
 
 
-_QUANTIFIER_KINDS = named("""all every each everyone everybody everything, any anyone anybody anything,
+_QUANTIFIER_KINDS = group_names("""all every each everyone everybody everything, any anyone anybody anything,
     some someone somebody something several few, most, other, another, same, both, either, only, also too""")
 _QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
-_DETERMINER_KINDS = _QUANTIFIER_KINDS | named("a an this my our your")
+_DETERMINER_KINDS = _QUANTIFIER_KINDS | group_names("a an this my our your")
 
 
 def _quantifiers(reading: Reading) -> frozenset[str]:
@@ -170,10 +170,10 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     return refusal("modality", left.words[:1], right.words[:1]) if is_exchanged else ""
 
 
-_MODAL_KINDS = named("can could, may might, should, must, will would, do does, did")
-_INTENTION_KINDS = named("can could, may might, should, must, will, want would")
+_MODAL_KINDS = group_names("can could, may might, should, must, will would, do does, did")
+_INTENTION_KINDS = group_names("can could, may might, should, must, will, want would")
 _HAVE_FORMS = frozenset(("has", "have"))
-_MODALS = listed("can could may might should must shall will would")
+_MODALS = word_set("can could may might should must shall will would")
 
 
 def _begin_with_other_modals(left: Reading, right: Reading) -> bool:
@@ -229,9 +229,11 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 _I_OR_YOU = frozenset(("i", "you"))
 _PRONOUN_CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
-_GERMAN_FORMAL_PRONOUNS = listed("sie ihnen ihr ihre ihrem ihren ihrer ihres")
+_GERMAN_FORMAL_PRONOUNS = word_set("sie ihnen ihr ihre ihrem ihren ihrer ihres")
 _PERSON_BY_WORD = (
-    dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their, its")
+    dict.fromkeys(I_WORDS, "i")
+    | dict.fromkeys(YOU_WORDS, "you")
+    | group_names("he him his, she her, they them their, its")
 )
 
 
@@ -321,7 +323,7 @@ def complements(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 _TWO_COMPLEMENT_VERBS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
-_BE_FORMS = listed("is are am was were be been being get got gets getting")
+_BE_FORMS = word_set("is are am was were be been being get got gets getting")
 
 
 def _complements(reading: Reading) -> set[str]:

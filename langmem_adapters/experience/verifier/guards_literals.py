@@ -8,12 +8,12 @@ from collections import Counter
 from langmem_adapters.experience.verifier.alignment import Alignment, refusal
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.language.dates import DAYS, MONTHS
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 
 __all__ = ["code", "numbers", "quotations", "snippets", "symbols", "units"]
 
 _MAX_NAMED_SNIPPETS = 3  # in a reason
-_DAY_PARTS = listed("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
+_DAY_PARTS = word_set("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
 _DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS) - {"may"}
 _TIME_WORDS = "|".join((*str.split("spring summer autumn winter"), *sorted(_DAY_PARTS), *DAYS, *MONTHS))
 _TIME = rf"({_TIME_WORDS}|\d[\d:.]*)s?(?: ?[ap]m)?"

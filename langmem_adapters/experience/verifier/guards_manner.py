@@ -9,23 +9,23 @@ from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ONLY_NOUNS, PREPOSITIONS, STOP_WORDS, UNITS
-from langmem_adapters.language.lists import listed, named
+from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["degree", "manner", "plurals", "prepositions"]
 
-_MANNERS = named("""brief briefly short shortly concise concisely,
+_MANNERS = group_names("""brief briefly short shortly concise concisely,
     detailed detail details depth thorough thoroughly long lengthy comprehensive, step steps, simple simply plain,
     formal formally, informal informally casual, funny humorous, serious, technical, layman, beginner beginners,
     expert experts""")
-_WRITING_VERBS = listed("""compose create describe draft explain give list make outline present rewrite summarise
+_WRITING_VERBS = word_set("""compose create describe draft explain give list make outline present rewrite summarise
     summarize tell write""")
 _MAX_ACRONYM_CHARS = 3  # so short a name is often in lower case
 _MAX_OPENING_WORDS = 4
-_OMITTABLE_PREPOSITIONS = listed("as at by for from in of on to with")
-_DETERMINERS = ARTICLES | listed("her his my our that their these this those your")
-_POSSESSIVES = listed("her his my our their your")
+_OMITTABLE_PREPOSITIONS = word_set("as at by for from in of on to with")
+_DETERMINERS = ARTICLES | word_set("her his my our that their these this those your")
+_POSSESSIVES = word_set("her his my our their your")
 _PLURAL_ONLY_NOUNS = PLURAL_ONLY_NOUNS - {"means"}  # a verb too: "what X means"
-_BE_FORMS = listed("is are was were")
+_BE_FORMS = word_set("is are was were")
 _OFTEN_WITHOUT_PREPOSITION = frozenset(("about", "all", "both", "some", *UNITS))
 """Words beside which a preposition may be left out: some (of the) tools, to come (on) Monday."""
 

@@ -12,7 +12,7 @@ from langmem_adapters.experience.verifier.alignment import Alignment, edit_dista
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, STOP_WORDS, is_past
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 
 __all__ = ["details", "words"]
 
@@ -20,8 +20,8 @@ _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
-_NEGLIGIBLE_WORDS = ARTICLES | listed("""although also am and any are be been being can could do does even got has have
-    having he his i is it its just my of on or our please really she so some still that their then they think this
+_NEGLIGIBLE_WORDS = ARTICLES | word_set("""although also am and any are be been being can could do does even got has
+    have having he his i is it its just my of on or our please really she so some still that their then they think this
     though too somehow use using we which why you your""")
 """Words that may be added or left out without a difference, or that other guards compare."""
 _CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}

@@ -7,7 +7,7 @@ import re
 from langmem_adapters.experience.verifier.alignment import Alignment, refusal, unmatched_words
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import is_past
-from langmem_adapters.language.lists import listed, named
+from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["tense"]
 
@@ -18,9 +18,9 @@ _ASK_VERBS = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|r
 _CONDITION = re.compile(rf"(^|\b(?!{''.join(_ASK_VERBS.split())}\b)\w+\W+)if\b[^,.;:?!]*")
 _HAVE_FORMS = frozenset(("has", "have", "had"))
 _MAX_AUXILIARY_DISTANCE = 5  # words: "have all of them decided"
-_TENSE_BY_AUXILIARY = named("is are am do does will, was were did")
-_BE_FORMS = listed("is are am was were be been being")
-_MODALS = listed("can could may might must should will would")
+_TENSE_BY_AUXILIARY = group_names("is are am do does will, was were did")
+_BE_FORMS = word_set("is are am was were be been being")
+_MODALS = word_set("can could may might must should will would")
 _AUXILIARIES = _BE_FORMS | _HAVE_FORMS | _MODALS | {"did", "do", "does", "shall"}
 
 

@@ -9,18 +9,18 @@ from itertools import chain
 
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, CONJUNCTIONS, STOP_WORDS, UNITS
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 
 __all__ = ["INSTITUTIONS", "is_compound_of", "is_superlative", "same_search"]
 
 _LOCATION_PREPOSITIONS = frozenset(("in", "on"))
 _COMPOUND_PREPOSITIONS = _LOCATION_PREPOSITIONS | {"for", "of"}
-_CONTAINERS = listed("""bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot
+_CONTAINERS = word_set("""bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot
     spoon tin""")
-INSTITUTIONS = listed("bank church college house kingdom museum republic school state university")
+INSTITUTIONS = word_set("bank church college house kingdom museum republic school state university")
 """Institutions, whose name before "of" and after it usually means two things: University of Miami, Miami University."""
-_PARTITIVES = listed("bit bunch couple group kind lot number pair part piece slice sort state type")
-_BEFORE_COMPOUNDS = STOP_WORDS | listed("average best first last maximum minimum next top")
+_PARTITIVES = word_set("bit bunch couple group kind lot number pair part piece slice sort state type")
+_BEFORE_COMPOUNDS = STOP_WORDS | word_set("average best first last maximum minimum next top")
 _NOT_SEARCHED = STOP_WORDS - _COMPOUND_PREPOSITIONS - CONJUNCTIONS
 _QUESTION_OPENING = re.compile(r"(?:(?:(?:what|which|who) is|tell me|give me) (?:(?:the|some) )|what is (?:an? )?)")
 _MAX_PART_WORDS = 4  # of each part of a compound

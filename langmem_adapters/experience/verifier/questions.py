@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langmem_adapters.language.lists import listed
+from langmem_adapters.language.lists import word_set
 
 __all__ = [
     "MAKER_PATTERN",
@@ -145,7 +145,7 @@ MAKER_VERBS = {
 """Makers of things, and their verbs, in the past tense as things are made once: "who is the author of", "who wrote"."""
 MAKER_PATTERN = rf"who (?:is|was) the ({'|'.join(MAKER_VERBS)}) of "
 
-QUESTION_WORDS = listed("""wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches
+QUESTION_WORDS = word_set("""wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches
     welchen welchem wieviel kann kannst können könnt könnte könnten darf dürfen muss müssen soll sollte ist sind hat
     hast haben habt gibt comment où qui quand pourquoi combien quel quelle quels quelles quoi est puis peut peux pouvez
     cómo dónde quién quiénes cuándo cuál cuáles cuánto cuánta cuántos cuántas qué adónde come dove chi quando perché
@@ -156,7 +156,7 @@ QUESTION_WORDS = listed("""wie wo wer wen wem wessen was wann warum wieso weshal
     لماذا من ماذا هل""")  # noqa: RUF001 - Turkish
 """Words of other languages with which questions begin, and statements hardly ever."""
 
-QUESTION_PARTS = listed("""吗 嗎 呢 什么 什麼 怎 哪 谁 誰 多少 几 幾 何 ますか ですか ましたか ませんか どう どこ どの
+QUESTION_PARTS = word_set("""吗 嗎 呢 什么 什麼 怎 哪 谁 誰 多少 几 幾 何 ますか ですか ましたか ませんか どう どこ どの
     いつ なぜ 어떻게 왜 어디 언제 누구 무엇 몇 얼마 까요 나요 कैसे कहाँ कब क्यों कौन क्या कितन อย่างไร อะไร ไหม ทำไม
     ที่ไหน เมื่อไ ใคร เท่าไ nào gì đâu nhiêu""")
 """Parts of a text that mark a question wherever they are, in languages that do not move question words."""

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from langmem_adapters.experience.verifier.words import NUMBER_WORDS, UNITS
 from langmem_adapters.language.dates import DAYS, MONTHS
-from langmem_adapters.language.lists import bases
+from langmem_adapters.language.lists import base_forms
 
 __all__ = ["GROUPED_DIGITS", "MISSPELLINGS", "MULTIPLIERS", "REPLACEMENTS", "normalize_spelling"]
 
@@ -113,7 +113,7 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
 )  # fmt: skip
 """A pattern, its replacement, and hints of which a matching text has one: words, or parts if they have other signs."""
 
-MISSPELLINGS = bases("""accommodation accomodation, account acount accout, address adress addres,
+MISSPELLINGS = base_forms("""accommodation accomodation, account acount accout, address adress addres,
     appointment appointement apointment, argument arguement, available availible availble avaliable,
     because becuase becasue beacuse, beginning begining, believe beleive, business buisness bussiness busines,
     calendar calender, cancel cancle, capital captial, certificate certficate, completely completly, computer computor,
@@ -167,7 +167,7 @@ _NUMBER_PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", 
 _SPELT_NUMBER = re.compile(
     rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)"
 )
-_SIGN_NAMES = bases("percent %, permille ‰, dollar $, euro €, pound £, yen ¥, rupee ₹, degrees °")
+_SIGN_NAMES = base_forms("percent %, permille ‰, dollar $, euro €, pound £, yen ¥, rupee ₹, degrees °")
 _SIGN_TRANSLATION = {ord(sign): f" {name} " for sign, name in _SIGN_NAMES.items()}
 
 

@@ -12,11 +12,11 @@ from langmem_adapters.experience.verifier.alignment import Alignment, unmatched_
 from langmem_adapters.experience.verifier.phrases import INSTITUTIONS
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, NEGATIONS, PREPOSITIONS, STOP_WORDS, UNITS, stem_of
-from langmem_adapters.language.lists import listed, named
+from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["opposite_preposition", "swapped_words"]
 
-_DIRECTIONS = named("from, to into onto, than, before, after")
+_DIRECTIONS = group_names("from, to into onto, than, before, after")
 _INTERCHANGEABLE = {frozenset(("by", "using")), frozenset(("using", "with"))}
 """Prepositions that may replace each other, if all else is the same; "using" is one, as a form of "use"."""
 _INTERCHANGEABLE_WITH = {
@@ -47,12 +47,12 @@ _ATTRIBUTE_QUESTION = re.compile(
     r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
 )
 """Questions about an attribute: the rules "of", "for" or "in" curling; but love "of" children is not "for" them."""
-_COMPOUND_SEPARATORS = listed("of in with on for is are that which the a an")
+_COMPOUND_SEPARATORS = word_set("of in with on for is are that which the a an")
 """Words that may separate the parts of a compound: "a cron job", "a job with cron"."""
-_CLAUSE_MARKERS = PREPOSITIONS | listed("i he she they we am are is was were")
+_CLAUSE_MARKERS = PREPOSITIONS | word_set("i he she they we am are is was were")
 """Words that show that "and" joins two clauses rather than two things."""
-_SINGULAR_VERBS = listed("is was has does")
-_PRONOUNS = listed("me you him her it us them")
+_SINGULAR_VERBS = word_set("is was has does")
+_PRONOUNS = word_set("me you him her it us them")
 _DIRECTED_WORDS = {"into", "onto", "than", "convert", "transform", "translate"}
 _MAX_SWAP_WORDS = 24  # a longer text has too many orders to try
 _MIN_REWORDED_WORDS = 10  # a text with so many, and others besides, is more often reworded than reversed in meaning

@@ -13,7 +13,7 @@ from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow
 from langmem_adapters.progress import Progress, advancing
 
-__all__ = ["Tuned", "TunedPoint", "choose_threshold", "tuning"]
+__all__ = ["Tuned", "TunedPoint", "choose_threshold", "tune_flow"]
 
 _PAGE_SIZE = 32  # pairs that are embedded at a time
 
@@ -63,7 +63,7 @@ def choose_threshold(scored: Sequence[tuple[float, bool]], precision: float) -> 
     return Tuned(min(precise).threshold, curve, list(scored))
 
 
-def tuning(
+def tune_flow(
     index: Any,
     pairs: Sequence[tuple[str, str, bool]],
     precision: float,

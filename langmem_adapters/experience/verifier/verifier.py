@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
         return not self.guard
 
     def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.compared(self))
+        return views.render_safely(self, lambda: views.comparison(self))
 
 
 class Verifier:

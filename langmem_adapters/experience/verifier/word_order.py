@@ -19,7 +19,7 @@ from langmem_adapters.experience.verifier.words import (
     american_spelling,
     stem_of,
 )
-from langmem_adapters.language.lists import listed, named
+from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["rearranged_words", "same_words"]
 
@@ -28,14 +28,14 @@ _DOES = frozenset(("do", "does"))
 _OMITTABLE = ARTICLES | _DOES  # words that may be left out
 _FOCUS_ADVERBS = frozenset(("almost", "also", "even", "just", "only"))
 """Words that qualify the very next word: "only members"."""
-_PHRASE_OPENERS = PREPOSITIONS | NEGATIONS | listed("because if in out since unless until when while")
+_PHRASE_OPENERS = PREPOSITIONS | NEGATIONS | word_set("because if in out since unless until when while")
 """Words that open a phrase, which may move as a whole: "before lunch", "if it rains"."""
-_UNIVERSAL_QUANTIFIERS = listed("all always both every everybody everyone everything")
+_UNIVERSAL_QUANTIFIERS = word_set("all always both every everybody everyone everything")
 _BOUND_WORDS = _PHRASE_OPENERS.union(
-    _FOCUS_ADVERBS, listed("he i it my our she that their these they this those we you your")
+    _FOCUS_ADVERBS, word_set("he i it my our she that their these they this those we you your")
 )
 """Words that must precede the same word in both texts, if the order of words differs."""
-_OMITTABLE_BOUND_WORDS = ARTICLES | listed("can could did do does should will would")
+_OMITTABLE_BOUND_WORDS = ARTICLES | word_set("can could did do does should will would")
 """Likewise, but one text may leave them out."""
 
 
@@ -120,7 +120,7 @@ def _singular(word: str) -> str:
     return american_spelling(word.removesuffix("s"))
 
 
-_INTERCHANGEABLE = UNITS | named("""is are, was were, what which, lawyer attorney, luggage baggage, start begin
+_INTERCHANGEABLE = UNITS | group_names("""is are, was were, what which, lawyer attorney, luggage baggage, start begin
     commence, bigger larger, buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly
     rapidly, film movie, fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo
     picture, disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest
@@ -179,7 +179,7 @@ def _is_movable(word: str) -> bool:
     return word == "like" or (word.endswith("ly") and word not in _NO_ADVERBS)
 
 
-_NO_ADVERBS = listed("daily early family friendly hourly monthly only reply supply weekly yearly")
+_NO_ADVERBS = word_set("daily early family friendly hourly monthly only reply supply weekly yearly")
 
 
 def _bindings(reading: Reading, function_words: frozenset[str]) -> set[tuple[str, str]]:

@@ -7,7 +7,7 @@ from itertools import product
 
 from langmem_adapters.language.analysis import stem
 from langmem_adapters.language.english import PASTS, SPELLINGS
-from langmem_adapters.language.lists import bases, grouped, listed, named
+from langmem_adapters.language.lists import base_forms, group_names, word_groups, word_set
 
 __all__ = [
     "ARTICLES",
@@ -63,11 +63,11 @@ _AMERICAN_SUFFIXES = (
 
 
 # Irregular past forms; but a "shot" is also a noun, so it is no "shoot".
-_PAST_FORMS = {past: verb for past, verb in PASTS.items() if past != "shot"} | bases(
+_PAST_FORMS = {past: verb for past, verb in PASTS.items() if past != "shot"} | base_forms(
     "bite bit, die died, sink sank sunk, use used"
 )
-IRREGULAR_FORMS = _PAST_FORMS | bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life
-    lives, man men, woman women, mouse mice, person people, tooth teeth, wife wives, missus mrs""")
+IRREGULAR_FORMS = _PAST_FORMS | base_forms("""go goes, die dies dying dead death, child children kids kid, foot feet,
+    life lives, man men, woman women, mouse mice, person people, tooth teeth, wife wives, missus mrs""")
 
 
 def is_past(word: str) -> bool:
@@ -76,57 +76,57 @@ def is_past(word: str) -> bool:
 
 
 _MAX_NON_PAST_CHARS = 4  # words that are no longer, such as "need" and "feed", are no past forms
-ENGLISH_MARKERS = listed("""a about an and any are as at be because been but by can could did do does for from had has
+ENGLISH_MARKERS = word_set("""a about an and any are as at be because been but by can could did do does for from had has
     have how i if in into is it its me my of on or our please should some than that the their them there these they this
     to was we were what when where which who why will with would you your""")
 """Words that mark a text as English."""
 
-FOREIGN_MARKERS = listed("""al aux avec bei che cómo como con da dans das de degli dei del della den der des det di die
-    do dos du een ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le les
-    los mein mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle sich sie
-    sont sur um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için saya apa
-    bagaimana yang untuk dengan""").difference(ENGLISH_MARKERS)
+FOREIGN_MARKERS = word_set("""al aux avec bei che cómo como con da dans das de degli dei del della den der des det di
+    die do dos du een ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le
+    les los mein mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle
+    sich sie sont sur um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için saya
+    apa bagaimana yang untuk dengan""").difference(ENGLISH_MARKERS)
 """Words that mark a text in Latin letters as not English."""
 
-STOP_WORDS = listed("""a an the of in on at to for from by with as and or but if then than that this these those it its
-    is are was were be been being am do does did doing have has had having i you he she we they me him her us them my
-    your his their our mine yours what which who whom whose when where why how there here so such s t""")
+STOP_WORDS = word_set("""a an the of in on at to for from by with as and or but if then than that this these those it
+    its is are was were be been being am do does did doing have has had having i you he she we they me him her us them
+    my your his their our mine yours what which who whom whose when where why how there here so such s t""")
 """Words without content of their own; guards compare some of them."""
 
-OPTIONAL_WORDS = listed("""some any really actually exactly ever very just also please kindly best good better great top
-    way method thing possible likely know think people person someone anyone one own same different most many much all
-    few other various certain particular several can could will would should may might must shall easy easily quick like
-    go get make use give tell explain help want need try find let mean current currently now today nowadays still yet
-    even already always world life""")
+OPTIONAL_WORDS = word_set("""some any really actually exactly ever very just also please kindly best good better great
+    top way method thing possible likely know think people person someone anyone one own same different most many much
+    all few other various certain particular several can could will would should may might must shall easy easily quick
+    like go get make use give tell explain help want need try find let mean current currently now today nowadays still
+    yet even already always world life""")
 """Content words that are often added or left out without a difference, in all their forms."""
 
-COURTESIES = named("""please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola,
+COURTESIES = group_names("""please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola,
     merci, bonjour, obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft""")
 """Words of courtesy, by all their spellings."""
 POLITE_WORDS = frozenset(COURTESIES)
 """Words that do not change what is asked."""
-ARTICLES = listed("a an the")
-I_WORDS = listed("i me my mine we us our")
-YOU_WORDS = listed("you your yours")
-PREPOSITIONS = listed("""in for at on from with without under before after of by during to than as into onto against via
-    using over""")
+ARTICLES = word_set("a an the")
+I_WORDS = word_set("i me my mine we us our")
+YOU_WORDS = word_set("you your yours")
+PREPOSITIONS = word_set("""in for at on from with without under before after of by during to than as into onto against
+    via using over""")
 
-PLURAL_ONLY_NOUNS = listed("""arms customs damages dates forces futures glasses goods grounds https manners means news
+PLURAL_ONLY_NOUNS = word_set("""arms customs damages dates forces futures glasses goods grounds https manners means news
     premises proceedings savings securities spectacles spirits terms""")
 """Plurals that mean something else than several of their singular."""
 
-CONJUNCTIONS = listed("and or vs versus nor")
+CONJUNCTIONS = word_set("and or vs versus nor")
 """Words that join things whose order does not matter."""
 
-NUMBER_WORDS = bases("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven seventh,
-    8 eight eighth, 9 nine ninth, 10 ten tenth, 11 eleven eleventh, 12 twelve dozen twelfth, 13 thirteen thirteenth,
-    14 fourteen fourteenth, 15 fifteen fifteenth, 16 sixteen sixteenth, 17 seventeen seventeenth,
-    18 eighteen eighteenth, 19 nineteen nineteenth, 20 twenty twentieth, 30 thirty thirtieth, 40 forty, 50 fifty,
-    60 sixty, 70 seventy, 80 eighty, 90 ninety, 100 hundred hundredth, 1000 thousand, 1000000 million,
-    1000000000 billion""")
+NUMBER_WORDS = base_forms("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven
+    seventh, 8 eight eighth, 9 nine ninth, 10 ten tenth, 11 eleven eleventh, 12 twelve dozen twelfth, 13 thirteen
+    thirteenth, 14 fourteen fourteenth, 15 fifteen fifteenth, 16 sixteen sixteenth, 17 seventeen seventeenth, 18
+    eighteen eighteenth, 19 nineteen nineteenth, 20 twenty twentieth, 30 thirty thirtieth, 40 forty, 50 fifty, 60
+    sixty, 70 seventy, 80 eighty, 90 ninety, 100 hundred hundredth, 1000 thousand, 1000000 million, 1000000000
+    billion""")
 """Figures by number word; "one" is left out, because of "the best one"."""
 
-UNITS = named("""km kilometer kilometers kilometre kilometres kms, m meter meters metre metres,
+UNITS = group_names("""km kilometer kilometers kilometre kilometres kms, m meter meters metre metres,
     cm centimeter centimeters centimetre centimetres, mm millimeter millimeters millimetre millimetres, mile miles mi,
     ft foot feet, inch inches, yard yards, kg kilogram kilograms kilo kilos kgs, g gram grams, mg milligram milligrams,
     lb lbs pound pounds, oz ounce ounces, l liter liters litre litres, ml milliliter milliliters millilitre millilitres,
@@ -142,62 +142,59 @@ UNITS = named("""km kilometer kilometers kilometre kilometres kms, m meter meter
     pm p.m""")
 """Units, days, months and times of day, by all their spellings."""
 
-NEGATIONS = listed("""not no never without nor neither none nothing nobody nowhere hardly barely unable cannot except
+NEGATIONS = word_set("""not no never without nor neither none nothing nobody nowhere hardly barely unable cannot except
     excluding nicht kein keine keinen keiner nie niemals ohne ne pas jamais sans aucun aucune nunca jamás sin ningún
     ninguna não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder nie bez не нет без никогда ни
     不 没 没有 未 无 别 非 ない ません ぬ 안 못 없 لا ليس بدون لم لن नहीं मत बिना değil yok olmadan không chưa tidak
     bukan tanpa inte ingen aldrig utan ikke uden aldri uten ei""")
 """Words that negate a statement, in large languages."""
 
-SYNONYMS = grouped("""best good great top better ideal | way method mean technique step process procedure tip trick |
-    mobile phone smartphone cellphone cell handset | learn study | start begin commence | buy purchase |
-    make create build generate produce construct | earn money | quick fast quickly rapidly speedy |
-    increase improve boost enhance raise gain grow | reduce decrease lower lessen lose cut | prevent avoid stop |
-    difference differ different distinguish vs versus | difficult hard tough |
-    affect effect impact influence consequence | happen occur | reason cause | get obtain acquire receive |
-    think opinion view thought believe feel | person human someone somebody anyone one | job career employment |
-    company firm business | country nation | book novel | photo picture image pic photograph | website site |
-    college university school institute | wife spouse | girl lady female woman | boy guy male man |
-    use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot |
-    recover retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs |
-    usa america us american unite | uk britain england | important essential significant crucial vital |
-    interesting amazing fascinating cool | favorite | explain describe define definition meaning mean |
-    advantage benefit pro | disadvantage drawback con | tv television | application app | laptop notebook |
-    bike motorcycle motorbike | car vehicle automobile | ask question | answer reply respond response |
-    look search find | know tell | exam test examination | fat weight | facebook fb | instagram insta |
-    math maths mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
-    handle deal cope manage | overcome beat | allow permit let enable | require need necessary | show display |
-    provide give offer supply | specify indicate define | contain include comprise | return give yield |
-    method function | purpose goal aim | access reach | option choice alternative | guide tutorial | section part |
-    configure setup set | change modify alter edit | multiple several many various | obtain retrieve get |
-    verify check | begin start launch | error mistake bug | city town | trip travel journey | safe secure |
-    legal lawful | possible feasible able | cheap inexpensive affordable | expensive costly | sick ill |
-    begin initiate | convert transform change turn | combine merge join | load read import | save store |
-    determine decide | identical equal same | describe explain document | current present existing |
-    additional extra further | assist help aid | ensure guarantee | wrong incorrect | right correct | speak talk |
-    happy glad | smart intelligent clever | finish complete end | shut close | speed pace |
-    ability capability functionality feature | additional new extra | alter change rename |
-    amount number quantity count | available exist present | designate specify | determine set establish |
-    divide split organize separate | replace substitute | replacement substitute | suggest recommend advise propose |
-    supply pass give provide | title name call term | transition switch move migrate | within inside in |
-    state specify mention declare refer reference | retrieve select fetch | related corresponding associated |
-    address tackle | under below beneath | big great large huge | biggest largest greatest | baby infant |
+SYNONYMS = word_groups("""best good great top better ideal | way method mean technique step process procedure tip trick
+    | mobile phone smartphone cellphone cell handset | learn study | start begin commence | buy purchase | make create
+    build generate produce construct | earn money | quick fast quickly rapidly speedy | increase improve boost enhance
+    raise gain grow | reduce decrease lower lessen lose cut | prevent avoid stop | difference differ different
+    distinguish vs versus | difficult hard tough | affect effect impact influence consequence | happen occur | reason
+    cause | get obtain acquire receive | think opinion view thought believe feel | person human someone somebody anyone
+    one | job career employment | company firm business | country nation | book novel | photo picture image pic
+    photograph | website site | college university school institute | wife spouse | girl lady female woman | boy guy
+    male man | use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot | recover
+    retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs | usa america us
+    american unite | uk britain england | important essential significant crucial vital | interesting amazing
+    fascinating cool | favorite | explain describe define definition meaning mean | advantage benefit pro |
+    disadvantage drawback con | tv television | application app | laptop notebook | bike motorcycle motorbike | car
+    vehicle automobile | ask question | answer reply respond response | look search find | know tell | exam test
+    examination | fat weight | facebook fb | instagram insta | math maths mathematics | government govt | pc computer |
+    cost price expense | say claim | choose select pick | handle deal cope manage | overcome beat | allow permit let
+    enable | require need necessary | show display | provide give offer supply | specify indicate define | contain
+    include comprise | return give yield | method function | purpose goal aim | access reach | option choice
+    alternative | guide tutorial | section part | configure setup set | change modify alter edit | multiple several
+    many various | obtain retrieve get | verify check | begin start launch | error mistake bug | city town | trip
+    travel journey | safe secure | legal lawful | possible feasible able | cheap inexpensive affordable | expensive
+    costly | sick ill | begin initiate | convert transform change turn | combine merge join | load read import | save
+    store | determine decide | identical equal same | describe explain document | current present existing | additional
+    extra further | assist help aid | ensure guarantee | wrong incorrect | right correct | speak talk | happy glad |
+    smart intelligent clever | finish complete end | shut close | speed pace | ability capability functionality feature
+    | additional new extra | alter change rename | amount number quantity count | available exist present | designate
+    specify | determine set establish | divide split organize separate | replace substitute | replacement substitute |
+    suggest recommend advise propose | supply pass give provide | title name call term | transition switch move migrate
+    | within inside in | state specify mention declare refer reference | retrieve select fetch | related corresponding
+    associated | address tackle | under below beneath | big great large huge | biggest largest greatest | baby infant |
     beautiful attractive | destination place spot | middle center | former ex | hospital clinic | mobile portable |
     position stance view | resource source | review feedback | seller vendor | series show | saying phrase expression |
-    typical average normal usual | update upgrade | wage salary pay income | wealthy rich | everyday daily |
-    fraud scam | issue problem trouble | clothing clothes dress | house home | apartment flat | film movie |
-    lawyer attorney | physician doctor | shop store | street road | kid child | error bug fault | stop quit cease |
-    keep retain | cook make prepare | all every each | repair mend | gift present | infection disease illness |
-    purpose reason | approach method | folder directory | delete drop | string text | list array |
-    invoke call run execute | execute perform | print output | trash bin | vacation holiday | gas petrol gasoline |
-    postpone delay | arrive reach come | speed velocity | aircraft plane airplane | hotel accommodation | autumn fall |
-    forget lose | visit see | eat food diet | cure treat treatment remedy | song music | exist live | join enroll |
-    easy simple | easier simpler | easiest simplest | quicker faster | quickest fastest | often frequently |
-    phone telephone | undo revert | loop iterate | concatenate join | luggage baggage | elevator lift | bigger larger |
-    exit quit | terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
-    grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood | fridge refrigerator |
-    sofa couch | info information | ad advert advertisement | rubbish garbage trash | timetable schedule | cv resume |
-    config configuration | possible possibility | symptom sign | tallest highest""")
+    typical average normal usual | update upgrade | wage salary pay income | wealthy rich | everyday daily | fraud scam
+    | issue problem trouble | clothing clothes dress | house home | apartment flat | film movie | lawyer attorney |
+    physician doctor | shop store | street road | kid child | error bug fault | stop quit cease | keep retain | cook
+    make prepare | all every each | repair mend | gift present | infection disease illness | purpose reason | approach
+    method | folder directory | delete drop | string text | list array | invoke call run execute | execute perform |
+    print output | trash bin | vacation holiday | gas petrol gasoline | postpone delay | arrive reach come | speed
+    velocity | aircraft plane airplane | hotel accommodation | autumn fall | forget lose | visit see | eat food diet |
+    cure treat treatment remedy | song music | exist live | join enroll | easy simple | easier simpler | easiest
+    simplest | quicker faster | quickest fastest | often frequently | phone telephone | undo revert | loop iterate |
+    concatenate join | luggage baggage | elevator lift | bigger larger | exit quit | terminate end | erase wipe |
+    parcel package | very really | bike bicycle | grandma granny grandmother | grandpa granddad grandfather | mum mom
+    mother | dad father | probability chance likelihood | fridge refrigerator | sofa couch | info information | ad
+    advert advertisement | rubbish garbage trash | timetable schedule | cv resume | config configuration | possible
+    possibility | symptom sign | tallest highest""")
 """Groups of words that may replace each other, in all their forms."""
 
 

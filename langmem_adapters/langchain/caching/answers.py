@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
 
-from langmem_adapters.codec import plain
+from langmem_adapters.codec import to_plain
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
-from langmem_adapters.experience.model_answers import said
+from langmem_adapters.experience.model_answers import answer_text
 from langmem_adapters.experience.shelf.shelf import Evicted
-from langmem_adapters.experience.shelf.under_way import Begun
-from langmem_adapters.experience.single_flight.asking import KeptAnswers, SingleFlightAnswers
+from langmem_adapters.experience.shelf.under_way import StartMark
+from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers, StoredAnswers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.caching.chunks import Recording, answer_chunks, as_cached
 from langmem_adapters.langchain.caching.costs import count_saved, metric_of
@@ -112,7 +112,7 @@ class Answers(SingleFlightAnswers):
         **rules: Any,
     ) -> None:
         self._output_version = output_version
-        self._pending: dict[tuple[str, int], tuple[Begun | None, float]] = {}
+        self._pending: dict[tuple[str, int], tuple[StartMark | None, float]] = {}
         context_builder = _as_examples if examples else None
         super().__init__(
             pool,
@@ -281,7 +281,7 @@ class _Calls(FunctionCache):
         )
 
 
-class _Generations(KeptAnswers):
+class _Generations(StoredAnswers):
     """Writes answers as data, and reads them back."""
 
     def __init__(self, clock: Callable[[], float], new_id: Callable[[], str], *, only_chats: bool) -> None:
@@ -290,11 +290,11 @@ class _Generations(KeptAnswers):
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         data = write_generations(value)
-        plain(data)  # raises for anything but data
+        to_plain(data)  # raises for anything but data
         return Experience(req=req, resp=data, metric=metric)
 
     def shown(self, experience: Experience) -> str:
-        return said(experience.resp)
+        return answer_text(experience.resp)
 
     def of(self, experience: Experience) -> list[Generation]:
         generations = read_generations(experience.resp, age=self._age(experience), new_id=self._new_id)

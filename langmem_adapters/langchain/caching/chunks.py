@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from langmem_adapters.experience.model_answers import in_words
+from langmem_adapters.experience.model_answers import split_words
 from langmem_adapters.providers.tool_calls import are_complete
 
 __all__ = ["Recording", "answer_chunks", "as_cached", "join_chunks"]
@@ -26,7 +26,7 @@ def answer_chunks(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
     They have no id: LangChain gives them the id of the run.
     """
     message = generation.message
-    *first, last = in_words(message.content) if isinstance(message.content, str) else [message.content]
+    *first, last = split_words(message.content) if isinstance(message.content, str) else [message.content]
     kwargs = dict(message.additional_kwargs)
     if first and _REASONING_KEY in kwargs:  # before the text, as in the provider's own streams
         yield ChatGenerationChunk(

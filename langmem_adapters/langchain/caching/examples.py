@@ -7,10 +7,10 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langmem_adapters.experience.requests import words
+from langmem_adapters.experience.requests import as_text
 from langmem_adapters.langchain.threads.prompt_budget import with_section
 from langmem_adapters.model import Experience
-from langmem_adapters.text import without_tags
+from langmem_adapters.text import escape_tags
 
 __all__ = ["with_examples"]
 
@@ -35,7 +35,7 @@ def with_examples(messages: list[BaseMessage], examples: Sequence[Experience]) -
 
 
 def _example_text(value: Any) -> str:
-    return without_tags(words(value)[:_MAX_CHARS], "examples", "request", "answer")
+    return escape_tags(as_text(value)[:_MAX_CHARS], "examples", "request", "answer")
 
 
 def _final_messages(answer: Any) -> Any:

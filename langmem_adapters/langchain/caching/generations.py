@@ -12,11 +12,11 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.langchain.convert import from_message, to_stored_message
 from langmem_adapters.langchain.rebuild import message_from_data, rebuild_generation
 from langmem_adapters.model import Message
-from langmem_adapters.providers.content import THOUGHTS, standard_block
+from langmem_adapters.providers.content import THOUGHT_TYPES, standard_block
 from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
-from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
-from langmem_adapters.providers.tool_calls import called_anew
-from langmem_adapters.providers.usage import unspent
+from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without_item_ids
+from langmem_adapters.providers.tool_calls import with_new_call_ids
+from langmem_adapters.providers.usage import with_zero_usage
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
@@ -51,7 +51,7 @@ def _has_content(content: str | list[Any]) -> bool:
     blocks = [standard_block(block) for block in content]
     kinds = {block["value"].get("type") if _is_non_standard(block) else block.get("type") for block in blocks}
     text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
-    return not refuses(content) and bool(text.strip() or kinds - THOUGHTS - {"text"})
+    return not refuses(content) and bool(text.strip() or kinds - THOUGHT_TYPES - {"text"})
 
 
 def _is_awaited_call(block: Any) -> bool:
@@ -91,22 +91,22 @@ def read_generations(data: Any, *, age: float, new_id: Callable[[], str]) -> lis
 
 def _read_generation(entry: dict[str, Any], age: float, new_id: Callable[[], str]) -> Generation:
     info = entry.get("info")
-    info = unspent(info) if isinstance(info, dict) else info
+    info = with_zero_usage(info) if isinstance(info, dict) else info
     if "message" not in entry:
         return Generation(text=entry["text"], generation_info=info)
-    fields = called_anew(entry["message"], new_id)
+    fields = with_new_call_ids(entry["message"], new_id)
     message = message_from_data(fields) or from_message(Message.from_data(fields))
     hit_metadata = {"cache": "hit", "cache_age": age, "cache_score": 1.0}
     new_fields: dict[str, Any] = {"id": f"lc_run--{new_id()}"}
     if isinstance(message, AIMessage):
         hit_metadata["cache_usage"] = message.usage_metadata
         new_fields["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    new_fields["response_metadata"] = unspent(message.response_metadata) | hit_metadata
+    new_fields["response_metadata"] = with_zero_usage(message.response_metadata) | hit_metadata
     new_fields["response_metadata"].pop(_CONTAINER_KEY, None)
     if isinstance(message.content, list):
         new_fields["content"] = without_item_ids(message.content)
     if message.additional_kwargs:
-        new_fields["additional_kwargs"] = without_item_ids_beside(message.additional_kwargs)
+        new_fields["additional_kwargs"] = kwargs_without_item_ids(message.additional_kwargs)
     # The same as setting each attribute, which in pydantic would cost more than all the rest.
     message.__dict__.update(new_fields)
     message.__pydantic_fields_set__.update(new_fields)

@@ -22,12 +22,12 @@ from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS
-from langmem_adapters.experience.functions.naming import as_setting, stored
-from langmem_adapters.experience.functions.values import identity, if_data, name_of
+from langmem_adapters.experience.functions.naming import as_setting, assigned_names
+from langmem_adapters.experience.functions.values import data_fingerprints, identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_call_settings
-from langmem_adapters.providers.addresses import ADDRESSES, unsaid_address
-from langmem_adapters.sharing import apart
+from langmem_adapters.providers.addresses import ADDRESS_FIELDS, unstated_address
+from langmem_adapters.sharing import independent_copy
 
 __all__ = ["complete_llm_string", "refresh_description", "tracked_call", "with_omitted_parts"]
 
@@ -41,7 +41,7 @@ _PARTIAL_PREFIX = "[('"  # how LangChain's description begins if it is no dump o
 _NOT_DUMPED_MARK = '"not_implemented"'  # LangChain's dump of an object whose contents it does not dump
 _MAX_FRAMES = 8  # callers that are looked at: the model is the third, and only an address could be missing from a dump
 # Fields that few models describe, even of those that describe their name.
-_RARELY_DESCRIBED = ADDRESSES | {"default_headers", "default_query", "output_version"}
+_RARELY_DESCRIBED = ADDRESS_FIELDS | {"default_headers", "default_query", "output_version"}
 _ADDRESS_PATTERN = re.compile(" at 0x[0-9a-fA-F]+")
 _DESCRIBED_BY_NAME = (type, Enum, BuiltinFunctionType)  # classes: see with_class_fields
 _IGNORED_FIELDS = (BaseChatModel.model_fields.keys() | CALL_SETTINGS) - {"output_version"}
@@ -105,7 +105,7 @@ def _with_omitted_fields(model: BaseLanguageModel[Any], llm_string: str, *, was_
     """
     if not llm_string.endswith("]"):
         return llm_string
-    if address := unsaid_address(model):
+    if address := unstated_address(model):
         llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
     hidden = _excluded_fields(type(model)) | _masked_fields(model)
     if not (llm_string.startswith(_PARTIAL_PREFIX) or _NOT_DUMPED_MARK in llm_string or hidden):
@@ -202,11 +202,13 @@ def _take_snapshot(
         if changed <= bookkeeping:
             omitted = snapshot.omitted if bookkeeping == snapshot.bookkeeping else None
             attributes[_SNAPSHOT_KEY] = new_snapshot = _FieldSnapshot(
-                id(model), values, apart(comparable), bookkeeping, omitted
+                id(model), values, independent_copy(comparable), bookkeeping, omitted
             )
             return new_snapshot
     attributes.pop(_DESCRIPTION_KEY, None)
-    attributes[_SNAPSHOT_KEY] = new_snapshot = _FieldSnapshot(id(model), values, apart(comparable), bookkeeping)
+    attributes[_SNAPSHOT_KEY] = new_snapshot = _FieldSnapshot(
+        id(model), values, independent_copy(comparable), bookkeeping
+    )
     return new_snapshot
 
 
@@ -285,7 +287,7 @@ def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
 def _has_setter_method(kind: type, name: str) -> bool:
     """Whether a method of a class sets an attribute of this name."""
     methods = [value for cls in kind.__mro__ for value in vars(cls).values() if isinstance(value, FunctionType)]
-    return any(name in stored(method, "STORE_ATTR") for method in methods if name in method.__code__.co_names)
+    return any(name in assigned_names(method, "STORE_ATTR") for method in methods if name in method.__code__.co_names)
 
 
 def _field_hashes(model: BaseLanguageModel[Any], names: set[str], enclosing: _Models = ()) -> Iterator[tuple[str, str]]:
@@ -306,7 +308,7 @@ def _model_parts(model: BaseLanguageModel[Any], enclosing: _Models) -> list[Any]
     bookkeeping = snapshot.bookkeeping if snapshot else frozenset()
     names = type(model).model_fields.keys() - _IGNORED_FIELDS - secrets - bookkeeping
     hashes = list(_field_hashes(model, {name for name in names if _is_set(model, name)}, enclosing))
-    return [name_of(type(model)), unsaid_address(model), hashes]
+    return [name_of(type(model)), unstated_address(model), hashes]
 
 
 def _default_value(field: FieldInfo) -> Any:
@@ -335,7 +337,7 @@ def _hash(value: Any, enclosing: _Models = ()) -> str:
     with suppress(SerializationError, RecursionError):  # of a path, an array
         return fingerprint(identity(value))
     if _is_record(value):
-        parts = [[name, *if_data(part)] for name, part in vars(value).items()]
+        parts = [[name, *data_fingerprints(part)] for name, part in vars(value).items()]
         return fingerprint(name_of(type(value)), parts)
     return as_setting(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from langmem_adapters.codec import parsed
+from langmem_adapters.codec import parse_json
 
 __all__ = ["class_name", "dumped_messages", "is_human", "last_question"]
 
@@ -14,7 +14,7 @@ _HUMAN_CLASSES = frozenset({"HumanMessage", "HumanMessageChunk"})
 def dumped_messages(prompt: str) -> list[dict[str, Any]]:
     """Chat messages as LangChain dumps them; none if the prompt is anything else."""
     try:
-        dumped = parsed(prompt) if prompt.startswith("[{") else []
+        dumped = parse_json(prompt) if prompt.startswith("[{") else []
     except (ValueError, RecursionError):
         return []
     return dumped if all(map(_is_dumped_message, dumped)) else []

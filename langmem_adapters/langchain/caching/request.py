@@ -14,8 +14,8 @@ from typing import Any
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint, to_bytes
 from langmem_adapters.langchain.caching.prompt import class_name, dumped_messages
-from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
-from langmem_adapters.providers.tool_calls import numbered
+from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without_item_ids
+from langmem_adapters.providers.tool_calls import with_numbered_calls
 
 __all__ = ["CALL_SETTINGS", "check_self_contained", "dumped_model", "request_key", "without_call_settings"]
 
@@ -106,7 +106,7 @@ def _continues_conversation(llm_string: str) -> bool:
 def _visible_prompt(prompt: str) -> Any:
     """Chat messages as LangChain dumps them, without what the model does not see; any other text is unchanged."""
     try:
-        return numbered(list(map(_visible_message, dumped_messages(prompt)))) or prompt
+        return with_numbered_calls(list(map(_visible_message, dumped_messages(prompt)))) or prompt
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return prompt
 
@@ -132,7 +132,7 @@ def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
             content = _plain_content(content, fields.get("tool_calls") or [])
         fields = {**fields, "content": content}
     if isinstance(extra := fields.get("additional_kwargs"), dict):
-        fields = {**fields, "additional_kwargs": without_item_ids_beside(extra)}
+        fields = {**fields, "additional_kwargs": kwargs_without_item_ids(extra)}
     return {
         "class": class_,
         **{

@@ -15,7 +15,7 @@ from langmem_adapters.langchain.caching.answers import Answers
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.semantic import SEMANTIC_PART, partition_of
 from langmem_adapters.model import Experience
-from langmem_adapters.validation import check_plain
+from langmem_adapters.validation import check_sync_function
 
 __all__ = ["TenantCache"]
 
@@ -52,7 +52,7 @@ class TenantCache(NamedTuple):
         """Delete the entries that ``where`` selects, or everything that is kept under a tag."""
         if where is None and tag is None:
             raise ConfigurationError("invalidate needs where=, tag= or both; clear() removes all of this tag")
-        check_plain("where", where)
+        check_sync_function("where", where)
         if not (tag is None or isinstance(tag, str)):
             raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")
         pool = self.pool.at(tag)

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.langchain.caching.prompt import class_name
-from langmem_adapters.providers.content import THOUGHTS
+from langmem_adapters.providers.content import THOUGHT_TYPES
 from langmem_adapters.validation import checked_list
 
 __all__ = ["DeterministicTools"]
@@ -18,7 +18,7 @@ __all__ = ["DeterministicTools"]
 _AI_CLASSES = frozenset({"AIMessage", "AIMessageChunk"})
 _TOOL_CLASSES = frozenset({"ToolMessage", "ToolMessageChunk", "FunctionMessage", "FunctionMessageChunk"})
 # Block types of an answer: what a model says and thinks, and calls that are among its tool_calls.
-_ANSWER_BLOCK_TYPES = THOUGHTS | {"text", "output_text", "tool_call", "tool_use", "function_call"}
+_ANSWER_BLOCK_TYPES = THOUGHT_TYPES | {"text", "output_text", "tool_call", "tool_use", "function_call"}
 _PROVIDER_TOOL_KEYS = frozenset(
     {"tool_calls", "function_call", "tool_outputs", "executed_tools", "search_results", "citations"}
 )

@@ -9,14 +9,14 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.exchanges import CHANGED_KEY, TextOf, is_dialogue
 from langmem_adapters.model import Message
 
-__all__ = ["SENT", "mark_changed_questions", "sent_fingerprints"]
+__all__ = ["SENT_KEY", "mark_changed_questions", "sent_fingerprints"]
 
-SENT: Final = "brain_sent"
+SENT_KEY: Final = "brain_sent"
 """Key in a thread's state: fingerprints of a run's questions, as its client sent them, by message id."""
 
 
 def sent_fingerprints(new: Iterable[Message], text_of: TextOf) -> dict[str, str]:
-    """The value of :data:`SENT` for the new messages of a thread when a run begins."""
+    """The value of :data:`SENT_KEY` for the new messages of a thread when a run begins."""
     return {m.id: fingerprint(text_of(m)) for m in new if m.role == "user" and is_dialogue(m)}
 
 
@@ -24,7 +24,7 @@ def mark_changed_questions(
     new: Iterable[Message], thread_messages: Sequence[Message], state: Mapping[str, Any], text_of: TextOf
 ) -> list[Message]:
     """The messages for a session; each question that the thread has in other words than it was asked is marked."""
-    sent = state.get(SENT) or {}
+    sent = state.get(SENT_KEY) or {}
     changed = {m.id for m in thread_messages if m.id in sent and sent[m.id] != fingerprint(text_of(m))}
     return [
         m.model_copy(update={"metadata": {**m.metadata, CHANGED_KEY: True}}) if original.id in changed else m

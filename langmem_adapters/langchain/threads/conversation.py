@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.session import Context
-from langmem_adapters.conversation.stored_summary import covers
+from langmem_adapters.conversation.stored_summary import last_covered_id
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
@@ -27,7 +27,7 @@ from langmem_adapters.langchain.threads.summaries import FIRST_SHARED_KEY, SHARE
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
-__all__ = ["asked_in", "conversation_of", "with_question"]
+__all__ = ["conversation_of", "latest_question", "with_question"]
 
 
 def conversation_of(
@@ -62,7 +62,7 @@ def conversation_of(
     question_position = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
     before_question = yield from without_deleted(brain, new[:question_position], history)
     relevant = undeleted + before_question + new[question_position:]
-    if not history and not covers(context.summary):
+    if not history and not last_covered_id(context.summary):
         return relevant
     conversation = merge(
         history,
@@ -90,7 +90,7 @@ def _lacking_messages(brain: BrainMemory, older: list[Message], conversation: Se
     return (yield from without_deleted(brain, list(from_question), conversation))
 
 
-def asked_in(run_messages: Sequence[BaseMessage]) -> Message | None:
+def latest_question(run_messages: Sequence[BaseMessage]) -> Message | None:
     """The newest question of a run."""
     return next(
         (to_message_leniently(message) for message in reversed(run_messages) if role_of(message) == "user"), None

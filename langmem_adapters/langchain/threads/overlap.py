@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from langmem_adapters.conversation.log import entry_id
-from langmem_adapters.conversation.stored_summary import said_in, words_of
+from langmem_adapters.conversation.stored_summary import content_fingerprint, unspaced_text
 from langmem_adapters.langchain.threads.exchanges import (
     Exchange,
     MatchBy,
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 
-def is_same_message(old: Message, message: Message, text_of: TextOf = words_of) -> bool:
+def is_same_message(old: Message, message: Message, text_of: TextOf = unspaced_text) -> bool:
     """Whether two messages with one id are the same: some clients number the messages of each request anew."""
-    return old.role == message.role and words_of(old) == text_of(message)
+    return old.role == message.role and unspaced_text(old) == text_of(message)
 
 
 def existing_count(
@@ -40,7 +40,7 @@ def existing_count(
     summary: Summary | None = None,
     *,
     by: MatchBy = "answers",
-    text_of: TextOf = words_of,
+    text_of: TextOf = unspaced_text,
 ) -> int:
     """How many messages of a thread, from its beginning, a history already holds or its summary covers.
 
@@ -56,7 +56,7 @@ def existing_count(
     """
     covered = _summarized_count(thread, summary, text_of)
     exchanges = split_exchanges(thread, text_of)
-    pairs = pair_exchanges(split_exchanges(history, words_of), exchanges, by)
+    pairs = pair_exchanges(split_exchanges(history, unspaced_text), exchanges, by)
     if not pairs:
         return covered
     old_exchange, new_exchange = pairs[-1]
@@ -68,26 +68,29 @@ def existing_count(
 
 
 def existing_count_by_id(
-    history: Sequence[Message], thread: Sequence[Message], summary: Summary | None = None, text_of: TextOf = words_of
+    history: Sequence[Message],
+    thread: Sequence[Message],
+    summary: Summary | None = None,
+    text_of: TextOf = unspaced_text,
 ) -> int:
     """:func:`existing_count` for a thread that keeps the ids of its messages; a message with another id is new."""
-    ids = {id_key(message, words_of(message)) for message in history if message.id}
+    ids = {id_key(message, unspaced_text(message)) for message in history if message.id}
     ends = (n + 1 for n, message in enumerate(thread) if id_key(message, text_of(message)) in ids)
     return max(_summarized_count(thread, summary, text_of), *ends, 0)
 
 
-def renumbered_count(history: Sequence[Message], thread: Sequence[Message], text_of: TextOf = words_of) -> int:
+def renumbered_count(history: Sequence[Message], thread: Sequence[Message], text_of: TextOf = unspaced_text) -> int:
     """How many messages a thread has up to its last question that a history has under another id."""
-    pairs = pair_exchanges(split_exchanges(history, words_of), split_exchanges(thread, text_of), "answers")
+    pairs = pair_exchanges(split_exchanges(history, unspaced_text), split_exchanges(thread, text_of), "answers")
     both = (pair for old, new in pairs for pair in position_pairs(old, new))
     return max((m + 1 for n, m in both if thread[m].role == "user" and thread[m].id != history[n].id), default=0)
 
 
 def shared_positions(
-    history: Sequence[Message], thread: Sequence[Message], text_of: TextOf = words_of
+    history: Sequence[Message], thread: Sequence[Message], text_of: TextOf = unspaced_text
 ) -> dict[int, int]:
     """The positions in a history of messages that a thread has too, each with its position in the thread."""
-    pairs = pair_exchanges(split_exchanges(history, words_of), split_exchanges(thread, text_of), "questions")
+    pairs = pair_exchanges(split_exchanges(history, unspaced_text), split_exchanges(thread, text_of), "questions")
     return {n: position for old, new in pairs for n, position in position_pairs(old, new)}
 
 
@@ -96,7 +99,7 @@ def _summarized_count(thread: Sequence[Message], summary: Summary | None, text_o
     if summary is None or not summary.covers:
         return 0
     ends = (n + 1 for n, message in enumerate(thread) if entry_id(message.id) == summary.covers)
-    return max((n for n in ends if summary.said in {"", said_in(thread[n - 1], text_of)}), default=0)
+    return max((n for n in ends if summary.said in {"", content_fingerprint(thread[n - 1], text_of)}), default=0)
 
 
 def merge(
@@ -107,7 +110,7 @@ def merge(
     own_positions: Collection[int] = (),
     shared_ids: Collection[str] = (),
     retained: Collection[int] = (),
-    text_of: TextOf = words_of,
+    text_of: TextOf = unspaced_text,
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
 
@@ -123,7 +126,9 @@ def merge(
         retained: Positions that stay nevertheless: the thread had them before deleted messages were taken out of it.
         text_of: As in :func:`existing_count`.
     """
-    pairs = pair_exchanges(split_exchanges(history, words_of), split_exchanges(thread[:start], text_of), "questions")
+    pairs = pair_exchanges(
+        split_exchanges(history, unspaced_text), split_exchanges(thread[:start], text_of), "questions"
+    )
     positions = {n: position for old, new in pairs for n, position in position_pairs(old, new)}
     own_positions = {*own_positions, *_removed_positions(history, {*positions, *retained}, set(shared_ids))}
     left_out = {*own_positions, *(n for old, new in pairs if has_other_answer(old, new) for n in old.keys)}
@@ -139,7 +144,7 @@ def merge(
             lacks_calls = old_message.tool_calls and not thread[positions[n]].tool_calls and n not in own_positions
             conversation += [*thread[begin : positions[n]], old_message if lacks_calls else thread[positions[n]]]
             begin = positions[n] + 1
-        elif n not in left_out and id_key(old_message, words_of(old_message)) not in remaining_ids:
+        elif n not in left_out and id_key(old_message, unspaced_text(old_message)) not in remaining_ids:
             conversation.append(old_message)
     return conversation + list(thread[begin:])
 

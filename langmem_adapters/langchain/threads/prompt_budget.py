@@ -9,8 +9,8 @@ from langchain_core.messages import SystemMessage
 from langmem_adapters.langchain.convert import to_message
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.model import Message, Recalled
-from langmem_adapters.recall.memories import told
-from langmem_adapters.text import window, without_tags
+from langmem_adapters.recall.memories import memory_line
+from langmem_adapters.text import escape_tags, window
 from langmem_adapters.tokens import TokenCounter, message_tokens, truncate
 
 __all__ = ["PromptBudget", "memory_section", "with_section"]
@@ -85,7 +85,7 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
         for text in texts:
             if remaining_tokens <= _MIN_MEMORY_TOKENS:
                 break
-            if line := truncate(without_tags(text, *_TAGS), remaining_tokens - 1, counter):
+            if line := truncate(escape_tags(text, *_TAGS), remaining_tokens - 1, counter):
                 remaining_tokens -= counter(f"{line}\n")
                 lines.append(line)
         parts += [f"<{name}>", *lines, f"</{name}>"] if lines else []
@@ -95,7 +95,7 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
 def _memory_line(recalled: Recalled) -> str:
     """A memory with the day on which it was first said, if a calendar has that."""
     days = (day_of(occurrence.created_at) for occurrence in recalled.memory.occurrences)
-    return told(recalled.memory, next(filter(None, days), None))
+    return memory_line(recalled.memory, next(filter(None, days), None))
 
 
 def with_section(system: SystemMessage | None, section: str) -> SystemMessage:

@@ -9,13 +9,13 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.log import brain_namespace, entry_id, readable
+from langmem_adapters.conversation.log import brain_namespace, entry_id, readable_entries
 from langmem_adapters.conversation.session import Context
-from langmem_adapters.conversation.stored_summary import words_of
+from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted, have_departed
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.threads.changed import SENT, mark_changed_questions, sent_fingerprints
+from langmem_adapters.langchain.threads.changed import SENT_KEY, mark_changed_questions, sent_fingerprints
 from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
 from langmem_adapters.langchain.threads.overlap import (
     existing_count,
@@ -24,37 +24,37 @@ from langmem_adapters.langchain.threads.overlap import (
     renumbered_count,
 )
 from langmem_adapters.langchain.threads.run_messages import merge_run_messages
-from langmem_adapters.langchain.threads.storable import added, to_message_leniently
+from langmem_adapters.langchain.threads.storable import append_messages, to_message_leniently
 from langmem_adapters.langchain.threads.summaries import SUMMARIZED_KEY, shared_state, summarized_ids
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
-from langmem_adapters.recall.keeping import as_kept
+from langmem_adapters.recall.keeping import as_stored
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = [
     "OLDER_KEY",
-    "RECORDED",
-    "SAID",
-    "THREAD",
-    "begun",
+    "RECORDED_KEY",
+    "THREAD_KEY",
+    "UNRECORDED_KEY",
+    "count_recorded",
     "first_unrecorded",
-    "looked_at",
-    "question_of",
+    "initial_state_update",
+    "latest_question_text",
+    "load_context",
+    "make_text_of",
+    "messages_so_far",
     "record",
-    "recorded",
     "recorded_positions",
     "replaced_positions",
-    "said_by_now",
     "without_deleted",
-    "words_in",
 ]
 
 _MAX_EXAMINED: Final = 256  # messages of a thread that are examined; a session remembers as many that left it
 
-RECORDED: Final = "brain_recorded"
+RECORDED_KEY: Final = "brain_recorded"
 """Key in a thread's state: the id of its last message that the session has; empty if it has none."""
 
-SAID: Final = "brain_said"
+UNRECORDED_KEY: Final = "brain_said"
 """Key in a thread's state: what a run has shown the model and not recorded; the thread itself may lose it."""
 
 BEGAN_KEY: Final = "brain_began"
@@ -63,7 +63,7 @@ BEGAN_KEY: Final = "brain_began"
 OLDER_KEY: Final = "brain_older"
 """Key in a thread's state: the id of the thread's last message when its session began; empty if there was none."""
 
-THREAD: Final = "brain_thread"
+THREAD_KEY: Final = "brain_thread"
 """Key in a thread's state: the id of the first message that it began with. Also the key in the metadata of messages for
 the thread that recorded them; its own id would not do, as a thread may begin anew, in another saver too."""
 
@@ -73,10 +73,10 @@ TASK_KEY: Final = "brain_task"
 REPLACES_KEY: Final = "brain_replaces"
 """Key in the metadata of messages: the ids of what the agent had said in an earlier try of the task."""
 
-_MARK_KEYS: Final = (THREAD, TASK_KEY, REPLACES_KEY)
+_MARK_KEYS: Final = (THREAD_KEY, TASK_KEY, REPLACES_KEY)
 
 
-def begun(
+def initial_state_update(
     brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
 ) -> Flow[dict[str, Any]]:
     """The new state of a thread when a run begins: what the session holds of the thread, and what was passed over."""
@@ -84,15 +84,15 @@ def begun(
     start = yield from recorded_count_at_start(brain, thread, state, context, text_of)
     last_recorded_id = thread[start - 1].id if start else ""
     update = {
-        RECORDED: last_recorded_id,
+        RECORDED_KEY: last_recorded_id,
         BEGAN_KEY: state.get(BEGAN_KEY, messages[-1].id if messages else ""),
         OLDER_KEY: state.get(OLDER_KEY, "") if messages or context.summary else last_recorded_id,
-        SENT: sent_fingerprints(thread[start:], text_of),
+        SENT_KEY: sent_fingerprints(thread[start:], text_of),
     } | shared_state(messages, thread, start, recorded_positions(state, messages), text_of)
     if BEGAN_KEY in state:  # a saved thread, which knows what was recorded
         return update
     skipped = yield from _skipped_messages(brain, thread, start, context, text_of)
-    return update | ({SAID: skipped} if skipped else {})
+    return update | ({UNRECORDED_KEY: skipped} if skipped else {})
 
 
 def recorded_count_at_start(
@@ -102,7 +102,7 @@ def recorded_count_at_start(
 
     Without a session, as in an outage, the state and the context decide.
     """
-    count = _count_in_state(thread, state.get(RECORDED) or None)
+    count = _count_in_state(thread, state.get(RECORDED_KEY) or None)
     if count is not None:
         return count
     if BEGAN_KEY in state:  # a saved thread, which keeps ids
@@ -115,14 +115,14 @@ def recorded_count_at_start(
     return count if is_unanswered else count - 1  # it was answered, and is asked again
 
 
-def recorded(
+def count_recorded(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
 ) -> Flow[int]:
     """:func:`recorded_count_at_start` later in the run, when the thread has grown and others may have cut it."""
-    count = _count_in_state(thread, state.get(RECORDED))
+    count = _count_in_state(thread, state.get(RECORDED_KEY))
     if count is not None:
         return count
-    if state.get(RECORDED):  # that message was taken out of the thread
+    if state.get(RECORDED_KEY):  # that message was taken out of the thread
         return (yield from _count_by_ids(brain, thread, state, context, text_of))
     until_question = thread.prefix(_count_through_question(thread))
     return (yield from recorded_count_at_start(brain, until_question, state, context, text_of))
@@ -136,7 +136,7 @@ def _count_by_ids(
     if brain is None:
         return count
     older = thread[count : _new_question_position(thread, state)]
-    if not count and state.get(RECORDED) and _ends_with(context.messages, older, text_of):
+    if not count and state.get(RECORDED_KEY) and _ends_with(context.messages, older, text_of):
         return len(older)
     remaining = set(map(id, (yield from without_deleted(brain, older, context.messages))))
     return max((count + n + 1 for n, message in enumerate(older) if id(message) not in remaining), default=count)
@@ -149,7 +149,9 @@ def _ends_with(history: Sequence[Message], thread: Sequence[Message], text_of: T
         return message.role, text, message.tool_call_id, [call.id for call in message.tool_calls]
 
     contents = [content(message, text_of(message)) for message in thread if is_dialogue(message)]
-    return bool(contents) and contents == [content(message, words_of(message)) for message in history[-len(contents) :]]
+    return bool(contents) and contents == [
+        content(message, unspaced_text(message)) for message in history[-len(contents) :]
+    ]
 
 
 def _skipped_messages(
@@ -160,7 +162,7 @@ def _skipped_messages(
     A graph may show an agent nothing but its own task. What that agent recorded proves nothing about earlier messages
     in the thread of the whole graph, such as the question behind the task; what this thread recorded does.
     """
-    mark_by_id = {message.id: message.metadata.get(THREAD) for message in context.messages if message.id}
+    mark_by_id = {message.id: message.metadata.get(THREAD_KEY) for message in context.messages if message.id}
     missing: list[Message] = []
     skipped: list[Message] = []
     latest = thread[:start][-_MAX_EXAMINED:]
@@ -188,9 +190,9 @@ def _never_recorded(
     namespace = brain_namespace(brain.scope)
     page = yield from step(brain.store.scan, namespace, limit=_MAX_EXAMINED, reverse=True, keys=[DEPARTED])
     logged_ids = {item.id for item in page.items}
-    log = [message for _, message in readable(reversed(page.items))]
+    log = [message for _, message in readable_entries(reversed(page.items))]
     comparable = set(map(id, latest[renumbered_count(log, latest, text_of) :]))
-    departed = have_departed(page.values, as_kept(brain.store, messages))
+    departed = have_departed(page.values, as_stored(brain.store, messages))
     return [
         message
         for message, has_departed in zip(messages, departed, strict=True)
@@ -201,7 +203,7 @@ def _never_recorded(
 def _new_question_position(thread: Thread, state: Mapping[str, Any]) -> int:
     """The position of the run's question, which is new whatever its id; the thread's end, if others took it out."""
     position = _count_through_question(thread) - 1
-    shown_ids = {message.id for message in state.get(SAID) or []}
+    shown_ids = {message.id for message in state.get(UNRECORDED_KEY) or []}
     return position if position >= 0 and (not shown_ids or thread[position].id in shown_ids) else len(thread)
 
 
@@ -210,21 +212,21 @@ def _count_through_question(thread: Thread) -> int:
     return max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
 
 
-def looked_at(
+def load_context(
     brain: BrainMemory, thread: Thread, state: Mapping[str, Any], text_of: TextOf
 ) -> Flow[tuple[Context, int]]:
     """What is shown of a session, and how many messages of a thread it holds."""
     context = yield from step(brain.context)
-    return context, (yield from recorded(brain, thread, state, context, text_of))
+    return context, (yield from count_recorded(brain, thread, state, context, text_of))
 
 
 def record(
     brain: BrainMemory, thread: Thread, state: Mapping[str, Any], *, task: str, words: TextOf, warn: WarnOnce
 ) -> Flow[int]:
     """Append what a thread has said by now to its session, marked with the task; returns how many messages."""
-    context, start = yield from looked_at(brain, thread, state, words)
+    context, start = yield from load_context(brain, thread, state, words)
     history = context.messages
-    earlier = [to_message_leniently(message) for message in state.get(SAID) or []]
+    earlier = [to_message_leniently(message) for message in state.get(UNRECORDED_KEY) or []]
     messages = merge_run_messages(earlier, unrecorded_messages(thread, start, state))
     marks = {TASK_KEY: task, REPLACES_KEY: _failed_try_ids(messages, history, thread, task)} if task else {}
     new = to_session_messages(messages, history, state, marks, words)
@@ -232,7 +234,7 @@ def record(
     removed_ids = (m.id for m, original in zip(new, messages, strict=True) if thread.count_through(original.id) is None)
     if summarized := summarized_ids(history, thread, start, removed_ids, state=state, text_of=words):
         new[-1:] = [m.model_copy(update={"metadata": {**m.metadata, SUMMARIZED_KEY: summarized}}) for m in new[-1:]]
-    yield from added(brain, new, warn)
+    yield from append_messages(brain, new, warn)
     return len(new)
 
 
@@ -245,22 +247,22 @@ def _count_in_state(thread: Thread, recorded_id: str | None) -> int | None:
 
 def first_unrecorded(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
     """The position of the first message to record: what was passed over comes before what the session holds."""
-    shown = state.get(SAID)
+    shown = state.get(UNRECORDED_KEY)
     count = thread.count_through(shown[0].id) if shown and shown[0].id else None
     return start if count is None else min(start, count - 1)
 
 
 def unrecorded_messages(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Message]:
     """The messages of a thread that a run has to record, in the form that they have now."""
-    shown_ids = {message.id for message in state.get(SAID) or []}
+    shown_ids = {message.id for message in state.get(UNRECORDED_KEY) or []}
     skipped = [message for message in thread[first_unrecorded(thread, start, state) : start] if message.id in shown_ids]
     return [message for message in skipped + thread[start:] if is_dialogue(message)]
 
 
-def said_by_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[BaseMessage]:
+def messages_so_far(thread: Thread, start: int, state: Mapping[str, Any]) -> list[BaseMessage]:
     """What a run has said, as its state has it; what others add only to a model call was not said."""
     new = [original for message in unrecorded_messages(thread, start, state) if (original := thread.original(message))]
-    return merge_run_messages(state.get(SAID) or [], new)
+    return merge_run_messages(state.get(UNRECORDED_KEY) or [], new)
 
 
 def without_deleted(brain: BrainMemory, messages: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:
@@ -274,7 +276,7 @@ def without_deleted(brain: BrainMemory, messages: list[Message], history: Sequen
     return [message for message in messages if not deleted.get(message.id)]
 
 
-def question_of(messages: Sequence[Message]) -> str:
+def latest_question_text(messages: Sequence[Message]) -> str:
     """The newest question that was said."""
     return next((message.text for message in reversed(messages) if message.role == "user" and is_dialogue(message)), "")
 
@@ -292,8 +294,8 @@ def to_session_messages(
     id, the same one whenever its thread says it, so that it is not stored twice either.
     """
     history_by_id = {message.id: message for message in history}
-    thread_mark, began = (str(state.get(key) or "") for key in (THREAD, BEGAN_KEY))
-    new_marks = {THREAD: thread_mark, **{name: value for name, value in task_marks.items() if value}}
+    thread_mark, began = (str(state.get(key) or "") for key in (THREAD_KEY, BEGAN_KEY))
+    new_marks = {THREAD_KEY: thread_mark, **{name: value for name, value in task_marks.items() if value}}
     messages = []
     for message in new:
         old, marks, id_ = history_by_id.get(message.id), new_marks, message.id
@@ -324,18 +326,18 @@ def recorded_positions(state: Mapping[str, Any], history: Sequence[Message]) -> 
     What the thread no longer has of that was taken back: an answer was asked for again, a question edited, a
     message removed.
     """
-    mark, began = state.get(THREAD), state.get(BEGAN_KEY)
+    mark, began = state.get(THREAD_KEY), state.get(BEGAN_KEY)
     first = next((n + 1 for n, message in enumerate(history) if message.id == began), 0)
-    return {n for n, message in enumerate(history) if n >= first and mark and message.metadata.get(THREAD) == mark}
+    return {n for n, message in enumerate(history) if n >= first and mark and message.metadata.get(THREAD_KEY) == mark}
 
 
-def words_in(store: object) -> TextOf:
+def make_text_of(store: object) -> TextOf:
     """A function for the words of a message as a store keeps them: it may have a redactor."""
     redact = getattr(store, "redacted", None)
     if redact is None:
-        return words_of
+        return unspaced_text
 
     def redacted_text(message: Message) -> str:
-        return words_of(Message.from_bytes(redact(Message(role=message.role, content=message.text).to_bytes())))
+        return unspaced_text(Message.from_bytes(redact(Message(role=message.role, content=message.text).to_bytes())))
 
     return redacted_text

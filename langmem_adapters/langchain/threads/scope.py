@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 from langgraph.runtime import Runtime
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.keys import SUBAGENT
+from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.model import Scope
-from langmem_adapters.validation import id_of
+from langmem_adapters.validation import id_text
 
-__all__ = ["Lookup", "ScopeOf", "task_of"]
+__all__ = ["Lookup", "ScopeResolver", "task_of"]
 
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
@@ -36,7 +36,7 @@ def _context_value(runtime: Runtime[Any], name: str) -> object:
     return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
 
 
-class ScopeOf(NamedTuple):
+class ScopeResolver(NamedTuple):
     """Finds the scope of a run. Refuses a run without a session, and with ``needs_user`` also one without a user."""
 
     user: Lookup | None  # None: the context's ``user_id``
@@ -72,7 +72,7 @@ def _subagent_suffix(runtime: Runtime[Any]) -> str:
 
     It is given the outer agent's context and thread, but what a model says to it is not said in that conversation.
     """
-    return SUBAGENT * sum(node == _TOOLS_NODE for node, _ in _outer_nodes(runtime))
+    return SUBAGENT_SUFFIX * sum(node == _TOOLS_NODE for node, _ in _outer_nodes(runtime))
 
 
 def task_of(runtime: Runtime[Any]) -> str:
@@ -96,4 +96,4 @@ def _outer_nodes(runtime: Runtime[Any]) -> list[tuple[str, str]]:
 
 
 def _resolve_id(name: str, lookup: Lookup, runtime: Runtime[Any]) -> str:
-    return id_of(name, lookup(runtime) if callable(lookup) else lookup)
+    return id_text(name, lookup(runtime) if callable(lookup) else lookup)

@@ -8,14 +8,14 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.codec import plain
+from langmem_adapters.codec import to_plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of, to_message
 from langmem_adapters.model import Message, MessageData
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["UNSTORED_KEY", "added", "to_message_leniently", "without_unstorable"]
+__all__ = ["UNSTORED_KEY", "append_messages", "to_message_leniently", "without_unstorable"]
 
 UNSTORED_KEY: Final = "unstored"
 """Key in a message's metadata: the names of the parts that it is stored without."""
@@ -34,7 +34,7 @@ def to_message_leniently(message: BaseMessage) -> Message:
         return Message(id=str(message.id or ""), role=role_of(message), content=text, metadata=metadata)
 
 
-def added(brain: BrainMemory, messages: Sequence[Message | MessageData], warn: WarnOnce) -> Flow[None]:
+def append_messages(brain: BrainMemory, messages: Sequence[Message | MessageData], warn: WarnOnce) -> Flow[None]:
     """Append messages to a session; if they cannot be stored as they are, without the parts that cannot."""
     try:
         yield from brain._add(messages)  # noqa: SLF001 - a part of this flow
@@ -75,7 +75,7 @@ def _storable_fields(fields: dict[str, T], unstored: list[str]) -> dict[str, T]:
 def _check_storable(name: str, value: Any, unstored: list[str]) -> bool:
     """Whether a value can be stored; if not, its name is added to ``unstored``."""
     try:
-        plain(value)
+        to_plain(value)
     except SerializationError:
         unstored.append(name)
         return False

@@ -8,15 +8,15 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.stored_summary import said_in
+from langmem_adapters.conversation.stored_summary import content_fingerprint
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import from_message, from_summary
 from langmem_adapters.langchain.threads.exchanges import is_dialogue
 from langmem_adapters.langchain.threads.overlap import existing_count
-from langmem_adapters.langchain.threads.recording import without_deleted, words_in
-from langmem_adapters.langchain.threads.storable import added, to_message_leniently
+from langmem_adapters.langchain.threads.recording import make_text_of, without_deleted
+from langmem_adapters.langchain.threads.storable import append_messages, to_message_leniently
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce
@@ -116,13 +116,13 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     thread_messages = [message for message in map(to_message_leniently, messages) if is_dialogue(message)]
     history = yield from step(brain.messages)
     summary = yield from step(brain.get_summary)
-    text_of = words_in(brain.store)
+    text_of = make_text_of(brain.store)
     existing = existing_count(history, thread_messages, summary, text_of=text_of)
     new = yield from without_deleted(brain, thread_messages[existing:], history)
     if new and brain.long_term is not None:
         departed = yield from _departed_ids(brain.long_term, brain.scope.session)
-        new = [m for m in new if not m.id or departed.isdisjoint([(m.id, ""), (m.id, said_in(m, text_of))])]
-    yield from added(brain, new, WarnOnce())
+        new = [m for m in new if not m.id or departed.isdisjoint([(m.id, ""), (m.id, content_fingerprint(m, text_of))])]
+    yield from append_messages(brain, new, WarnOnce())
     if summary is None and (text := state.get(SUMMARY_KEY)):
         yield from step(brain.set_summary, str(text))
     return len(new)
@@ -143,7 +143,7 @@ def _departed_ids(long_term: LongTermMemory, session: str) -> Flow[set[tuple[str
     """
     memories = yield from step(long_term.all)
     return {
-        (occurrence.message_id, "" if memory.corrected else said_in(memory.message))
+        (occurrence.message_id, "" if memory.corrected else content_fingerprint(memory.message))
         for memory in memories
         for occurrence in memory.occurrences
         if occurrence.session == session

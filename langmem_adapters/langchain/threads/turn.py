@@ -11,12 +11,12 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langmem_adapters.conversation.turn import INTERRUPTED, mark_interrupted
 from langmem_adapters.langchain.threads.storable import UNSTORED_KEY, to_message_leniently
 from langmem_adapters.model import Message
-from langmem_adapters.providers.item_ids import without_item_ids, without_item_ids_beside
+from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without_item_ids
 from langmem_adapters.providers.tool_calls import are_complete
 from langmem_adapters.text import without_calls
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["Piece", "gather", "mark"]
+__all__ = ["Piece", "gather", "mark_interrupted_answer"]
 
 Piece: TypeAlias = str | BaseMessage
 """What a chain streams: texts, chunks of messages, messages."""
@@ -46,7 +46,7 @@ def gather(pieces: Sequence[Piece], warn: WarnOnce) -> list[Message]:
     return messages
 
 
-def mark(message: Message) -> Message:
+def mark_interrupted_answer(message: Message) -> Message:
     """Mark the last message of an interrupted turn, also in ``response_metadata`` for readers in LangChain."""
     fields, content = dict(message.host.get("langchain", {})), message.content
     reported = dict(fields.get("response_metadata", {}))
@@ -56,7 +56,7 @@ def mark(message: Message) -> Message:
             del reported["id"]
         content = content if isinstance(content, str) else without_item_ids(content)
         if kwargs := fields.get("additional_kwargs"):
-            fields["additional_kwargs"] = without_item_ids_beside(kwargs)
+            fields["additional_kwargs"] = kwargs_without_item_ids(kwargs)
     fields["response_metadata"] = {**reported, INTERRUPTED: True}
     host = {**message.host, "langchain": fields}
     return mark_interrupted(message).model_copy(update={"content": content, "host": host})
