@@ -89,7 +89,7 @@ class Embedder(SharedByCopies):
         longest: int = 8_000,
     ) -> None:
         check_count("batch", batch)
-        check_count("remembered", remembered, least=0)
+        check_count("remembered", remembered, minimum=0)
         check_count("longest", longest)
         self._model = model
         self._document_calls, self._query_calls = _calls_of(model)
@@ -189,7 +189,7 @@ class Embedder(SharedByCopies):
             new = dict(zip(batch, self._to_embeddings(answer, len(batch)), strict=True))
             with self._lock.held():
                 for key, embedding in new.items():
-                    cache.keep(key, embedding)
+                    cache.put(key, embedding)
             embeddings |= new
         return [embeddings[key] for key in keys]
 

@@ -17,8 +17,8 @@ from langmem_adapters.conversation.log import ARCHIVE
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
+from langmem_adapters.experience.shelf.invalidation import outdate
 from langmem_adapters.experience.shelf.read_cache import invalidate
-from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.files.scrubbing import can_list_namespaces, namespaces_in, scrub
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare

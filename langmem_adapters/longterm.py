@@ -90,7 +90,7 @@ class LongTermMemory(Shared):
     ) -> None:
         validation.check_sync_functions(clock=clock, new_id=new_id)
         validation.check_seconds("ttl", ttl)
-        validation.check_count("similarity_top_k", similarity_top_k, least=0)
+        validation.check_count("similarity_top_k", similarity_top_k, minimum=0)
         self.scope: Scope = validation.checked_scope(tenant=tenant, user=user, session=session)
         self.ttl = ttl
         self.similarity_top_k = similarity_top_k
@@ -345,6 +345,6 @@ class LongTermMemory(Shared):
                 yield from step(self._vector_recall.follow, advance)
 
     def _rebuild(self, report: Callable[[int], None] | None, progress: Progress) -> Flow[None]:
-        yield from step(self._records.drop)
+        yield from step(self._records.clear_indexes)
         scan = step(self._records.store.scan, self._records.namespace, limit=0)
         yield from self._flush(report, progress, None if progress is False else (yield from scan).total)

@@ -18,7 +18,7 @@ class LRU(Generic[K, V]):
 
     Args:
         max_entries: How many entries there may be.
-        room: How large they may be together.
+        max_size: How large they may be together.
 
     >>> cache: LRU[str, int] = LRU(2)
     >>> made = [cache.get_or_make(word, lambda: len(word)) for word in ("one", "three", "one", "eleven")]
@@ -26,9 +26,9 @@ class LRU(Generic[K, V]):
     [3, 6]
     """
 
-    def __init__(self, max_entries: float = math.inf, *, room: float = math.inf) -> None:
+    def __init__(self, max_entries: float = math.inf, *, max_size: float = math.inf) -> None:
         self.max_entries = max_entries
-        self.max_size = room
+        self.max_size = max_size
         self.size: int = 0
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
@@ -45,10 +45,10 @@ class LRU(Generic[K, V]):
         value = self.get(key)
         if value is None:
             value = make()
-            self.keep(key, value)
+            self.put(key, value)
         return value
 
-    def keep(self, key: K, value: V, size: int = 0) -> None:
+    def put(self, key: K, value: V, size: int = 0) -> None:
         """Keep a value in place of an older one, unless it is too large."""
         self.drop(key)
         if size <= self.max_size:

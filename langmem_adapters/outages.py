@@ -24,7 +24,7 @@ class Outages(SharedByCopies):
 
     >>> from langmem_adapters.errors import StoreUnavailable
     >>> outages = Outages("the agent goes on without its memory", Counts())
-    >>> outages.bear(StoreUnavailable("nobody answers"), "degrade")
+    >>> outages.handle(StoreUnavailable("nobody answers"), "degrade")
     >>> outages.counts["errors"]
     1
     """
@@ -34,7 +34,7 @@ class Outages(SharedByCopies):
         self._sentence = sentence
         self._warn = WarnOnce()
 
-    def bear(self, error: LangmemError, on_error: str) -> None:
+    def handle(self, error: LangmemError, on_error: str) -> None:
         """Raise the error, or count and log it if ``on_error`` is "degrade"."""
         if on_error == "raise":
             raise error
@@ -46,5 +46,5 @@ class Outages(SharedByCopies):
         try:
             return (yield from flow)
         except (StoreError, SearchError, SerializationError) as error:
-            self.bear(error, on_error)
+            self.handle(error, on_error)
             return fallback

@@ -42,7 +42,7 @@ def protected_index(url: str, codec: Codec | BindingCodec | None) -> Index:
 def _private_index(url: str, key: bytes | None) -> Index:
     if key is None:
         return open_index("memory:")
-    return KeyedLexicalIndex.beside(cast("LexicalIndex", shared_index(url)), key=key)
+    return KeyedLexicalIndex.in_file_of(cast("LexicalIndex", shared_index(url)), key=key)
 
 
 def vectors_url(url: str, codec: Codec | BindingCodec | None) -> str:

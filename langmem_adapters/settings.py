@@ -26,7 +26,7 @@ from langmem_adapters.erasure import Report, delete_user_flow
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
-from langmem_adapters.files.places import expand_home
+from langmem_adapters.files.locations import expand_home
 from langmem_adapters.files.urls import URL_VARIABLES, default_url
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import shared_vectors

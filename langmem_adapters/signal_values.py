@@ -189,12 +189,12 @@ class SignalValues:
         shares = [_length_share(turn.length) for turn in turns]
         time = [share if mark & TIME else 0.0 for share, mark in zip(shares, marks, strict=True)]
         number = [share if mark & NUMBER else 0.0 for share, mark in zip(shares, marks, strict=True)]
-        by_assistant = question.teller == "assistant"
+        by_assistant = question.speaker_role == "assistant"
         return (
             speaker,
             own,
-            [1.0 if bool(mark & ANSWER) == by_assistant else 0.0 for mark in marks] if question.teller else zeros,
-            [question.date.meets(turn.at) for turn in turns] if question.date else zeros,
+            [1.0 if bool(mark & ANSWER) == by_assistant else 0.0 for mark in marks] if question.speaker_role else zeros,
+            [question.date.match_score(turn.at) for turn in turns] if question.date else zeros,
             time if question.when else zeros,
             number if question.when else zeros,
             number if question.how_many else zeros,

@@ -97,9 +97,9 @@ def check_integer(name: str, value: object) -> None:
     _check_integer(name, value, "a whole number", -sys.maxsize)
 
 
-def check_count(name: str, value: object, *, least: int = 1) -> None:
-    """:func:`check_integer`, also for numbers below ``least``."""
-    _check_integer(name, value, f"a whole number of at least {least}", least)
+def check_count(name: str, value: object, *, minimum: int = 1) -> None:
+    """:func:`check_integer`, also for numbers below ``minimum``."""
+    _check_integer(name, value, f"a whole number of at least {minimum}", minimum)
 
 
 def _check_integer(name: str, value: object, expected: str, minimum: int) -> None:

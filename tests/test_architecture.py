@@ -222,7 +222,7 @@ def test_no_folder_for_a_single_file() -> None:
     assert [folder.name for folder in folders if len(list(folder.glob("*.py"))) < 2] == []
 
 
-# By what came to SQLite after 3.24, the oldest version that files.places lets through.
+# By what came to SQLite after 3.24, the oldest version that files.locations lets through.
 NEWER_SQL = re.compile(
     r"OVER \(|FILTER \(|NULLS (?:FIRST|LAST)|RENAME COLUMN|VACUUM INTO|GENERATED|MATERIALIZED|RETURNING|DROP COLUMN"
     r"|UPDATE \w+ SET .* FROM langmem|STRICT|->|unixepoch|(?:RIGHT|FULL) (?:OUTER )?JOIN|DISTINCT FROM|jsonb"

@@ -28,7 +28,7 @@ from langmem_adapters.concurrency import workers as module
 from langmem_adapters.erasure import adelete_user
 from langmem_adapters.experience import refresh
 from langmem_adapters.experience.functions.rules import Invocation
-from langmem_adapters.experience.shelf import under_way
+from langmem_adapters.experience.shelf import invalidation
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
@@ -1259,8 +1259,8 @@ def test_who_waited_on_a_loop_that_is_closed_is_not_called_any_more(caplog: pyte
 def test_a_call_that_is_older_than_all_removals_that_are_remembered_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(under_way, "_MAX_REMOVALS", 2)
-    monkeypatch.setattr(under_way, "_removals", deque(maxlen=2))
+    monkeypatch.setattr(invalidation, "_MAX_REMOVALS", 2)
+    monkeypatch.setattr(invalidation, "_removals", deque(maxlen=2))
 
     @cached(store=MemoryStore())
     def read(name: str, others: list[str]) -> str:

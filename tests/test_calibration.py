@@ -84,7 +84,7 @@ class Model:
 def test_cosines_are_read_as_those_that_the_score_was_learnt_from(lie: Lie) -> None:
     scale = measure_scale(Embedder(Model(lie)))
     for cosine in (0.75, 0.9, 0.95, 1.0):
-        assert scale.of(lie.of(cosine)) == pytest.approx(cosine, abs=0.01)
+        assert scale.convert(lie.of(cosine)) == pytest.approx(cosine, abs=0.01)
 
 
 @pytest.mark.parametrize("lie", ELSEWHERE.values(), ids=ELSEWHERE)
@@ -120,7 +120,7 @@ def test_a_model_that_embeds_queries_otherwise_is_asked_for_queries() -> None:
     scale = measure_scale(Embedder(model))
     assert model.queries == 1 + len(PAIRS)
     for cosine in (0.75, 0.9, 0.98):
-        assert scale.of(0.8 * cosine) == pytest.approx(cosine, abs=0.01)
+        assert scale.convert(0.8 * cosine) == pytest.approx(cosine, abs=0.01)
 
 
 def test_thresholds_are_tuned_on_the_scale_that_they_are_for() -> None:
@@ -146,7 +146,7 @@ def test_a_model_that_fails_is_asked_again() -> None:
     with pytest.raises(ModelError):
         run(scale_flow(index, Verifier()))
     model.failing = False
-    assert run(scale_flow(index, Verifier())).of(0.72) == pytest.approx(0.9, abs=0.01)
+    assert run(scale_flow(index, Verifier())).convert(0.72) == pytest.approx(0.9, abs=0.01)
 
 
 def _letters(texts: Sequence[str]) -> list[list[float]]:
@@ -157,7 +157,7 @@ def test_a_model_that_knows_no_meanings_is_not_believed() -> None:
     """What it finds the same is next to nothing on the scale, so that all but the same words are refused."""
     scale = measure_scale(Embedder(_letters, name="letters"))
     verifier = Verifier()
-    near = scale.of(0.99)
+    near = scale.convert(0.99)
     assert not verifier(OTHER[1], OTHER[0], cosine=near).accepted
     assert near < 0.95
 

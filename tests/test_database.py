@@ -22,7 +22,7 @@ from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files import database as files
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import Connection, FileLocation, removing_if_damaged
+from langmem_adapters.files.locations import Connection, FileLocation, removing_if_damaged
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.stores import open_store
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -69,8 +69,8 @@ def test_errors_of_sqlite_are_said_in_plain_words(database: Database) -> None:
     with pytest.raises(SerializationError, match="half of a surrogate pair"), database.writing() as connection:
         connection.execute("INSERT INTO t VALUES (?)", ("\ud800",))
     with pytest.raises(StoreError, match="no such table"):
-        database.look("SELECT * FROM another", ())
-    assert database.look("SELECT count(*) FROM t", ()) == [(0,)]
+        database.fetch_all("SELECT * FROM another", ())
+    assert database.fetch_all("SELECT count(*) FROM t", ()) == [(0,)]
     assert len(database._idle) == 1
 
 
@@ -84,7 +84,7 @@ def test_a_commit_that_fails_leaves_nothing(database: Database) -> None:
         again.execute("INSERT INTO child VALUES ('nobody')")
     assert again is connection
     assert not connection.in_transaction
-    assert database.look("SELECT count(*) FROM child", ()) == [(0,)]
+    assert database.fetch_all("SELECT count(*) FROM child", ()) == [(0,)]
     assert len(database._idle) == 1
 
 
@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_opened_holds_nobody_up(tmp_path: Path, monkeypatc
     assert rows(database) == []
     absent = Database(tmp_path / "none" / "t.db", schema=_SCHEMA, name="t")
     with pytest.raises(StoreUnavailable, match="no folder"):
-        absent.look("SELECT 1", ())
+        absent.fetch_all("SELECT 1", ())
     assert threading.get_ident() not in forks._work_depths
 
 
@@ -285,11 +285,11 @@ def test_a_file_that_is_given_another_name_has_all_that_was_written_to_it(on_dis
 
 @needs_unix
 def test_where_the_file_was_replaced_the_new_one_is_used(on_disk: Database, tmp_path: Path) -> None:
-    on_disk.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    on_disk.fetch_all("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
     add(on_disk, "since the backup")
     remove(tmp_path / "t.db", "-wal", "-shm")
     (tmp_path / "backup.db").replace(tmp_path / "t.db")
-    assert on_disk.look("SELECT x FROM t", ()) == [("old",)]
+    assert on_disk.fetch_all("SELECT x FROM t", ()) == [("old",)]
     add(on_disk, "new")
     assert as_others_see_it(tmp_path / "t.db") == ["new", "old"]
 
@@ -322,7 +322,7 @@ def test_a_file_that_is_replaced_in_the_moment_in_which_it_is_opened_is_opened_a
 def test_the_changes_of_a_file_that_was_replaced_are_not_mixed_into_the_new_one(
     on_disk: Database, tmp_path: Path
 ) -> None:
-    on_disk.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    on_disk.fetch_all("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
     add(on_disk, "since the backup")
     with on_disk.reading():  # as another process has it open
         (tmp_path / "backup.db").replace(tmp_path / "t.db")
@@ -339,7 +339,7 @@ def test_the_changes_of_a_file_that_was_replaced_are_not_mixed_into_the_new_one(
 def test_neither_are_they_where_all_connections_are_in_use(tmp_path: Path) -> None:
     database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
     add(database, "old")
-    database.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    database.fetch_all("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
     add(database, "since the backup")
     with database.reading():  # on the only one
         (tmp_path / "backup.db").replace(tmp_path / "t.db")
@@ -356,7 +356,7 @@ def test_neither_are_they_where_the_path_is_that_of_a_link(tmp_path: Path) -> No
     with linked.reading(), linked.reading():  # two connections
         pass
     add(linked, "old")
-    linked.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    linked.fetch_all("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
     with linked.reading():
         (tmp_path / "backup.db").replace(tmp_path / "t.db")
         with pytest.raises(StoreUnavailable, match=r"t\.db-wal holds changes of the old file"):
@@ -522,8 +522,8 @@ def test_what_survives_a_power_cut_is_brought_to_the_disk_itself(
     tmp_path: Path, synchronous: str, level: int, to_the_disk: int
 ) -> None:
     database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t", synchronous=synchronous)
-    assert database.look("PRAGMA synchronous", ()) == [(level,)]
-    assert database.look("PRAGMA fullfsync", ()) == [(to_the_disk,)]  # which macOS asks for, and others ignore
+    assert database.fetch_all("PRAGMA synchronous", ()) == [(level,)]
+    assert database.fetch_all("PRAGMA fullfsync", ()) == [(to_the_disk,)]  # which macOS asks for, and others ignore
     database.close()
 
 
@@ -537,7 +537,7 @@ def test_an_sqlite_that_is_too_old_is_told_in_a_sentence(monkeypatch: pytest.Mon
 
 def test_an_sqlite_without_json_is_told_in_a_sentence(database: Database) -> None:
     with pytest.raises(StoreError, match="the SQLite of this Python has no JSON functions: use a Python with"):
-        database.look("SELECT value FROM json_each_that_is_missing(?)", ("[]",))
+        database.fetch_all("SELECT value FROM json_each_that_is_missing(?)", ("[]",))
 
 
 def test_a_file_system_without_locks_is_said_with_what_to_do() -> None:
@@ -611,7 +611,7 @@ def test_too_many_open_files_are_told_apart(tmp_path: Path, free: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, before[1]))
     try:
         with pytest.raises(StoreUnavailable, match=r"too many files are open: raise the limit"):
-            database.look("SELECT 1", ())
+            database.fetch_all("SELECT 1", ())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert rows(database) == []

@@ -99,13 +99,13 @@ def test_a_file_of_vectors_is_searched_while_another_thread_embeds(gated: Gated,
 
 def test_it_waits_a_moment_and_no_second_time(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    taken = ForkSafeLock.taken
+    taken = ForkSafeLock.try_hold
 
     def noted(lock: ForkSafeLock, seconds: float) -> Any:
         waits.extend([seconds] if threading.current_thread() is threading.main_thread() else [])
         return taken(lock, seconds)
 
-    monkeypatch.setattr(ForkSafeLock, "taken", noted)
+    monkeypatch.setattr(ForkSafeLock, "try_hold", noted)
     cache = caching(gated, MemoryStore())
     cache.update(prompt(SLOW), "m", answer("This."))
     assert gated.at_it.wait(60)
@@ -144,7 +144,7 @@ def test_what_is_kept_while_a_thread_embeds_is_embedded_without_another_search(g
 
 
 def _shelves(cache: ExperienceCache) -> list[Any]:
-    paraphrases = cache._tenants.nobody.paraphrases
+    paraphrases = cache._tenants.default.paraphrases
     assert paraphrases is not None
     return list(paraphrases.verified_answers._shelves.values())
 
@@ -179,13 +179,13 @@ def test_who_comes_as_the_other_goes_does_it_itself(monkeypatch: pytest.MonkeyPa
     index = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="one"))
     found = ShelfIndex(rows, index, bytes.decode)
     tries: list[float] = []
-    taken = ForkSafeLock.taken
+    taken = ForkSafeLock.try_hold
 
     def first_in_vain(lock: ForkSafeLock, seconds: float) -> Any:
         tries.append(seconds)
         return taken(_held() if len(tries) == 1 else lock, 0.0)
 
-    monkeypatch.setattr(ForkSafeLock, "taken", first_in_vain)
+    monkeypatch.setattr(ForkSafeLock, "try_hold", first_in_vain)
     found.follow()
     assert len(tries) == 2
     assert [hit.id for hit in found.search("anything", 1)] == ["k"]
@@ -234,15 +234,15 @@ def test_a_lock_is_waited_for_so_long_and_no_longer() -> None:
     lock = ForkSafeLock()
 
     def is_free(seconds: float) -> bool:
-        with lock.taken(seconds) as alone:
+        with lock.try_hold(seconds) as alone:
             return alone
 
-    with lock.taken(0.0) as alone:
+    with lock.try_hold(0.0) as alone:
         assert (alone, _elsewhere(lambda: is_free(0.01))) == (True, False)
     with lock.held():
         assert _elsewhere(lambda: is_free(0.0)) is False
     assert _elsewhere(lambda: is_free(0.0)) is True
-    with pytest.raises(KeyError), lock.taken(0.0):
+    with pytest.raises(KeyError), lock.try_hold(0.0):
         raise KeyError
-    with lock.taken(-1) as last:
+    with lock.try_hold(-1) as last:
         assert last

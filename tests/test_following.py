@@ -139,7 +139,7 @@ def test_e4_an_index_dropped_while_it_is_followed_holds_everything_again(tmp_pat
     thread = threading.Thread(target=here.follow)
     thread.start()
     assert index.gate.reached.wait(60)
-    here.drop()
+    here.clear_indexes()
     if rebuilt_by == "rebuild elsewhere":
         elsewhere.follow()
     index.gate.open.set()
@@ -426,7 +426,7 @@ class World:
             here.clear()
             self.order = []
         elif what == "drop":
-            here.drop()
+            here.clear_indexes()
         elif what == "tidy":
             compact_log(self.store, NOTES, new_id=self.new_id, ttl=None)
         else:

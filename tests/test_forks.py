@@ -67,7 +67,7 @@ def test_g1_a_child_forked_beside_a_writer_writes(tmp_path: Path) -> None:
     thread.join()
     assert forks._work_depths == {}
     write(database)
-    assert database.look("SELECT count(*) FROM notes", ()) == [(4,)]
+    assert database.fetch_all("SELECT count(*) FROM notes", ()) == [(4,)]
     database.close()
 
 
@@ -85,7 +85,7 @@ def test_g1_what_begins_anew_does_so_in_each_child() -> None:
     class Begun:
         times = 0
 
-        def begin_anew(self) -> None:
+        def reset_state(self) -> None:
             self.times += 1
 
     def look() -> None:
@@ -108,7 +108,7 @@ def test_g1_nobody_begins_to_write_while_a_fork_is_work_depths(tmp_path: Path) -
     finally:
         forks._after_fork_in_parent()
     thread.join()
-    assert database.look("SELECT count(*) FROM notes", ()) == [(2,)]
+    assert database.fetch_all("SELECT count(*) FROM notes", ()) == [(2,)]
     database.close()
 
 
@@ -151,7 +151,7 @@ def test_what_a_child_writes_after_all_others_have_closed_the_file_outlives_it(t
     closing.start()
     assert forked(killed_at_its_end) == 0
     closing.join()
-    assert store.look("SELECT count(*) FROM notes", ()) == [(4,)]
+    assert store.fetch_all("SELECT count(*) FROM notes", ()) == [(4,)]
     store.close()
 
 

@@ -206,7 +206,7 @@ def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
         return lambda: write("a", "b")
 
     def look() -> None:
-        assert database.look("SELECT x FROM t ORDER BY rowid", ()) in (
+        assert database.fetch_all("SELECT x FROM t ORDER BY rowid", ()) in (
             [("first",)],
             [("first",), ("a",), ("b",)],
         )
@@ -219,7 +219,7 @@ def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
     database.close()
 
 
-@pytest.mark.parametrize("take", [lambda lock: lock.held(), lambda lock: lock.taken(-1)])
+@pytest.mark.parametrize("take", [lambda lock: lock.held(), lambda lock: lock.try_hold(-1)])
 def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLock], Any]) -> None:
     lock, seen = ForkSafeLock(), []
 

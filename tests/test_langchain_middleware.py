@@ -324,7 +324,7 @@ def test_beside_the_memory_that_there_is_room_for_the_latest_exchange_is_whole(o
     for budget in range(200, 320):
         prompt = PromptBudget([asked], owner, memory_k=9, max_tokens=budget, counter=approximate_tokens)
         if section := memory_section("bike " * 50, [], prompt.memory_tokens, approximate_tokens):
-            assert prompt.beside(with_section(owner, section)) == [asked]
+            assert prompt.messages_for(with_section(owner, section)) == [asked]
 
 
 def test_of_a_memory_of_which_a_word_or_two_would_fit_nothing_is_shown() -> None:

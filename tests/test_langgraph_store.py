@@ -1070,20 +1070,20 @@ def test_a_branch_that_grows_while_it_is_removed_stays(any_store: Store) -> None
         return True
 
     tree.add(name)
-    tree.remove(name, if_=grow_same)
+    tree.remove(name, only_if=grow_same)
     assert list(tree.below(())) == [name]
 
     def grow_sibling() -> bool:
         tree.add(("a", "b", "d"))
         return True
 
-    tree.remove(name, if_=grow_sibling)
+    tree.remove(name, only_if=grow_sibling)
     assert ("a", "b", "d") in list(tree.below(()))
-    tree.remove(name, if_=lambda: False)
+    tree.remove(name, only_if=lambda: False)
     assert name in list(tree.below(()))
-    tree.remove(name, if_=lambda: True)
+    tree.remove(name, only_if=lambda: True)
     assert list(tree.below(())) == [("a", "b", "d")]
-    tree.remove(("a", "b", "d"), if_=lambda: True)
+    tree.remove(("a", "b", "d"), only_if=lambda: True)
     assert list(tree.below(())) == []
     assert any_store.get(("tree",)) == any_store.get(("tree", "a")) == {}
 

@@ -243,10 +243,10 @@ def test_what_is_kept_stays_within_its_bound(tmp_path: Path, megabytes: float) -
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=40))
 def test_it_holds_no_more_than_its_bounds_and_the_latest(operations: list[tuple[int, int]]) -> None:
-    kept: LRU[int, bytes] = LRU(3, room=60)
+    kept: LRU[int, bytes] = LRU(3, max_size=60)
     order: list[int] = []
     for key, size in operations:
-        kept.keep(key, b"x" * size, size)
+        kept.put(key, b"x" * size, size)
         order = [*(other for other in order if other != key), key]
         assert kept.get(key) == b"x" * size
         assert len(kept.values()) <= 3

@@ -241,7 +241,7 @@ def test_what_date_a_query_names(query: str, date: NamedDate) -> None:
 
 def test_a_week_is_met_within_it_and_soon_after() -> None:
     week = NamedDate(2026, 3, 2, 7)
-    fits = [week.meets(at(2026, 3, day)) for day in (1, 2, 8, 9, 12, 30)]
+    fits = [week.match_score(at(2026, 3, day)) for day in (1, 2, 8, 9, 12, 30)]
     assert fits[:3] == [0.0, 1.0, 1.0]
     assert 1.0 >= fits[3] > fits[4] > fits[5] > 0
     assert (
@@ -256,7 +256,7 @@ def test_no_query_is_too_strange(query: str, now: float) -> None:
     assert dated.startswith(query)
     named: Any = named_date(dated)
     assert isinstance(named.words(), str)
-    assert 0 <= named.meets(now) <= 1
+    assert 0 <= named.match_score(now) <= 1
 
 
 @pytest.mark.parametrize("piece", ["2026-03-04/", "4. ", "3月", "march ", "last week ", "a" * 10, "the of de "])
@@ -285,4 +285,4 @@ def test_days_are_those_of_who_speaks_of_them() -> None:
     assert with_dates("What did I plant yesterday?", monday) == "What did I plant yesterday? 2023-05-07"
     assert date_words(sunday) == "sunday day7 may 2023"
     assert mentioned_date_words("I did it yesterday.", monday) == "sunday day7"
-    assert named_date("2023-05-06").meets(sunday) == 1.0  # the day after, when most is told of it
+    assert named_date("2023-05-06").match_score(sunday) == 1.0  # the day after, when most is told of it

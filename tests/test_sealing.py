@@ -1000,7 +1000,7 @@ def test_a_keyed_index_stays_with_the_file_of_the_one_it_is_beside(
     index = LexicalIndex("i.db")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    with closing(KeyedLexicalIndex.beside(index, key=OLD)) as keyed:
+    with closing(KeyedLexicalIndex.in_file_of(index, key=OLD)) as keyed:
         keyed.apply(NS, upsert=[Document("1", "a red bike")])
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["i.db"]
 

@@ -106,12 +106,12 @@ def test_marks_are_read_in_no_time_however_many_a_text_has(many: str) -> None:
     ],
 )
 def test_a_date_in_a_query_meets_the_time_of_a_message(query: str, at_: float | None, fits: float) -> None:
-    assert query_features(query).date.meets(at_) == fits
+    assert query_features(query).date.match_score(at_) == fits
 
 
 def test_a_day_is_met_best_on_the_day_after() -> None:
     query = query_features("What did you do on May 9, 2023?").date
-    fits = [query.meets(at(2023, 5, day)) for day in (8, 10, 14, 28)]
+    fits = [query.match_score(at(2023, 5, day)) for day in (8, 10, 14, 28)]
     assert fits[1] == max(fits)
     assert fits[1] > fits[2] > fits[3] > 0
 
@@ -131,7 +131,7 @@ def test_a_day_is_met_best_on_the_day_after() -> None:
     ],
 )
 def test_in_which_role_it_was_said(query: str, role: str) -> None:
-    assert query_features(query).teller == role
+    assert query_features(query).speaker_role == role
 
 
 def test_what_a_query_asks_for() -> None:

@@ -60,7 +60,7 @@ class Breaker:
         self._sentence: str | None = None  # None: closed
         reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Have no probe running."""
         self._lock = threading.Lock()
         self._probe_thread: threading.Thread | None = None

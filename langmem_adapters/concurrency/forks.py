@@ -107,7 +107,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 
 
 class _Resettable(Protocol):
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Have a lock that nobody holds, and no work running."""
 
 
@@ -116,13 +116,13 @@ _resettables: weakref.WeakSet[_Resettable] = weakref.WeakSet()
 
 def reset_in_child(resettable: _Resettable) -> None:
     """Initialise an object now, and again in each forked child."""
-    resettable.begin_anew()
+    resettable.reset_state()
     _resettables.add(resettable)
 
 
 def _reset_all() -> None:
     for resettable in list(_resettables):
-        resettable.begin_anew()
+        resettable.reset_state()
 
 
 call_in_child(_reset_all)

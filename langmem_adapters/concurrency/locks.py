@@ -36,10 +36,10 @@ class ForkSafeLock:
         return self._process_lock()  # type: ignore[no-any-return] # itself: its __exit__ is in C
 
     @contextlib.contextmanager
-    def taken(self, seconds: float) -> Iterator[bool]:
+    def try_hold(self, seconds: float) -> Iterator[bool]:
         """Wait at most so many seconds. Yields whether this thread has the lock; if not, another has it.
 
-        >>> with ForkSafeLock().taken(0.0) as acquired:
+        >>> with ForkSafeLock().try_hold(0.0) as acquired:
         ...     acquired
         True
         """

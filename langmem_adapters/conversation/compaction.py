@@ -65,7 +65,7 @@ class Compaction:
 
     def summarize(self, summarizer: Summarizer, keep: int) -> Flow[str]:
         """Summarise all but the newest ``keep`` messages; returns the summary. Raises ModelError."""
-        check_count("keep", keep, least=0)
+        check_count("keep", keep, minimum=0)
         backlog = yield from self._conversation.backlog()
         messages = [message for _, message in backlog.entries]
         if keep:

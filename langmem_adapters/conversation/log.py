@@ -263,7 +263,7 @@ class SessionLog:
 
         If they were deleted, archived or cleared meanwhile, they are removed there too.
         """
-        marked_values = yield from self.begun([item for item, _ in departing], values)
+        marked_values = yield from self.ensure_marks([item for item, _ in departing], values)
         if marked_values is None:
             return False
         yield from long_term.add_flow([message for _, message in departing], session=self.scope.session)
@@ -272,7 +272,7 @@ class SessionLog:
             yield from self._undo_move(long_term, departing, marked_values)
         return has_left
 
-    def begun(self, items: Sequence[Item], values: _Values) -> Flow[_Values | None]:
+    def ensure_marks(self, items: Sequence[Item], values: _Values) -> Flow[_Values | None]:
         """The values with both marks, by which others see that the session was cleared; None: it already was."""
         if not items or {GENERATION, CREATED} <= values.keys():
             return values
@@ -323,7 +323,7 @@ class SessionLog:
             remove: False if the entries stay in the log.
         """
         items = [item for item, _ in departing]
-        marked_values = yield from self.begun(items, values)
+        marked_values = yield from self.ensure_marks(items, values)
         if marked_values is None:
             return False
         put = {**(put or {}), **(with_departed(values, (message for _, message in departing)) if remove else {})}

@@ -222,7 +222,7 @@ class Conversation(SessionLog):
         """
         after = latest[0].seq - 1 if latest else 0
         page = yield from self.session.scan(after=after, limit=1, keys=WATCHED_KEYS)
-        marked_values = (yield from self.begun(latest, page.values)) if page.items == latest else None
+        marked_values = (yield from self.ensure_marks(latest, page.values)) if page.items == latest else None
         if marked_values is not None:
             guard = {TITLE: None, GENERATION: marked_values.get(GENERATION)}
             yield from self.session.try_write(put={TITLE: encode(title)}, guard=guard)

@@ -60,7 +60,12 @@ class SessionSearch(Shared):
         values = store.get(self._namespace)  # without the lock: a slow store then delays nobody else
         with self._index_lock.held():
             follow(
-                store, self.index, self._namespace, _log_change, new_id=self._new_id, begun=self._indexed_values.clear
+                store,
+                self.index,
+                self._namespace,
+                _log_change,
+                new_id=self._new_id,
+                on_start=self._indexed_values.clear,
             )
             # otherwise a later reader has updated the index already
             if read_number > self._latest_read or not self._indexed_values:

@@ -56,7 +56,7 @@ class BackgroundScoring:
         self._counts = Counts()
         reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Forget all scoring under way: after a fork, its threads exist only in the parent."""
         self._running: set[Future[None] | asyncio.Task[None]] = set()
 

@@ -68,7 +68,7 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
 
 def _records(path: Path, collection: str) -> list[Any]:
     if path.name == _CHROMA:
-        return [entry.held for entry in chroma_entries(path, collection)]
+        return [entry.record for entry in chroma_entries(path, collection)]
     return _docstore_records(path)
 
 
@@ -88,7 +88,7 @@ class ChromaEntry(NamedTuple):
 
     collection: str
     id: str
-    held: Any
+    record: Any
 
 
 def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:

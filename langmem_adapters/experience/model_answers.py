@@ -20,7 +20,7 @@ def answer_text(entries: Sequence[Mapping[str, Any]]) -> str:
 
     Raises SerializationError if this is not a kept answer.
 
-    >>> said([{"message": {"role": "assistant", "content": "Let me see.", "tool_calls": [{"name": "look"}]}}])
+    >>> answer_text([{"message": {"role": "assistant", "content": "Let me see.", "tool_calls": [{"name": "look"}]}}])
     'Let me see.\nlook {}'
     """
     try:
@@ -43,7 +43,7 @@ def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
 def split_words(text: str) -> list[str]:
     """Split a text into the pieces of a served stream, word by word; an empty text is one empty piece.
 
-    >>> in_words("Let me see.")
+    >>> split_words("Let me see.")
     ['Let ', 'me ', 'see.']
     """
     return _WORD_PATTERN.findall(text) or [""]

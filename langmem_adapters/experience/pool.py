@@ -146,7 +146,7 @@ class ExperiencePool(Shared, PoolFlows):
             if len(self._counts_by_tag) > _MAX_TAGS:
                 del self._counts_by_tag[next(iter(self._counts_by_tag))]
 
-    def _counted_with(self, other: ExperiencePool) -> ExperiencePool:
+    def _share_counts_of(self, other: ExperiencePool) -> ExperiencePool:
         """Share the counts of another pool of this tag from now on."""
         self._counts_by_tag, self._counts_lock, self._counts = other._counts_by_tag, other._counts_lock, other._counts
         return self

@@ -14,8 +14,8 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import key_of, search_text
 from langmem_adapters.experience.savings import Prices, cost
+from langmem_adapters.experience.shelf.invalidation import StartMark, outdate
 from langmem_adapters.experience.shelf.shelf import Shelf
-from langmem_adapters.experience.shelf.under_way import StartMark, outdate
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.experience.transfer import read_lines
 from langmem_adapters.flow import Flow, step

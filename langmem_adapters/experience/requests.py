@@ -29,7 +29,7 @@ def key_of(req: Any, key: str | None) -> str:
 def as_text(req: Any) -> str:
     """A request as text, for people and for models: strings as they are, and the content of messages.
 
-    >>> words({"messages": [{"role": "user", "content": "Where is my bike?"}], "k": 3})
+    >>> as_text({"messages": [{"role": "user", "content": "Where is my bike?"}], "k": 3})
     'Where is my bike? 3'
     """
     return " ".join(part for part in _text_parts(req) if part)

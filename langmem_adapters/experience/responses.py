@@ -63,7 +63,7 @@ class Responses:
         form, data = self.freeze(value)
         return Experience(req=req, resp=data, metric=metric, form=form, **({} if data is not None else {"none": True}))
 
-    def of(self, experience: Experience) -> Any:
+    def from_experience(self, experience: Experience) -> Any:
         """The response of an experience; for a stream, the list of its items. Raises as :meth:`restore` does."""
         extra = experience.model_extra or {}
         form, data = extra.get("form"), experience.resp
@@ -84,9 +84,9 @@ class Responses:
             form = [form] * len(experience.resp)
         return experience.model_copy(update={"form": form, "none": True})
 
-    def shown(self, experience: Experience) -> Any:
+    def for_scorer(self, experience: Experience) -> Any:
         """The response of an experience as a scorer is shown it. Raises as :meth:`restore` does."""
-        return self.of(experience)
+        return self.from_experience(experience)
 
     def as_returned(self, value: Any) -> Any:
         """What the caller of the function sees: the value; for a stream, the list of its items."""

@@ -86,7 +86,7 @@ class VerifiedAnswers:
         matches = []
         for key, similarity, (_, stored_text) in hits:
             cosine = 2 * similarity - 1
-            verdict = yield from self.verifier.flow(text, stored_text, scale.of(cosine))
+            verdict = yield from self.verifier.flow(text, stored_text, scale.convert(cosine))
             if verdict.accepted:
                 matches.append(Match(key, stored_text, verdict.score, cosine))
             else:

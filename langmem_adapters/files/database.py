@@ -17,7 +17,7 @@ from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock, release_fully
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.places import Connection, FileLocation, check_version, close_all, removing_if_damaged
+from langmem_adapters.files.locations import Connection, FileLocation, check_version, close_all, removing_if_damaged
 
 __all__ = ["Database"]
 
@@ -64,7 +64,7 @@ class Database:
         self._schema, self._name = schema, name
         self._synchronous, self._timeout = synchronous.lower(), timeout
         self.disposable = disposable
-        self.place: FileLocation = FileLocation(self.path)
+        self.location: FileLocation = FileLocation(self.path)
         self._breaker = self._breaker_of_the_file() if fails_fast else None
         self._reset_pool()
         with _registry_lock.held():
@@ -74,7 +74,7 @@ class Database:
         """One breaker per file: a call that needs a store and an index in the same file waits for it once."""
         breaker = Breaker(self._probe_lock, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
         with forks.no_fork, _registry_lock.held():
-            return _breakers.setdefault(self.place.path, breaker)
+            return _breakers.setdefault(self.location.path, breaker)
 
     def _reset_pool(self) -> None:
         self._pid = os.getpid()
@@ -91,15 +91,15 @@ class Database:
         """Change all or nothing, as the only writer."""
         return _Transaction(self, _BEGIN_WRITE, self._breaker)
 
-    def at_once(self) -> contextlib.AbstractContextManager[Connection]:
+    def autocommit(self) -> contextlib.AbstractContextManager[Connection]:
         """Run statements that are transactions by themselves. With ``fails_fast``, they do not wait for writers."""
         return _Transaction(self, _NO_BEGIN, self._breaker)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
-        """Wrap the clearing of something: see :func:`~langmem_adapters.files.places.removing_if_damaged`."""
-        return removing_if_damaged(self.place, self.close, disposable=self.disposable)
+        """Wrap the clearing of something: see :func:`~langmem_adapters.files.locations.removing_if_damaged`."""
+        return removing_if_damaged(self.location, self.close, disposable=self.disposable)
 
-    def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def fetch_all(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which is a consistent read and needs no transaction around it."""
         if self._breaker is None:
             return self._fetch_all(select, values)
@@ -130,7 +130,7 @@ class Database:
         except BaseException as failure:
             self._undo(connection, failure)
             raise
-        is_durable = begin == _BEGIN_READ or self.place.is_current(connection)
+        is_durable = begin == _BEGIN_READ or self.location.is_current(connection)
         self._give_back(connection)
         if not is_durable:
             problem = "was removed or replaced in the middle of a write, which is lost"
@@ -185,7 +185,7 @@ class Database:
     def _take_connection(self) -> Connection:
         if self._pid != os.getpid():
             self._reset_pool()
-        if self.place.in_memory:
+        if self.location.in_memory:
             self._memory_lock.acquire()
             return self._idle[-1] if self._idle else self._open_connection()
         while True:
@@ -193,36 +193,36 @@ class Database:
                 connection = self._idle.pop()  # no lock: pop and append of a list need none
             except IndexError:
                 return self._open_connection()
-            if self.place.is_current(connection):
+            if self.location.is_current(connection):
                 return connection
             # The file was removed or replaced: nobody would ever see what is written to the old one.
-            self.place.close_stale(connection)
+            self.location.close_stale(connection)
             self._ready = False
 
     def _open_connection(self) -> Connection:
         try:
             connection = self._connect()
         except BaseException as error:
-            if self.place.in_memory:
+            if self.location.in_memory:
                 release_fully(self._memory_lock)
             if isinstance(error, sqlite3.Error):
                 raise self._to_store_error(error) from error
             raise
-        if self.place.in_memory:
+        if self.location.in_memory:
             self._idle.append(connection)  # it stays there, so that no interrupt loses its content
         return connection
 
     def _give_back(self, connection: Connection) -> None:
-        if self.place.in_memory:
+        if self.location.in_memory:
             release_fully(self._memory_lock)
         else:
             self._idle.append(connection)
         forks.end_work()
 
     def _connect(self) -> Connection:
-        connection = self.place.connect(self._timeout, _close_idle)
+        connection = self.location.connect(self._timeout, _close_idle)
         try:
-            if self.place.in_memory or not self._ready:
+            if self.location.in_memory or not self._ready:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             if self._synchronous == "full":
@@ -230,7 +230,7 @@ class Database:
             connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
             if self._breaker is not None:
                 connection.execute("PRAGMA busy_timeout=1")  # from here on, _begin does the waiting
-            self.place.note_wal(connection)
+            self.location.note_wal(connection)
         except BaseException:
             connection.close()
             raise
@@ -273,7 +273,7 @@ class Database:
     def _to_store_error(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
         if isinstance(error, UnicodeEncodeError):
             return SerializationError("an id or a key holds half of a surrogate pair, which cannot be stored")
-        return self.place.to_store_error(error, self._timeout)
+        return self.location.to_store_error(error, self._timeout)
 
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""
@@ -337,7 +337,7 @@ def _close_idle() -> None:
     with _registry_lock.held():
         databases = list(_databases)
     for database in databases:
-        if not database.place.in_memory:
+        if not database.location.in_memory:
             database.close()
 
 

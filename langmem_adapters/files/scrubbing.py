@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import FileLocation, vacuum_file
+from langmem_adapters.files.locations import FileLocation, vacuum_file
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 
 __all__ = ["Files", "can_list_namespaces", "files_of", "has_vectors", "namespaces_in", "scrub"]
@@ -40,7 +40,7 @@ def files_of(*backends: object) -> Files:
     for backend in backends:
         for part in _library_objects(backend, _MAX_DEPTH):
             if isinstance(part, Database):
-                databases.update([part.place.file] if part.place.file else [])
+                databases.update([part.location.file] if part.location.file else [])
             elif isinstance(folder := vars(part).get("_folder"), str) and folder:
                 folders.add(Path(folder))
     return Files(
@@ -52,7 +52,7 @@ def files_of(*backends: object) -> Files:
 def can_list_namespaces(backend: object) -> bool:
     """Whether :func:`namespaces_in` knows all that is in a backend, because files of the library hold it."""
     parts = _library_objects(backend, _MAX_DEPTH)
-    return any(isinstance(part, Database) and part.place.file is not None for part in parts)
+    return any(isinstance(part, Database) and part.location.file is not None for part in parts)
 
 
 def namespaces_in(backend: object, prefix: Namespace, *, kind: Literal["store", "index"]) -> set[Namespace]:

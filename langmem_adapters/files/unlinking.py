@@ -37,11 +37,11 @@ class Unlinking(NamedTuple):
 
     table: str
     removals: Sequence[str]
-    also: str = ""
+    extra_assignments: str = ""
 
     def unlink(self, connection: sqlite3.Connection, number: int, name: str) -> None:
         """Take a namespace's name away, so that only a clearing of that name finds it."""
-        rename = f"UPDATE {self.table} SET name = ?{self.also} WHERE number = ?"  # noqa: S608 - ours
+        rename = f"UPDATE {self.table} SET name = ?{self.extra_assignments} WHERE number = ?"  # noqa: S608 - ours
         connection.execute(rename, (f"{name}{_UNLINKED_MARK}{number}", number))
 
     def clear(self, database: Database, name: str, query: str, *arguments: Any) -> bool:

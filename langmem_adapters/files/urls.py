@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.places import IN_MEMORY, expand_home
+from langmem_adapters.files.locations import IN_MEMORY, expand_home
 
 __all__ = ["URL_VARIABLES", "database_of", "default_url", "file_of", "mask_url"]
 
@@ -43,7 +43,7 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
 def mask_url(url: str) -> str:
     """A URL without what a log should not show: passwords, a user name without a password (often a token), odd options.
 
-    >>> masked("redis://ada:secret@example.org/0")
+    >>> mask_url("redis://ada:secret@example.org/0")
     'redis://ada:***@example.org/0'
     """
     if url.startswith(("memory:", "sqlite:")):

@@ -44,7 +44,7 @@ def _to_transcript(name: str, entries: Iterable[ChromaEntry]) -> Transcript:
 def _to_message(location: str, entry: ChromaEntry) -> LocatedValue:
     """What MetaGPT calls a ``LongTermMemoryItem``: a message, and when it was made."""
     try:
-        fields = {**entry.held["message"], "created_at": entry.held.get("created_at")}
+        fields = {**entry.record["message"], "created_at": entry.record.get("created_at")}
     except (TypeError, KeyError, AttributeError) as error:
         raise SerializationError(f"{location} is not a message of MetaGPT") from error
     message: Message = read_message({**fields, "id": fields.get("id") or entry.id}, location)

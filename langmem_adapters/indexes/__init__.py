@@ -142,7 +142,7 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
             own_embedder = Embedder.of(embedder)
             backend = _shared_backends[backend_key] = _shared_backends.get(backend_key) or _make_vectors(*backend_key)
             entry = embedder, VectorIndex(backend, own_embedder)
-            _shared_vector_indexes.keep(key, entry)
+            _shared_vector_indexes.put(key, entry)
         return entry[1]
 
 

@@ -151,7 +151,7 @@ class LexicalIndex(Shared):
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
         with search_errors("lexical"):
-            return _to_position(self._database.look(_SELECT_POSITION, (self._row_name(namespace),)))
+            return _to_position(self._database.fetch_all(_SELECT_POSITION, (self._row_name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """Find the ``k`` best documents, best first; those that share no word with the query are left out."""
@@ -219,7 +219,7 @@ class LexicalIndex(Shared):
         """The namespaces that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
         start = encode_namespace(prefix)
         with search_errors("lexical"):
-            rows = self._database.look(_SELECT_NAMES, (start, f"{start}\x7f"))
+            rows = self._database.fetch_all(_SELECT_NAMES, (start, f"{start}\x7f"))
         return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
 
     def clear(self, namespace: Namespace) -> None:
@@ -229,7 +229,7 @@ class LexicalIndex(Shared):
 
     def close(self) -> None:
         """Close the file. If the index is used again, it reopens the file."""
-        self._cache.begin_anew()
+        self._cache.reset_state()
         self._database.close()
 
     def __repr__(self) -> str:

@@ -26,10 +26,10 @@ class RowCache:
         self._max_bytes = megabytes * _MEGABYTE
         reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Be empty."""
         self._lock = threading.Lock()
-        self._lru: LRU[Hashable, tuple[int, Any]] = LRU(room=self._max_bytes)
+        self._lru: LRU[Hashable, tuple[int, Any]] = LRU(max_size=self._max_bytes)
 
     def get(self, key: Hashable, version: int) -> Any:
         """The value of a key, if it is of this version; otherwise None."""
@@ -40,4 +40,4 @@ class RowCache:
     def put(self, key: Hashable, version: int, value: Any, size: int) -> None:
         """Store a value of so many bytes, which nobody modifies, in place of the key's old one."""
         with self._lock:
-            self._lru.keep(key, (version, value), size)
+            self._lru.put(key, (version, value), size)

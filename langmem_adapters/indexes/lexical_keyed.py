@@ -66,10 +66,10 @@ class KeyedLexicalIndex(LexicalIndex):
         self._stop_words = frozenset(map(digest, self._stop_words))
 
     @classmethod
-    def beside(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
+    def in_file_of(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
         """The keyed index in the same file as another index."""
         database = index._database  # noqa: SLF001 - one of this class
-        return cls(database.place.file or database.path, key=key, disposable=database.disposable)
+        return cls(database.location.file or database.path, key=key, disposable=database.disposable)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """:meth:`LexicalIndex.within`."""

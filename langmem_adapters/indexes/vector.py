@@ -38,7 +38,7 @@ class Watermark(NamedTuple):
     position: Position | None
 
     @classmethod
-    def of(cls, embedder: bytes, dimension: int | None, seq: int | None, entry: bytes | None) -> Watermark:
+    def from_row(cls, embedder: bytes, dimension: int | None, seq: int | None, entry: bytes | None) -> Watermark:
         """Read it from a row of SQLite."""
         position = None if seq is None or entry is None else (seq, to_text(entry))
         return cls(EmbedderSpec(to_text(embedder), dimension), position)

@@ -250,7 +250,7 @@ class ChromaVectors:
             if collection is None:
                 self._collections.drop(name)
             else:
-                self._collections.keep(name, collection)
+                self._collections.put(name, collection)
 
     # ---- the client
 

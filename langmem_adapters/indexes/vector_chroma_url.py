@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.places import absolute_path, expand_home
+from langmem_adapters.files.locations import absolute_path, expand_home
 
 __all__ = ["URL_FORMS", "folder_of", "server_of"]
 

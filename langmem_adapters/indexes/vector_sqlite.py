@@ -81,14 +81,14 @@ class SQLiteVectors:
         self._max_bytes = megabytes * _MEGABYTE
         reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Hold no matrices."""
         self._lock = threading.Lock()
         self._matrices: OrderedDict[str, Matrix] = OrderedDict()
 
     def mark(self, name: str) -> Watermark | None:
         with search_errors("vector"):
-            rows = self._database.look(_SELECT_NAMESPACE, (name,))
+            rows = self._database.fetch_all(_SELECT_NAMESPACE, (name,))
         return _to_namespace(rows[0]).mark if rows else None
 
     def change(
@@ -153,14 +153,14 @@ class SQLiteVectors:
             previous_numbers = matrix.row_numbers(map(to_bytes, previous_ids.values()))
         requested = {number for number in (*numbers, *previous_numbers) if number}
         with search_errors("vector"):
-            pieces = dict(self._database.look(_SELECT_PIECES, (json.dumps(list(requested)),)))
+            pieces = dict(self._database.fetch_all(_SELECT_PIECES, (json.dumps(list(requested)),)))
         scores = max_sim(query_pieces, pieces, list(zip(numbers, previous_numbers, strict=True)))
         return {id_: scores[number] for id_, number in zip(previous_ids, numbers, strict=True) if number in scores}
 
     def namespaces(self, prefix: str) -> list[str]:
         """The names with this beginning."""
         with search_errors("vector"):
-            return [name for (name,) in self._database.look(_SELECT_NAMES, (prefix, f"{prefix}\x7f"))]
+            return [name for (name,) in self._database.fetch_all(_SELECT_NAMES, (prefix, f"{prefix}\x7f"))]
 
     def clear(self, name: str) -> None:
         with search_errors("vector"), self._database.clearing():
@@ -169,7 +169,7 @@ class SQLiteVectors:
 
     def close(self) -> None:
         """Close the file and drop the matrices."""
-        self.begin_anew()
+        self.reset_state()
         self._database.close()
 
     def __repr__(self) -> str:
@@ -229,7 +229,7 @@ _SELECT_PIECES = "SELECT row, signs FROM langmem_vector_pieces WHERE row IN (SEL
 
 def _to_namespace(row: tuple[Any, ...]) -> _NamespaceRow:
     number, documents, *mark = row
-    return _NamespaceRow(number, documents, Watermark.of(*mark))
+    return _NamespaceRow(number, documents, Watermark.from_row(*mark))
 
 
 def _ensure_namespace(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> int:

@@ -143,7 +143,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         totals_pool = make_pool("")  # adds up the counts of all tenants
 
         def make_tenant_cache(tenant: str) -> TenantCache:
-            pool = make_pool(tenant)._counted_with(totals_pool)  # noqa: SLF001 - pools of its own
+            pool = make_pool(tenant)._share_counts_of(totals_pool)  # noqa: SLF001 - pools of its own
             paraphrases = None if mode is None or index is None else Paraphrases(mode, pool, index, self._counts)
             own_settings: dict[str, Any] = {"wait": 0.0, "output_version": None, "only_chats": False, "metric": metric}
             answers = Answers(pool, paraphrases=paraphrases, **own_settings, **self._answer_settings)
@@ -153,16 +153,16 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
     @property
     def _answers(self) -> Answers:
-        return self._tenants.nobody.answers
+        return self._tenants.default.answers
 
     @property
     def pool(self) -> ExperiencePool:
         """The pool of the tenant that is being served."""
-        return self._tenants.named().pool
+        return self._tenants.require_current().pool
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The cached answer to this request, or None."""
-        if (tenant_cache := self._tenants.served()) is None:
+        if (tenant_cache := self._tenants.current_for_call()) is None:
             return None
         request = self._request(prompt, llm_string)
         if (recent := self._recent_answer(tenant_cache, request)) is not None:
@@ -172,7 +172,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        if (tenant_cache := self._tenants.served()) is None:
+        if (tenant_cache := self._tenants.current_for_call()) is None:
             return None
         request = self._request(prompt, llm_string)
         if (recent := self._recent_answer(tenant_cache, request)) is not None:
@@ -182,7 +182,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Store an answer, if it is worth keeping."""
-        if (tenant_cache := self._tenants.here()) is None:
+        if (tenant_cache := self._tenants.current()) is None:
             return
         invocation = run(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
         if invocation is not None:
@@ -190,7 +190,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
-        if (tenant_cache := self._tenants.here()) is None:
+        if (tenant_cache := self._tenants.current()) is None:
             return
         invocation = await arun(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
         if invocation is not None:
@@ -199,20 +199,20 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def clear(self, **kwargs: Any) -> None:
         """Delete the entries of this tenant and tag, and nothing else."""
         _refuse_arguments(kwargs)
-        run(self._tenants.named().clear())
+        run(self._tenants.require_current().clear())
 
     async def aclear(self, **kwargs: Any) -> None:
         """:meth:`clear`, without blocking the event loop."""
         _refuse_arguments(kwargs)
-        await arun(self._tenants.named().clear())
+        await arun(self._tenants.require_current().clear())
 
     def delete(self, hit: str | AIMessage | ChatGeneration) -> bool:
         """Delete the entry that served this answer (or has this key); False if it no longer exists."""
-        return run(self._tenants.named().delete(_hit_key(hit)))
+        return run(self._tenants.require_current().delete(_hit_key(hit)))
 
     async def adelete(self, hit: str | AIMessage | ChatGeneration) -> bool:
         """:meth:`delete`, without blocking the event loop."""
-        return await arun(self._tenants.named().delete(_hit_key(hit)))
+        return await arun(self._tenants.require_current().delete(_hit_key(hit)))
 
     def invalidate(self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None) -> int:
         """Delete the entries whose answers make ``where`` true; returns how many.
@@ -220,13 +220,13 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         With ``tag``, entries of this tenant under that tag, instead of the cache's own; without ``where``, all of them,
         including what the semantic mode of any cache has stored there.
         """
-        return run(self._tenants.named().invalidate(where, tag))
+        return run(self._tenants.require_current().invalidate(where, tag))
 
     async def ainvalidate(
         self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None
     ) -> int:
         """:meth:`invalidate`, without blocking the event loop."""
-        return await arun(self._tenants.named().invalidate(where, tag))
+        return await arun(self._tenants.require_current().invalidate(where, tag))
 
     def tune(
         self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
@@ -270,7 +270,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         """The same answers, under the same rules, around the calls of a CachedChatModel."""
 
         def make_answers(tenant: str) -> Answers:
-            tenant_cache = self._tenants.of(tenant)
+            tenant_cache = self._tenants.get(tenant)
             return Answers(
                 tenant_cache.pool,
                 wait=wait,
@@ -309,7 +309,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def _tune_threshold(
         self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress
     ) -> Flow[Tuned]:
-        paraphrases = self._tenants.nobody.paraphrases
+        paraphrases = self._tenants.default.paraphrases
         if paraphrases is None:
             raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
         verified = paraphrases.verified_answers

@@ -114,7 +114,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         return opened_again, (type(self), make, fields)
 
     def _repr_html_(self) -> str:
-        return self._of_model(self.wrapped)
+        return self._model_html(self.wrapped)
 
     # --- calls
 
@@ -203,14 +203,14 @@ class CachedChatModel(CachedModel, BaseChatModel):
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> Request | None:
         """The request as LangChain shows it to a cache; None if it has no key, or if a strict cache finds no tenant."""
-        if self._tenants.served() is None:
+        if self._tenants.current_for_call() is None:
             return None
         prompt = dumps(list(messages))
         try:
             llm_string = with_class_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
             check_self_contained(llm_string)
         except SerializationError as error:
-            self._answers.pass_by(error)
+            self._answers.count_unkeyed(error)
             return None
         return record_request_key(Request(prompt, llm_string, request_key(prompt, llm_string)))
 

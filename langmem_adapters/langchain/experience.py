@@ -120,7 +120,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         super().__init__()
-        check_count("examples", examples, least=0)
+        check_count("examples", examples, minimum=0)
         self._store = cache_store(url, store)
         if examples and index is None:
             index = cache_index(url, store)
@@ -243,7 +243,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             return self._answers.get_or_make((scope, output_version), lambda: self._make_answers(scope, output_version))
 
     def _make_answers(self, scope: Scope, output_version: str | None) -> Answers:
-        pool = self.pool(user=scope.user, tenant=scope.tenant)._counted_with(self._pool)  # noqa: SLF001 - one of its own
+        pool = self.pool(user=scope.user, tenant=scope.tenant)._share_counts_of(self._pool)  # noqa: SLF001 - one of its own
         return Answers(
             pool, output_version=output_version, counts=self._counts, scoring=self._scoring, **self._answer_rules
         )

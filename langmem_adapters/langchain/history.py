@@ -129,16 +129,16 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
-        reader = Reader.of_now()
-        snapshot = self._snapshots.known(reader)
+        reader = Reader.from_caller()
+        snapshot = self._snapshots.messages_for(reader)
         if snapshot is None:
             snapshot = self._keep_snapshot(reader, run(self._read_messages()))
         return list(snapshot)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
-        reader = Reader.of_now()
-        snapshot = self._snapshots.known(reader)
+        reader = Reader.from_caller()
+        snapshot = self._snapshots.messages_for(reader)
         if snapshot is None:
             snapshot = self._keep_snapshot(reader, await arun(self._read_messages()))
         return list(snapshot)
@@ -205,12 +205,12 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
-        self._snapshots.written()
+        self._snapshots.invalidate()
         self.brain.clear()
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        self._snapshots.written()
+        self._snapshots.invalidate()
         await self.brain.aclear()
 
     def _read_messages(self) -> Flow[list[BaseMessage]]:
@@ -225,11 +225,11 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         return [*_summary_messages(context.summary), *map(from_message, context.messages)]
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
-        self._snapshots.written()
+        self._snapshots.invalidate()
         run(append_messages(self.brain, messages, _warn))
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
-        self._snapshots.written()
+        self._snapshots.invalidate()
         await arun(append_messages(self.brain, messages, _warn))
 
     def __str__(self) -> str:

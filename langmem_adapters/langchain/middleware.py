@@ -23,7 +23,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.run_context import detached_from_run
-from langmem_adapters.langchain.threads.changed import SENT_KEY
+from langmem_adapters.langchain.threads.changed_questions import SENT_KEY
 from langmem_adapters.langchain.threads.conversation import conversation_of, latest_question, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
@@ -162,7 +162,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     ) -> None:
         super().__init__()
         check_on_error(on_error)
-        check_count("recall_k", recall_k, least=0)
+        check_count("recall_k", recall_k, minimum=0)
         if max_tokens is not None:
             check_count("max_tokens", max_tokens)
         if model is not None and summarize_at is None:
@@ -186,7 +186,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             "ttl": ttl,
             "refresh": refresh,
         }
-        self._words = make_text_of(self._store)
+        self._text_of = make_text_of(self._store)
         self._counts = Counts()
         self._outages = Outages("the agent goes on without its memory", self._counts)
         self._warn = WarnOnce()
@@ -223,13 +223,13 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
-        scope = self._scope.as_of_now(runtime)
+        scope = self._scope.bind_context(runtime)
         with detached_from_run():
             return run(self._finish_run(state, scope, task_of(runtime)))
 
     async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`after_agent`, without blocking the event loop."""
-        scope = self._scope.as_of_now(runtime)
+        scope = self._scope.bind_context(runtime)
         with detached_from_run():
             return await arun(self._finish_run(state, scope, task_of(runtime)))
 
@@ -264,7 +264,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         first_id = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
         thread_id = str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())
         thread = Thread(state["messages"], thread_id)
-        update = yield from self._attempt(initial_state_update(brain, thread, state, context, self._words), None)
+        update = yield from self._attempt(initial_state_update(brain, thread, state, context, self._text_of), None)
         if update is None:
             return None
         update |= {THREAD_KEY: thread_id, SUMMARY_KEY: context.summary.text if context.summary else ""}
@@ -275,32 +275,29 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         full_thread = thread = Thread(state["messages"], thread_id := str(state.get(THREAD_KEY) or ""))
         if not (len(request.messages) == len(full_thread) and all(map(is_, request.messages, state["messages"]))):
             thread = Thread(request.messages, thread_id)
-        no_context = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
-        loaded = yield from self._attempt(load_context(brain, thread, state, self._words), None)
-        context, start = loaded or (
-            no_context,
-            (yield from count_recorded(None, thread, state, no_context, self._words)),
-        )
+        empty = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
+        loaded = yield from self._attempt(load_context(brain, thread, state, self._text_of), None)
+        context, start = loaded or (empty, (yield from count_recorded(None, thread, state, empty, self._text_of)))
         unrecorded: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
-        if context is not no_context or RECORDED_KEY in state:
-            counting = count_recorded(brain if loaded else None, full_thread, state, context, self._words)
+        if context is not empty or RECORDED_KEY in state:
+            counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
             position = start if thread is full_thread else (yield from self._attempt(counting, None))
             unrecorded = unrecorded if position is None else messages_so_far(full_thread, position, state)
-        conversation = None
-        if context is not no_context:
-            flow = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)
-            conversation = yield from self._attempt(flow, None)
+        conversation: list[Message] = thread[:]
+        if context is not empty:
+            flow = conversation_of(brain, context, thread, start, state, text_of=self._text_of, limit=self._memory_k)
+            conversation = yield from self._attempt(flow, conversation)
         question_message = latest_question(unrecorded)
         question = question_message.text if question_message else latest_question_text(thread)
         system = request.system_message
         budget = PromptBudget(
-            with_question(thread[:] if conversation is None else conversation, question_message),
+            with_question(conversation, question_message),
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,
             counter=self._counter,
         )
-        memories = yield from self._recall(brain, question, budget.beside(system, budget.memory_tokens))
+        memories = yield from self._recall(brain, question, budget.messages_for(system, budget.memory_tokens))
         summary = context.summary.text if context.summary else ""
         system, visible = self._with_memories(budget, system, summary, memories)
         messages: list[Any] = [thread.original(message) or from_message(message) for message in visible]
@@ -313,7 +310,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         while True:
             section = memory_section(summary, memories, budget.memory_tokens, self._counter)
             extended = with_section(system, section) if section else system
-            visible = budget.beside(extended)
+            visible = budget.messages_for(extended)
             texts = {message.text for message in visible}
             unrepeated = [memory for memory in memories if memory.text not in texts]
             if len(unrepeated) == len(memories):
@@ -328,7 +325,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def _finish_run(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
         thread = Thread(state["messages"], str(state.get(THREAD_KEY) or ""))
-        recording = record(self._brain(scope()), thread, state, task=task, words=self._words, warn=self._warn)
+        recording = record(self._brain(scope()), thread, state, task=task, text_of=self._text_of, warn=self._warn)
         recorded_count = yield from self._attempt(recording, None)
         if recorded_count is None or not thread:
             return None

@@ -18,7 +18,7 @@ from langmem_adapters.language.analysis import matching
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 from langmem_adapters.outages import Outages
-from langmem_adapters.recall.filtered import search_filtered
+from langmem_adapters.recall.filtered_search import search_filtered
 from langmem_adapters.recall.memories import metadata_of
 
 __all__ = ["LongTermRetriever"]

@@ -160,7 +160,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             try:
                 data = self._store.get((*self._namespace, *namespace, key), [_ENTRY]).get(_ENTRY)
             except LangmemError as error:
-                self._outages.bear(error, self._on_error)
+                self._outages.handle(error, self._on_error)
                 data = None
             entry = None if data is None else self._read_entry(data, namespace)
             self._counts.add("misses" if entry is None else "hits")
@@ -203,7 +203,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
                     self._store.write(entry_namespace, put={_ENTRY: entry}, ttl=ttl)
                     self._counts.add("stored")
             except LangmemError as error:
-                self._outages.bear(error, self._on_error)
+                self._outages.handle(error, self._on_error)
 
     def _to_entry(self, namespace: Namespace, value: ValueT, ttl: int | None) -> bytes:
         if tuple(namespace) == _UNNAMED_LABELS:  # all such tasks would share one namespace

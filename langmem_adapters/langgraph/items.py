@@ -130,8 +130,8 @@ class NamespaceItems:
             index=index,
             text_of=partial(_item_text, text_of),
             new_id=new_id,
-            form=form,
-            beside=_RESERVED_KEYS,
+            text_format=form,
+            other_keys=_RESERVED_KEYS,
         )
 
     def get(self, keys: Sequence[str]) -> dict[str, StoredItem]:
@@ -142,7 +142,7 @@ class NamespaceItems:
         """Read all items; expired ones are removed."""
         values = self._store.get(self._namespace)
         if self._is_due(Totals.of(values.get(_TOTALS_KEY))):
-            with self._writing.taken(_LOCK_TIMEOUT_SECONDS):
+            with self._writing.try_hold(_LOCK_TIMEOUT_SECONDS):
                 self._tidy_or_warn()
         return self._unexpired_items(values)
 
@@ -169,7 +169,7 @@ class NamespaceItems:
     def _retry(self, change: Callable[[], bool]) -> None:
         """Try a change until no other writer comes first, after random pauses so that writers do not keep step."""
         max_pause = _PAUSE_SECONDS
-        with self._writing.taken(_LOCK_TIMEOUT_SECONDS):
+        with self._writing.try_hold(_LOCK_TIMEOUT_SECONDS):
             while not change():
                 time.sleep(random.uniform(0, max_pause))  # noqa: S311 - not a secret
                 max_pause = min(2 * max_pause, _MAX_PAUSE_SECONDS)
@@ -224,7 +224,7 @@ class NamespaceItems:
         that is further behind is rebuilt, as it may have missed what the removed entries told. The index is not updated
         here: an embedder takes its time, or fails.
         """
-        with self._writing.taken(_LOCK_TIMEOUT_SECONDS):
+        with self._writing.try_hold(_LOCK_TIMEOUT_SECONDS):
             return self._tidy()
 
     def _tidy_or_warn(self) -> None:

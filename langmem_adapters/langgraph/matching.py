@@ -22,7 +22,7 @@ def check_operation(op: Op) -> None:
     """
     if isinstance(op, SearchOp | ListNamespacesOp):
         for name in ("offset", "limit"):
-            check_count(name, getattr(op, name), least=0)
+            check_count(name, getattr(op, name), minimum=0)
     if isinstance(op, SearchOp) and op.query is not None:
         check_text("a query", op.query)
     if isinstance(op, ListNamespacesOp) and op.max_depth is not None:

@@ -252,7 +252,7 @@ class LongTermStore(Shared, BaseStore):
     def _remove_if_empty(self, namespace: Namespace) -> bool:
         if is_empty := self._items(namespace).is_empty():
             with _best_effort_write():
-                self._tree.remove(namespace, if_=self._items(namespace).close)
+                self._tree.remove(namespace, only_if=self._items(namespace).close)
         return is_empty
 
     def _sweep_all(self) -> int:

@@ -83,7 +83,7 @@ class QueryFeatures(NamedTuple):
     how_many: bool = False
     who: bool = False
     date: NamedDate = NamedDate()
-    teller: str = ""
+    speaker_role: str = ""
     """The role in which it was said, if the query tells: "you told me" means the model, "I do" the user."""
 
 

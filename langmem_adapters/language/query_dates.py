@@ -74,7 +74,7 @@ class NamedDate(NamedTuple):
         month = MONTHS[self.month - 1] if self.month else ""
         return " ".join(str(part) for part in (_day_terms(self.day), month, self.year) if part)
 
-    def meets(self, at: float | None) -> float:
+    def match_score(self, at: float | None) -> float:
         """How well a Unix time fits, from 0 to 1: a day is mostly spoken of on that day or soon after."""
         day = day_of(at) if self else None
         if day is None:

@@ -71,7 +71,7 @@ class Answers(SingleFlightAnswers):
         settings |= {"counts": counts, "scoring": scoring, "cache": _ResponseCache, "keep_requests": False}
         super().__init__(pool, KeyedRequest, **settings, **sources)
 
-    def _served(self, call: Invocation) -> Any:
+    def _mark_served(self, call: Invocation) -> Any:
         kwargs = call.value.additional_kwargs
         kwargs["cache_key"] = call.key
         saved = (kwargs["cache_usage"] or {}).get("total_tokens", 0)
@@ -86,7 +86,7 @@ class _ResponseCache(FunctionCache):
     """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours."""
 
     def _put(self, call: Invocation, value: Any) -> Flow[bool]:
-        if self._rules.should_store is worth_storing and reached_limit(value, call.counted["limit"]):
+        if self._rules.should_store is worth_storing and reached_limit(value, call.key_arguments["limit"]):
             self._counts.add("refused")
             return False
         return (yield from super()._put(call, value))
@@ -98,8 +98,8 @@ class _ResponseConverter(StoredAnswers):
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         return Experience(req=req, resp=write_response(value), metric=metric)
 
-    def shown(self, experience: Experience) -> str:
+    def for_scorer(self, experience: Experience) -> str:
         return answer_text([experience.resp])
 
-    def of(self, experience: Experience) -> Response:
+    def from_experience(self, experience: Experience) -> Response:
         return read_response(experience.resp, age=self._age(experience), new_id=self._new_id)

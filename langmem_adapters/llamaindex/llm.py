@@ -167,7 +167,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
         def answers_of(tenant: str) -> Answers:
             tenant_pool = ExperiencePool(opened_store, tenant=tenant, **pool_settings, **sources)
-            tenant_pool = tenant_pool._counted_with(shared_pool)  # noqa: SLF001 - of ours
+            tenant_pool = tenant_pool._share_counts_of(shared_pool)  # noqa: SLF001 - of ours
             settings: dict[str, Any] = {"model": lambda: str(llm.metadata.model_name), **rules, **sources}
             return Answers(tenant_pool, counts=counts, scoring=scoring, **settings)
 
@@ -200,10 +200,10 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     @property
     def pool(self) -> ExperiencePool:
         """The responses of the tenant that is being served: to clear, to export, and for what the hits have saved."""
-        return self._tenants.named().pool
+        return self._tenants.require_current().pool
 
     def _repr_html_(self) -> str:
-        return self._of_model(self._wrapped)
+        return self._model_html(self._wrapped)
 
     def delete(self, hit: Response) -> bool:
         """Delete the entry that served this response; False if it no longer exists."""
@@ -273,12 +273,12 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         return request, lambda _: ask(*arguments, **kwargs), serve
 
     def _keyed_request(self, make_key: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
-        if self._tenants.served() is None:
+        if self._tenants.current_for_call() is None:
             return None
         try:
             key = make_key(self._wrapped, *request)
         except SerializationError as error:
-            self._answers.pass_by(error)
+            self._answers.count_unkeyed(error)
             return None
         return KeyedRequest(key, question, request[-1].get("max_tokens", getattr(self._wrapped, "max_tokens", None)))
 

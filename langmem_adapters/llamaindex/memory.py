@@ -216,7 +216,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         try:
             matches = await memory.asearch(question, self.similarity_top_k, shown=visible)
         except LangmemError as error:
-            self._outages.bear(error, self.on_error)
+            self._outages.handle(error, self.on_error)
             return ""
         lines = [memory_line(match.memory) for match in matches]
         return _recalled_passage([escape_tags(line, "memory", "recalled", "content_block") for line in lines])

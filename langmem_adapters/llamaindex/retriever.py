@@ -20,7 +20,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Occurrence
 from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.recall.filtered import search_filtered
+from langmem_adapters.recall.filtered_search import search_filtered
 from langmem_adapters.recall.memories import metadata_of
 from langmem_adapters.stores import resolve_store
 from langmem_adapters.validation import check_on_error, check_one_of, check_scope

@@ -63,7 +63,7 @@ class ChatSession:
         """Messages with a status, archived before active ones."""
         for name, number in (("offset", offset), ("limit", limit)):
             if number is not None:
-                check_count(name, number, least=0)
+                check_count(name, number, minimum=0)
         start = offset or 0
         stop = None if limit is None else min(start + limit, sys.maxsize)
         active = stop if status == _ACTIVE else 0 if status else None  # how many of them are read; None: all
@@ -88,7 +88,7 @@ class ChatSession:
         If others have removed some of the messages that this has read, it takes no others in their place:
         LlamaIndex gives its memory blocks what it has read, and not what this returns.
         """
-        check_count("n", n, least=0)
+        check_count("n", n, minimum=0)
         seen_ids, self.seen_ids = {*self.seen_ids[:n]}, self.seen_ids[n:]
 
         def oldest(page: Page) -> Page:
@@ -154,7 +154,7 @@ class ChatSession:
             put = {f"{ARCHIVE}{last_number + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
             own_put = change.pop("put", {})
             put |= {ARCHIVED: encode(last_number + max(len(entries), 1)), **own_put}
-            started = yield from self._log.begun(page.items, page.values)
+            started = yield from self._log.ensure_marks(page.items, page.values)
             if started is None:
                 continue
             if (yield from self._session.try_write(put=put, guard=unchanged_guard(started), **change)):

@@ -98,7 +98,7 @@ class NodeVectors:
         self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
         self._batch = batch
         self._new_id = new_id
-        location = self._ledger.place
+        location = self._ledger.location
         self._change_lock = ForkSafeLock() if location.in_memory else lock_of(location.path)
         shared_object = _unsynchronized_part(store)
         self._store_lock = contextlib.nullcontext if shared_object is None else lock_of(id(shared_object)).held
@@ -178,7 +178,7 @@ class NodeVectors:
     def namespaces(self, start: str) -> list[str]:
         """The names that begin with this."""
         with search_errors("vector"):
-            return [name for (name,) in self._ledger.look(_NAMES, (start, f"{start}\x7f"))]
+            return [name for (name,) in self._ledger.fetch_all(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
         """Delete a namespace, in the store first."""
@@ -300,7 +300,7 @@ def _find_namespace(connection: sqlite3.Connection, name: str) -> _NodeNamespace
     if row is None:
         return None
     number, generation, *mark = row
-    return _NodeNamespace(number, generation, Watermark.of(*mark))
+    return _NodeNamespace(number, generation, Watermark.from_row(*mark))
 
 
 def _watermark(connection: sqlite3.Connection, name: str) -> Watermark | None:

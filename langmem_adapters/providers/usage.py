@@ -18,7 +18,7 @@ _USAGE_FIELDS = frozenset({"amazon-bedrock-invocationMetrics", "token_count", "t
 def with_zero_usage(report: Mapping[str, Any]) -> dict[str, Any]:
     """What is told beside an answer, with all tokens and costs set to 0, wherever a dashboard may look for them.
 
-    >>> unspent({"usage": {"input_tokens": 3, "tier": "standard"}, "eval_count": 4, "model": "small"})
+    >>> with_zero_usage({"usage": {"input_tokens": 3, "tier": "standard"}, "eval_count": 4, "model": "small"})
     {'usage': {'input_tokens': 0, 'tier': 'standard'}, 'eval_count': 0, 'model': 'small'}
     """
     zeroed = {name: _zeroed(report[name]) for name in _USAGE_FIELDS.intersection(report)}

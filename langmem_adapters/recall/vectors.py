@@ -86,7 +86,7 @@ class VectorRecall:
         refused = index.refused(namespace)
         position = index.position(namespace) if refused else None
         if position:
-            change = self._records.change(refused)
+            change = self._records.index_change(refused)
             with contextlib.suppress(Conflict):  # another process has changed the index: the next time will do
                 index.apply(namespace, upsert=change.upsert, delete=change.delete, since=position)
         still_refused = set(index.refused(namespace))

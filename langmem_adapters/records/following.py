@@ -48,9 +48,9 @@ def follow(
     new_id: Callable[[], str],
     batch_length: Callable[[list[Item]], int] = len,
     report: Callable[[int], None] | None = None,
-    begun: Callable[[], None] | None = None,
+    on_start: Callable[[], None] | None = None,
     on_lost_entry: Callable[[], None] | None = None,
-    form: str = "",
+    text_format: str = "",
 ) -> Position | None:
     """Bring an index up to the store, page by page; returns its position then, or None if it has not begun.
 
@@ -62,16 +62,16 @@ def follow(
         new_id: Gives an id to each beginning.
         batch_length: Gives how many of a page's entries form one change of the index, which others wait for.
         report: Is called after each page with its number of entries.
-        begun: Is called when the index begins anew, empty.
+        on_start: Is called when the index begins anew, empty.
         on_lost_entry: Is called before that if the log lost the entry of the index's position for no known reason.
-        form: Names what the texts are made of: an index of texts of another form begins anew.
+        text_format: Names what the texts are made of: an index of texts of another form begins anew.
 
     Raises:
         SearchError: The index failed, or was replaced again and again.
     """
     starts = 0
     while True:
-        unread = _read_unread(store, index, namespace, form, on_lost_entry)
+        unread = _read_unread(store, index, namespace, text_format, on_lost_entry)
         if not unread.items:
             return unread.since
         try:
@@ -80,12 +80,12 @@ def follow(
                 if starts > _MAX_STARTS:
                     raise SearchError("an index was replaced repeatedly: one with another embedder may share it")
                 start_index(index, namespace, f"{unread.items[0].id}@{new_id()}")
-                if begun:
-                    begun()
+                if on_start:
+                    on_start()
                 continue
             items = unread.items[: batch_length(unread.items)]
             change = change_of(items)
-            position = _with_form(position_after(items[-1], unread.compacted_to), form)
+            position = _with_form(position_after(items[-1], unread.compacted_to), text_format)
             index.apply(namespace, upsert=change.upsert, delete=change.delete, position=position, since=unread.since)
         except Conflict:
             continue  # another follower has cleared or advanced the index: see where it is now
@@ -110,12 +110,12 @@ def start_index(index: Index, namespace: Namespace, id_: str) -> None:
     index.apply(namespace, position=(0, id_), since=START)
 
 
-def _with_form(position: Position, form: str) -> Position:
-    return (position[0], f"{position[1]}#{form}") if form else position
+def _with_form(position: Position, text_format: str) -> Position:
+    return (position[0], f"{position[1]}#{text_format}") if text_format else position
 
 
 def _read_unread(
-    store: Store, index: Index, namespace: Namespace, form: str, on_lost_entry: Callable[[], None] | None = None
+    store: Store, index: Index, namespace: Namespace, text_format: str, on_lost_entry: Callable[[], None] | None = None
 ) -> _UnreadPage:
     """An index's position, and a page of what came after it; the last entry that it saw is read with the page."""
     since = index.position(namespace)
@@ -128,10 +128,12 @@ def _read_unread(
     seq, _ = since
     if seq == 0 and (on_lost_entry is None or compacted_to > 0 or _has_same_first_entry(page.items, since)):
         return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
-    if page.items and since == _with_form(position_after(page.items[0], compacted_to), form):
+    if page.items and since == _with_form(position_after(page.items[0], compacted_to), text_format):
         return _UnreadPage(since, page.items[1:], compacted_to)
     if index.position(namespace) != since:
-        return _read_unread(store, index, namespace, form, on_lost_entry)  # another follower has advanced it meanwhile
+        return _read_unread(
+            store, index, namespace, text_format, on_lost_entry
+        )  # another follower has advanced it meanwhile
     if on_lost_entry and seq > compacted_to and seq not in {item.seq for item in page.items[:1]}:
         on_lost_entry()
     _log.info(
@@ -139,7 +141,7 @@ def _read_unread(
         namespace[0],
     )
     index.clear(namespace)
-    return _read_unread(store, index, namespace, form)
+    return _read_unread(store, index, namespace, text_format)
 
 
 def _has_same_first_entry(items: Sequence[Item], since: Position) -> bool:

@@ -58,8 +58,8 @@ class Records:
         vectors: Index | None = None,
         text_of: Callable[[str, bytes], str | Document | None],
         new_id: Callable[[], str],
-        form: str = "",
-        beside: Sequence[str] = (COMPACTION_KEY,),
+        text_format: str = "",
+        other_keys: Sequence[str] = (COMPACTION_KEY,),
     ) -> None:
         check_store(store)
         check_index("index", index)
@@ -71,8 +71,8 @@ class Records:
         self.vectors = vectors
         self._text_of = text_of
         self._new_id = new_id
-        self._form = form
-        self._beside = beside
+        self._text_format = text_format
+        self._other_keys = other_keys
         self._follow_locks = {id(each): ForkSafeLock() for each in (index, vectors)}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
@@ -114,9 +114,9 @@ class Records:
     def clear(self) -> None:
         """Remove all records, and what the indexes hold of them."""
         self.store.clear(self.namespace)
-        self.drop()
+        self.clear_indexes()
 
-    def drop(self) -> None:
+    def clear_indexes(self) -> None:
         """Remove what the indexes hold of the records. This waits for nobody: a running follower begins anew."""
         for index in (self.index, self.vectors):
             if index is not None:
@@ -137,12 +137,12 @@ class Records:
                 self.store,
                 index,
                 self.namespace,
-                lambda items: self.change(keys_of(items)),
+                lambda items: self.index_change(keys_of(items)),
                 new_id=self._new_id,
                 batch_length=batch_length,
                 report=report,
                 on_lost_entry=self._relog_lost_records,
-                form=self._form,
+                text_format=self._text_format,
             )
 
     def catch_up(self) -> Position | None:
@@ -168,7 +168,7 @@ class Records:
         if not hasattr(store, "dates"):
             return
         # Read before the log, which tells of what comes meanwhile.
-        record_keys = store.get(self.namespace).keys() - {*self._beside}
+        record_keys = store.get(self.namespace).keys() - {*self._other_keys}
         lost_keys = sorted(record_keys - {key for items in pages(self.store, self.namespace) for key in keys_of(items)})
         try:
             while lost_keys and (dates := store.dates(self.namespace)):
@@ -181,7 +181,7 @@ class Records:
                 "records that the log of %r has lost could not be written to it again: %s", self.namespace[0], error
             )
 
-    def change(self, keys: Sequence[str]) -> IndexChange:
+    def index_change(self, keys: Sequence[str]) -> IndexChange:
         """What an index must change so that it holds these records as they are now."""
         records = self.get(keys)
         texts = {key: _to_document(key, self._text_of(key, data)) for key, data in records.items()}

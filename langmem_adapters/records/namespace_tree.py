@@ -77,13 +77,13 @@ class NamespaceTree:
     def _children(self, node: Namespace) -> list[_Child]:
         return sorted(_parse_child(key) for key in self._store.get((*self._root, *node)) if key != _ADDITION_KEY)
 
-    def remove(self, namespace: Namespace, *, if_: Callable[[], bool]) -> None:
+    def remove(self, namespace: Namespace, *, only_if: Callable[[], bool]) -> None:
         """Remove a namespace, and the branches that led only to it, unless it is added again at this moment."""
         kinds: Sequence[_Kind] = ("items",)
         with suppress(Conflict):
-            while namespace and self._remove_child(namespace, kinds, if_):
+            while namespace and self._remove_child(namespace, kinds, only_if):
                 namespace, kinds = namespace[:-1], ("below",)
-                if_ = partial(self._is_empty, namespace)
+                only_if = partial(self._is_empty, namespace)
 
     def prune(self, branch: Namespace, *, is_own: Callable[[Namespace], bool]) -> None:
         """Remove a branch with everything on it, and nodes left empty; ``is_own`` nodes are cleared at once."""
@@ -92,10 +92,10 @@ class NamespaceTree:
             return True
 
         kinds: Sequence[_Kind] = ("items", "below")
-        if_: Callable[[], bool] = always
+        only_if: Callable[[], bool] = always
         while branch:
             try:
-                self._remove_child(branch, kinds, if_)
+                self._remove_child(branch, kinds, only_if)
             except Conflict:
                 continue  # another writer was first
             branch, kinds = branch[:-1], ("below",)
@@ -103,17 +103,17 @@ class NamespaceTree:
                 return
             if is_own(branch):
                 self._store.clear((*self._root, *branch))
-            if_ = partial(self._is_empty, branch)
+            only_if = partial(self._is_empty, branch)
 
     def _is_empty(self, node: Namespace) -> bool:
         return not self._children(node)
 
-    def _remove_child(self, branch: Namespace, kinds: Sequence[_Kind], if_: Callable[[], bool]) -> bool:
+    def _remove_child(self, branch: Namespace, kinds: Sequence[_Kind], only_if: Callable[[], bool]) -> bool:
         """Remove a label's children of these kinds from a node; returns whether the node is empty then."""
         node = (*self._root, *branch[:-1])
         keys = [_Child(kind, branch[-1]).key for kind in kinds]
         guard: dict[str, bytes | None] = {_ADDITION_KEY: None, **self._store.get(node, [*keys, _ADDITION_KEY])}
-        if guard.keys().isdisjoint(keys) or not if_():
+        if guard.keys().isdisjoint(keys) or not only_if():
             return False
         is_emptied = not self._has_other_children(node, guard.keys())
         deleted_keys = [*guard] if is_emptied else keys

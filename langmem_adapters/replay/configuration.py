@@ -50,7 +50,7 @@ class Configuration:
     serve_above: float | None = None
 
     def __post_init__(self) -> None:
-        check_count("recall_k", self.recall_k, least=0)
+        check_count("recall_k", self.recall_k, minimum=0)
         if self.weights is not None and not self.recall_k:
             raise ConfigurationError("weights are those of a search: give recall_k, too")
         if self.serve_above is not None and self.embedder is None:

@@ -70,7 +70,7 @@ class FIFOPool:
         self._timeout_seconds = timeout_seconds
         reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Have them all free: those in use are used by the parent process."""
         self._free: deque[Any] = deque([None] * self._size)
         self._waiters: deque[queue.SimpleQueue[Any]] = deque()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import vacuum_file
+from langmem_adapters.files.locations import vacuum_file
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
@@ -66,7 +66,11 @@ class SQLiteStore(Shared):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         name = encode_namespace(namespace)
         if keys is not None and len(keys) <= sqlite_values.MAX_KEYS:
-            return dict(self._database.look(*sqlite_values.lookup_statement(name, self._clock(), keys))) if keys else {}
+            return (
+                dict(self._database.fetch_all(*sqlite_values.lookup_statement(name, self._clock(), keys)))
+                if keys
+                else {}
+            )
         with self._database.reading() as connection, connection:
             state = find_namespace(connection, name, self._clock())
             if state is None:
@@ -113,7 +117,7 @@ class SQLiteStore(Shared):
     ) -> Appended:
         name = encode_namespace(namespace)
         if ttl is None:
-            with self._database.at_once() as connection:
+            with self._database.autocommit() as connection:
                 appended = sqlite_append.append(
                     connection, name, entries, self._clock(), put=put or {}, keys=keys, waits=self._is_patient
                 )
@@ -235,7 +239,7 @@ class SQLiteStore(Shared):
 
     def vacuum(self) -> None:
         """Return the space of deleted data to the disk; meanwhile, this takes the space of another copy."""
-        with self._database.at_once() as connection:
+        with self._database.autocommit() as connection:
             vacuum_file(connection, self.path)
 
     def __repr__(self) -> str:

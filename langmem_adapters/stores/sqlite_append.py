@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from langmem_adapters.files.places import Connection
+from langmem_adapters.files.locations import Connection
 from langmem_adapters.protocols import Appended
 from langmem_adapters.stores.sqlite_namespaces import ENTRY_BITS, LISTING_LAG_SECONDS
 
@@ -53,7 +53,7 @@ def append(
     Values are put into the rows of the entries of the same ids. Unless it ``waits``, nothing is written either if
     another process is writing.
     """
-    end: LogEnd | None = connection.remembered.get(name)
+    end: LogEnd | None = connection.cache.get(name)
     if end is None or not entries or max(len(entries), len(keys)) > MAX_PER_STATEMENT:
         return None
     (first, first_data), *other_entries = entries
@@ -98,9 +98,9 @@ def append(
 
 def remember(connection: Connection, name: str, end: LogEnd) -> None:
     """Remember where a log ends, once that is committed."""
-    if len(connection.remembered) >= _MAX_REMEMBERED_LOGS:
-        connection.remembered.clear()
-    connection.remembered[name] = end
+    if len(connection.cache) >= _MAX_REMEMBERED_LOGS:
+        connection.cache.clear()
+    connection.cache[name] = end
 
 
 @functools.cache

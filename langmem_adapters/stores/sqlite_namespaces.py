@@ -95,7 +95,7 @@ NAMESPACE_TABLES = Unlinking(
         f"DELETE FROM langmem_log WHERE seq IN (SELECT seq {_LOG_ROWS} LIMIT :most)",  # noqa: S608 - a constant
         removal_sql("langmem_values", "key"),
     ),
-    also=", expires_at = 0",  # so that other writers remove it too
+    extra_assignments=", expires_at = 0",  # so that other writers remove it too
 )
 """The tables of a namespace, for its removal."""
 

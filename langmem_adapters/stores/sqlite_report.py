@@ -8,7 +8,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import is_missing
+from langmem_adapters.files.locations import is_missing
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of
 from langmem_adapters.keys import decode_namespace
 from langmem_adapters.stores.sqlite_namespaces import UNCOUNTED_ENTRIES
@@ -26,7 +26,7 @@ def health(database: Database) -> Health:
     """Open the file, if there is one, and read from it."""
 
     def read() -> None:
-        file = database.place.file
+        file = database.location.file
         if file is not None and is_missing(str(file)):
             raise StoreUnavailable(f"there is no file {database.path} yet")
         with database.reading() as connection, connection:
@@ -62,8 +62,8 @@ def findings(database: Database) -> Iterator[Finding]:
     if sizes.get("-wal", 0) > _MAX_WAL_BYTES:
         message = f"its write-ahead log has {sizes['-wal']:,} bytes, as a process keeps a read open"
         yield Finding("note", "file", message, "close the reader that holds it open")
-    if sizes and database.place.file:
-        yield _disk_space(database.place.file.parent, sizes[""])
+    if sizes and database.location.file:
+        yield _disk_space(database.location.file.parent, sizes[""])
 
 
 def _check_structure(database: Database) -> tuple[list[str], int, int]:
@@ -90,7 +90,7 @@ def _disk_space(folder: Path, size: int) -> Finding:
 
 
 def _file_sizes(database: Database) -> dict[str, int]:
-    paths = {suffix: Path(f"{database.place.file}{suffix}") for suffix in _FILE_SUFFIXES if database.place.file}
+    paths = {suffix: Path(f"{database.location.file}{suffix}") for suffix in _FILE_SUFFIXES if database.location.file}
     return {suffix: path.stat().st_size for suffix, path in paths.items() if path.exists()}
 
 

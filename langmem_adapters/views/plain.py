@@ -38,7 +38,7 @@ _SECRET_PATTERNS = (
 def mask_secrets(text: str) -> str:
     """A text with what looks like a password, a key or a token replaced.
 
-    >>> masked("redis://app:hunter2@cache:6379/0")
+    >>> mask_secrets("redis://app:hunter2@cache:6379/0")
     'redis://app:***@cache:6379/0'
     """
     for pattern, mask in _SECRET_PATTERNS:

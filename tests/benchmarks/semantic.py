@@ -117,7 +117,7 @@ def verified(verifier: Verifier | None = None, scale: Scale = _AS_IT_IS) -> Chec
     judge = verifier or Verifier()
 
     def check(text: str, near: Sequence[tuple[str, float]]) -> str | None:
-        verdicts = [(judge(text, stored, cosine=scale.of(cosine)), stored) for stored, cosine in near]
+        verdicts = [(judge(text, stored, cosine=scale.convert(cosine)), stored) for stored, cosine in near]
         passed = [(verdict.score, stored) for verdict, stored in verdicts if verdict.accepted]
         return max(passed, key=lambda pair: pair[0])[1] if passed else None
 

@@ -103,22 +103,22 @@ class Calls:
 
     def _look_up(self, call: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
         pool = self.pool
-        call.counted = self._arguments.key_arguments(bound)
-        call.key = self._call_key(bound, call.counted)
+        call.key_arguments = self._arguments.key_arguments(bound)
+        call.key = self._call_key(bound, call.key_arguments)
         if self._rules.reads_requests or self._stores_requests:
             call.made_by = self._arguments.function_fingerprint(self._arguments.owner_name(bound))
         if self._rules.reads_requests:
-            call.req = self._request(call.counted)
+            call.req = self._request(call.key_arguments)
         if pool.reads and (yield from self._serve(call)):
-            pool.tally(call.kept)
+            pool.tally(call.experience)
             return
         pool.tally(None)
         call.keeps, call.begun = pool.writes, pool.begun(call.key)
         with self.held(call):
             if self._is_single_flight and pool.reads and pool.writes:
                 yield from self._join_flight(call)
-            if call.served and call.kept:
-                pool.credit(call.kept)
+            if call.served and call.experience:
+                pool.credit(call.experience)
             else:
                 self.note_request(call)
                 yield from self._add_context(call, bound)
@@ -126,14 +126,14 @@ class Calls:
     def note_request(self, call: Invocation) -> None:
         """Note the request, if it is to be kept or scored."""
         if call.req is None and (self._stores_requests or self._rules.scorer is not None):
-            call.req = self._request(call.counted)
+            call.req = self._request(call.key_arguments)
 
     def _serve(self, call: Invocation, *, exact_only: bool = False) -> Flow[bool]:
         """Serve from the pool, if possible; with ``exact_only``, look only for an exact result that has come since."""
         try:
             experience = yield from self.pool.read_flow(call.key)
             if experience is not None and (yield from self._accepts(call, experience)):
-                yield from self._read(call, experience, call.key)
+                yield from self._serve_experience(call, experience, call.key)
             if not (call.served or exact_only):
                 yield from self._serve_similar(call, experience)
         except LangmemError as error:
@@ -145,9 +145,9 @@ class Calls:
         if self._rules.judge is None:
             return True
         is_judged, call.refused = experience.uuid == call.refused, experience.uuid
-        return not is_judged and (yield from self._is_good(call, experience.model_copy(update={"req": call.req})))
+        return not is_judged and (yield from self._judge_accepts(call, experience.model_copy(update={"req": call.req})))
 
-    def _is_good(self, call: Invocation, experience: Experience) -> Flow[bool]:
+    def _judge_accepts(self, call: Invocation, experience: Experience) -> Flow[bool]:
         """Whether the judge, if there is one, accepts an experience; a judge that fails counts as a no, and raises."""
         if self._rules.judge is None:
             return True
@@ -167,20 +167,20 @@ class Calls:
         if exact is not None or self._rules.query_type != "semantic":
             return
         for experience, _ in (yield from self.pool.similar_flow(call.req, self._rules.k, call.is_from_same_function)):
-            if (yield from self._is_good(call, experience)):
-                yield from self._read(call, self.responses.with_form(experience))
+            if (yield from self._judge_accepts(call, experience)):
+                yield from self._serve_experience(call, self.responses.with_form(experience))
                 return
 
-    def _read(self, call: Invocation, experience: Experience, key: str | None = None) -> Flow[None]:
+    def _serve_experience(self, call: Invocation, experience: Experience, key: str | None = None) -> Flow[None]:
         """Serve an experience; an unreadable one is removed, if its ``key`` is given."""
         try:
-            call.value = self.responses.of(experience)
+            call.value = self.responses.from_experience(experience)
         except SerializationError as error:
             _log.warning("a result of %s is treated as a miss: %s", self._name, error)
             if key is not None:
                 yield from self.pool.heal_flow(key)
             return
-        call.served, call.kept = True, experience
+        call.served, call.experience = True, experience
 
     def _add_context(self, call: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
         builder, name = self._rules.context_builder, self._request_argument
@@ -213,7 +213,7 @@ class Calls:
                     return  # that call takes too long
                 self._abandon(flight)  # the thread that read its stream has ended
             elif (data := flight.outcome.result()) is not None:
-                yield from self._read(call, Experience.from_bytes(data))
+                yield from self._serve_experience(call, Experience.from_bytes(data))
                 self._counts.add("shared", call.served)
                 return
             elif not flight.is_abandoned or self._timer() >= deadline:
@@ -262,10 +262,10 @@ class Calls:
                 except LangmemError as error:
                     self._degrade(error)
             if call.flight is not None:
-                call.flight.land(call.kept.to_bytes() if call.kept else None)
+                call.flight.land(call.experience.to_bytes() if call.experience else None)
                 yield from self._give_back(call.flight)
-            elif call.kept and not call.is_outdated and (slower := self.flights.get(call.key)) is not None:
-                slower.land(call.kept.to_bytes())  # its followers need not wait any longer
+            elif call.experience and not call.is_outdated and (slower := self.flights.get(call.key)) is not None:
+                slower.land(call.experience.to_bytes())  # its followers need not wait any longer
 
     def _put(self, call: Invocation, value: Any) -> Flow[bool]:
         try:
@@ -276,12 +276,12 @@ class Calls:
             cost, seconds = self._rules.metric, max(self._timer() - call.started, 0.0)
             metric = cost and call_user_code("metric", lambda: cost(result).model_copy(update={"time_cost": seconds}))
             req = call.req if self._stores_requests else None
-            call.kept = call.with_made_by(self.responses.experience(value, req=req, metric=metric))
+            call.experience = call.with_made_by(self.responses.experience(value, req=req, metric=metric))
             if not call.is_outdated:
-                call.kept, call.stored = (yield from self._create(call, value, call.kept)), True
+                call.experience, call.stored = (yield from self._create(call, value, call.experience)), True
                 self._counts.add("stored")
                 if call.is_outdated:  # meanwhile
-                    yield from self.pool.discard_flow(call.key, call.kept)
+                    yield from self.pool.discard_flow(call.key, call.experience)
         except SerializationError as error:
             self.refuse(error)
             return False
@@ -326,8 +326,8 @@ class Calls:
     def let_go(self, call: Invocation) -> None:
         """Give up a call that failed, was interrupted, or need not be made. Does not wait for the store."""
         if call.flight is not None:
-            if call.kept or isinstance(sys.exc_info()[1], Exception):  # followers then make their own calls
-                call.flight.land(call.kept.to_bytes() if call.kept else None)
+            if call.experience or isinstance(sys.exc_info()[1], Exception):  # followers then make their own calls
+                call.flight.land(call.experience.to_bytes() if call.experience else None)
             self._abandon(call.flight)
 
     def _abandon(self, flight: Flight) -> None:
@@ -344,6 +344,6 @@ class Calls:
 
     def score_later(self, call: Invocation, *, on_loop: bool = False) -> None:
         """Score a stored result in the background; with ``on_loop``, on this event loop if the scorer needs one."""
-        if call.kept is not None and call.stored and not call.is_outdated:
+        if call.experience is not None and call.stored and not call.is_outdated:
             begin = self._scoring.abegin if on_loop else self._scoring.begin
-            begin(PendingScore(self.pool, call.key, call.kept, call.req, self.responses.shown))
+            begin(PendingScore(self.pool, call.key, call.experience, call.req, self.responses.for_scorer))

@@ -34,8 +34,10 @@ def first_changed_type(value: Any, copy: Any, *, tuples_as_lists: bool = False) 
 
     With ``tuples_as_lists``, a list equals a tuple with the same items, except in a set or as a key.
 
-    >>> lost({"a": [1, 2.0]}, {"a": [1, 2]}), lost((1,), [1]), lost((1,), [1], tuples_as_lists=True)
-    ('float', 'tuple', '')
+    >>> first_changed_type({"a": [1, 2.0]}, {"a": [1, 2]}), first_changed_type((1,), [1])
+    ('float', 'tuple')
+    >>> first_changed_type((1,), [1], tuples_as_lists=True)
+    ''
     """
     type_name, kind, copy_kind = type(value).__qualname__, class_of(value), class_of(copy)
     if kind is not copy_kind and not (tuples_as_lists and kind is tuple and copy_kind is list):

@@ -11,7 +11,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, needs_event_loop
 from langmem_adapters.experience.pool_flows import QueryType
-from langmem_adapters.experience.shelf.under_way import StartMark
+from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.validation import check_count, check_function, check_on_error, check_sync_function
@@ -42,7 +42,7 @@ class Rules:
             check_function(policy, getattr(self, policy))
         for policy in ("should_store", "metric"):
             check_sync_function(policy, getattr(self, policy))
-        check_count("k", self.k, least=0)
+        check_count("k", self.k, minimum=0)
         if not (isinstance(self.wait, int | float) and 0 <= self.wait < math.inf):
             raise ConfigurationError(f"wait is a number of seconds, or 0, not {self.wait!r:.50}")
         if self.query_type not in {"exact", "semantic"}:
@@ -71,7 +71,7 @@ class Invocation:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     key: str = ""
-    counted: dict[str, Any] = field(default_factory=dict)
+    key_arguments: dict[str, Any] = field(default_factory=dict)
     served: bool = False
     value: Any = None
     keeps: bool = False
@@ -81,7 +81,7 @@ class Invocation:
     refused: str | None = None
     flight: Flight | None = None
     started: float = math.inf  # not known
-    kept: Experience | None = None
+    experience: Experience | None = None
     stored: bool = False
 
     @property

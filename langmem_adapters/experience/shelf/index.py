@@ -71,7 +71,7 @@ class ShelfIndex:
     def _follow_within(self, seconds: float) -> tuple[bool, Position | None]:
         """Follow the log, once no other thread does; False, if one still does after these seconds."""
         position = None
-        with self._follow_lock.taken(seconds) as has_lock:
+        with self._follow_lock.try_hold(seconds) as has_lock:
             if has_lock:
                 self._needs_catch_up = False
                 position = self._follow()

@@ -48,11 +48,11 @@ class ReadCache:
         with _lock.held():
             _caches.add(self)
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Begin empty, with a lock that nobody holds."""
         self._lock = threading.Lock()
         self._changes = 0
-        self._lru: LRU[str, tuple[float, bytes]] = LRU(_MAX_ENTRIES, room=_MAX_BYTES)
+        self._lru: LRU[str, tuple[float, bytes]] = LRU(_MAX_ENTRIES, max_size=_MAX_BYTES)
 
     def token(self) -> ReadToken:
         """A token for :meth:`keep`."""
@@ -74,7 +74,7 @@ class ReadCache:
         """Cache what was read since the token was taken, unless something has changed since."""
         with self._lock:
             if token.changes == self._changes:
-                self._lru.keep(key, (token.read_at, data), len(data))
+                self._lru.put(key, (token.read_at, data), len(data))
 
     def invalidate(self, keys: Sequence[str] | None) -> None:
         """Drop these entries, or all; reads that are under way are not cached."""

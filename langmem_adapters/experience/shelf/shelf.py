@@ -15,9 +15,9 @@ from langmem_adapters.codec import is_sealed_or_newer, refuse_sealed_or_newer
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, StoreError
 from langmem_adapters.experience.shelf.eviction import Evicted, Eviction
 from langmem_adapters.experience.shelf.index import ShelfIndex
+from langmem_adapters.experience.shelf.invalidation import outdate
 from langmem_adapters.experience.shelf.read_cache import ReadCache, invalidate
 from langmem_adapters.experience.shelf.rows import TOMBSTONE, USED, Rows, is_used
-from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.paging import PAGE_SIZE, values_of

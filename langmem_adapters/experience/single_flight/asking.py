@@ -147,13 +147,13 @@ class SingleFlightAnswers(Shared):
             return ask(None)
         call = Invocation(request, {})
         with self._calls.held(call):
-            with self._apart(request.key):
+            with self._avoiding_self_wait(request.key):
                 run(self._calls.begin(call))
             if call.served:
-                return convert(self._served(call))
+                return convert(self._mark_served(call))
             with self._calls.led(call):
                 answer = ask(call.args)
-                storable = self._kept(answer)
+                storable = self._storable(answer)
             run(self._calls.finish(call, storable))
         self._calls.score_later(call)
         return answer
@@ -162,13 +162,13 @@ class SingleFlightAnswers(Shared):
         """:meth:`invoke`, without blocking the event loop; ``convert`` may return an awaitable."""
         if request is None:
             return await ask(None)
-        with self._apart(request.key):
+        with self._avoiding_self_wait(request.key):
             call = await arun(self._calls.begin(Invocation(request, {})))
         if call.served:
-            return cast("A", await _await_if_needed(convert(self._served(call))))
+            return cast("A", await _await_if_needed(convert(self._mark_served(call))))
         with self._calls.held(call), self._calls.led(call):
             answer = await ask(call.args)
-            storable = self._kept(answer)
+            storable = self._storable(answer)
         await self._calls.afinish(call, storable)
         self._calls.score_later(call, on_loop=True)
         return answer
@@ -181,10 +181,10 @@ class SingleFlightAnswers(Shared):
             return ask(None)
         call = Invocation(request, {})
         with self._calls.held(call):
-            with self._apart(request.key):
+            with self._avoiding_self_wait(request.key):
                 run(self._calls.begin(call))
             if call.served:
-                return cast("Iterator[A]", convert(self._pieces(self._served(call))))
+                return cast("Iterator[A]", convert(self._pieces(self._mark_served(call))))
             stream = ask(call.args)
             self._note_reader(call, threading.current_thread(), is_started=False)
             return self._record(call, stream)
@@ -198,7 +198,7 @@ class SingleFlightAnswers(Shared):
                 with self._handing_out(call):
                     yield piece
             answer = recording.whole()
-            storable = None if answer is None else self._kept(answer)
+            storable = None if answer is None else self._storable(answer)
         if answer is None:
             self._calls.let_go(call)
         else:
@@ -211,10 +211,10 @@ class SingleFlightAnswers(Shared):
         """:meth:`stream`, without blocking the event loop; ``ask`` and ``convert`` may return awaitables."""
         if request is None:
             return cast("AsyncIterator[Any]", await _await_if_needed(ask(None)))
-        with self._apart(request.key):
+        with self._avoiding_self_wait(request.key):
             call = await arun(self._calls.begin(Invocation(request, {})))
         if call.served:
-            pieces = _to_async(self._pieces(self._served(call)))
+            pieces = _to_async(self._pieces(self._mark_served(call)))
             return cast("AsyncIterator[Any]", await _await_if_needed(convert(pieces)))
         with self._calls.held(call):
             stream = await _await_if_needed(ask(call.args))
@@ -230,14 +230,14 @@ class SingleFlightAnswers(Shared):
                 with self._handing_out(call):
                     yield piece
             answer = recording.whole()
-            storable = None if answer is None else self._kept(answer)
+            storable = None if answer is None else self._storable(answer)
         if answer is None:
             self._calls.let_go(call)
         else:
             await self._calls.afinish(call, storable)
             self._calls.score_later(call, on_loop=True)
 
-    def _served(self, call: Invocation) -> Any:
+    def _mark_served(self, call: Invocation) -> Any:
         """Mark the answer of a hit as served, and count it."""
         raise NotImplementedError
 
@@ -245,7 +245,7 @@ class SingleFlightAnswers(Shared):
         """The served answer as the pieces of a stream."""
         raise NotImplementedError
 
-    def _kept(self, answer: Any) -> Any:
+    def _storable(self, answer: Any) -> Any:
         """The part of an answer that is kept."""
         return answer
 
@@ -267,7 +267,7 @@ class SingleFlightAnswers(Shared):
         """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
         await self._calls.aflush()
 
-    def pass_by(self, error: SerializationError) -> None:
+    def count_unkeyed(self, error: SerializationError) -> None:
         """Count a request that can have no key, and log a warning."""
         self._counts.add("unkeyed")
         self._calls.warn("requests without a key bypass the cache", error)
@@ -299,7 +299,7 @@ class SingleFlightAnswers(Shared):
         finally:
             flight.read_on()
 
-    def _apart(self, key: str) -> AbstractContextManager[None]:
+    def _avoiding_self_wait(self, key: str) -> AbstractContextManager[None]:
         """Keep a call from waiting for a stream of the same key that its own task or thread reads, or will read."""
         flight = self._calls.flights.get(key)
         is_own = flight is not None and (flight in _open_streams.get() or flight.reader is threading.current_thread())
@@ -314,7 +314,7 @@ class CachedModel(Switches):
     @property
     def _answers(self) -> Any:
         """The answers of the current tenant."""
-        return self._tenants.here() or self._tenants.nobody
+        return self._tenants.current() or self._tenants.default
 
     def stats(self) -> dict[str, Any]:
         """Hits, misses, shared (hits from a concurrent call), stored, refused, errors, scored and more.
@@ -332,7 +332,7 @@ class CachedModel(Switches):
         """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
         await self._answers.aflush()
 
-    def _of_model(self, wrapped: object) -> str:
+    def _model_html(self, wrapped: object) -> str:
         return views.render_safely(
             self, lambda: views.statistics(self.stats(), title=f"Cached {type(wrapped).__name__}")
         )

@@ -16,7 +16,7 @@ from functools import partial
 
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.errors import LangmemError
-from langmem_adapters.experience.shelf.under_way import StartMark
+from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight.leases import Lease, block_or_await
 from langmem_adapters.flow import Flow
 
@@ -131,7 +131,7 @@ class Flights:
     def __init__(self) -> None:
         reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Forget all calls: after a fork, their leaders are in the parent."""
         self._lock = threading.RLock()  # garbage collection within it may end an abandoned call, which takes the lock
         self._flights: dict[str, Flight] = {}

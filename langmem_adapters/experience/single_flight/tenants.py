@@ -53,32 +53,32 @@ class Tenants(Shared, Generic[K]):
         self._lock = ForkSafeLock()
         self._objects_by_tenant: LRU[str, K] = LRU(_MAX_TENANTS)
         self._fixed_id = tenant if isinstance(tenant, str) else ""
-        self.nobody = make(self._fixed_id)
+        self.default = make(self._fixed_id)
         """The object of the only tenant, or of calls without a tenant."""
-        self._fixed_object = self.nobody if isinstance(tenant, str) else None
+        self._fixed_object = self.default if isinstance(tenant, str) else None
 
-    def here(self) -> K | None:
+    def current(self) -> K | None:
         """The object of the tenant that is being served; None, if there is no tenant and the cache is strict."""
         return self._find() if self._fixed_object is None else self._fixed_object
 
-    def served(self) -> K | None:
+    def current_for_call(self) -> K | None:
         """:meth:`here` for a call; counts it as bypassed if there is no object."""
-        current = self.here()
+        current = self.current()
         if current is None:
             self._counts.add("bypassed")
         return current
 
-    def named(self) -> K:
+    def require_current(self) -> K:
         """:meth:`here`. Raises ConfigurationError if there is no object."""
-        current = self.here()
+        current = self.current()
         if current is None:
             raise ConfigurationError("no tenant is set, and the cache is strict: set the tenant before you use it")
         return current
 
-    def of(self, tenant: str) -> K:
+    def get(self, tenant: str) -> K:
         """The object of this tenant."""
         if tenant == self._fixed_id:
-            return self.nobody
+            return self.default
         with no_fork, self._lock.held():
             return self._objects_by_tenant.get_or_make(tenant, lambda: self._make(tenant))
 
@@ -96,4 +96,4 @@ class Tenants(Shared, Generic[K]):
             except LookupError:  # as from a context variable that is not set, or a configuration without the key
                 source = None
         tenant = id_text("tenant", source)
-        return None if self._strict and not tenant else self.of(tenant)
+        return None if self._strict and not tenant else self.get(tenant)

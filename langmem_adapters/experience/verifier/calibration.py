@@ -31,7 +31,7 @@ class Scale(NamedTuple):
     slope: float = 1.0
     offset: float = 0.0
 
-    def of(self, cosine: float) -> float:
+    def convert(self, cosine: float) -> float:
         """Convert a cosine of the model."""
         return min(max(self.slope * cosine + self.offset, -1.0), 1.0)
 

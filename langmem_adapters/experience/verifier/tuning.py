@@ -102,7 +102,7 @@ def _is_pair(pair: Any) -> bool:
 
 def _score(verifier: Verifier | None, stored: str, request: str, cosine: float | None, scale: Scale) -> Flow[float]:
     if verifier is not None:
-        return (yield from verifier.flow(request, stored, scale.of(cosine or 0.0))).score
+        return (yield from verifier.flow(request, stored, scale.convert(cosine or 0.0))).score
     return 0.0 if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0)
 
 

@@ -18,8 +18,8 @@ from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import answer_text
+from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.shelf.shelf import Evicted
-from langmem_adapters.experience.shelf.under_way import StartMark
 from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers, StoredAnswers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.caching.chunks import Recording, answer_chunks, as_cached
@@ -153,7 +153,7 @@ class Answers(SingleFlightAnswers):
         """The answer to a request; None if the model must be called."""
         invocation = yield from self._calls.begin(Invocation(request, {}))
         if invocation.served:
-            return cast("list[Generation]", self._served(invocation))
+            return cast("list[Generation]", self._mark_served(invocation))
         if invocation.keeps:
             if len(self._pending) >= _MAX_PENDING - 1:
                 self._pending.clear()
@@ -166,7 +166,9 @@ class Answers(SingleFlightAnswers):
         # The latest call with this key counts if update gets another string object than lookup.
         latest_call = self._pending.pop((request.key, 0), (None, math.inf))
         begun, started = self._pending.pop((request.key, request.call), latest_call)
-        invocation = Invocation(request, {}, key=request.key, counted=request._asdict(), begun=begun, started=started)
+        invocation = Invocation(
+            request, {}, key=request.key, key_arguments=request._asdict(), begun=begun, started=started
+        )
         invocation.keeps = self.pool.writes
         self._calls.note_request(invocation)
         yield from self._calls.finish(invocation, answer)
@@ -180,19 +182,19 @@ class Answers(SingleFlightAnswers):
         """An answer that was read a moment ago. Neither waits nor works for long, as it may run on an event loop."""
         try:
             experience = self.pool.recent(key)
-            value = None if experience is None else self._calls.responses.of(experience)
+            value = None if experience is None else self._calls.responses.from_experience(experience)
         except SerializationError:  # a read from the store heals it, or leaves it to those who can read it
             return None
         if value is None:
             return None
         self.pool.tally(experience)
-        return cast("list[Generation]", self._served(Invocation((), {}, key=key, value=value)))
+        return cast("list[Generation]", self._mark_served(Invocation((), {}, key=key, value=value)))
 
     def read(self, experience: Experience) -> list[Generation]:
         """The generations of a stored answer. Raises SerializationError if they cannot be read."""
-        return cast("list[Generation]", self._calls.responses.of(experience))
+        return cast("list[Generation]", self._calls.responses.from_experience(experience))
 
-    def _served(self, invocation: Invocation) -> Any:
+    def _mark_served(self, invocation: Invocation) -> Any:
         for generation in invocation.value:
             if isinstance(generation, ChatGeneration):
                 generation.message.response_metadata.setdefault("cache_key", invocation.key)
@@ -202,12 +204,12 @@ class Answers(SingleFlightAnswers):
     def _pieces(self, served: list[ChatGeneration]) -> Iterator[ChatGenerationChunk]:
         return answer_chunks(served[0])
 
-    def _kept(self, answer: ChatResult) -> list[ChatGeneration]:
+    def _storable(self, answer: ChatResult) -> list[ChatGeneration]:
         return as_cached(answer, self._output_version)
 
     @contextmanager
-    def _apart(self, key: str) -> Iterator[None]:
-        with detached_from_run(), super()._apart(key):
+    def _avoiding_self_wait(self, key: str) -> Iterator[None]:
+        with detached_from_run(), super()._avoiding_self_wait(key):
             yield
 
 
@@ -229,17 +231,17 @@ class _Calls(FunctionCache):
             return
         try:
             partition, matches = yield from self.paraphrases.find(
-                invocation.counted["prompt"], invocation.counted["llm_string"]
+                invocation.key_arguments["prompt"], invocation.key_arguments["llm_string"]
             )
             for match in matches:
                 if own_experience is not None and match.key == invocation.key:
                     continue  # was examined already
                 experience = yield from self.paraphrases.answer(partition, match)
-                if experience is not None and (yield from self._is_good(invocation, experience)):
-                    yield from self._read(invocation, experience, match.key)
+                if experience is not None and (yield from self._judge_accepts(invocation, experience)):
+                    yield from self._serve_experience(invocation, experience, match.key)
                 if invocation.served and self.paraphrases.may_serve(invocation.value, match):
                     return
-                invocation.served, invocation.kept = False, None
+                invocation.served, invocation.experience = False, None
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
 
@@ -254,7 +256,9 @@ class _Calls(FunctionCache):
         self, paraphrases: Paraphrases, invocation: Invocation, value: Any, experience: Experience
     ) -> Flow[Experience]:
         """Put an answer into the pool, and its question into the semantic index, if other words may match it."""
-        question = paraphrases.question(invocation.counted["prompt"], invocation.counted["llm_string"], value)
+        question = paraphrases.question(
+            invocation.key_arguments["prompt"], invocation.key_arguments["llm_string"], value
+        )
         if question is not None:
             experience = experience.model_copy(update={"partition": question.partition})
         evicted: Evicted = []
@@ -273,7 +277,7 @@ class _Calls(FunctionCache):
     @staticmethod
     def _may_be_example(tools: DeterministicTools, invocation: Invocation, answer: Any) -> bool:
         """Whether every tool that had a part in an answer always gives the same result."""
-        prompt, llm_string = invocation.counted["prompt"], invocation.counted["llm_string"]
+        prompt, llm_string = invocation.key_arguments["prompt"], invocation.key_arguments["llm_string"]
         return (
             tools.cover_request(llm_string)
             and tools.cover_answer(answer)
@@ -293,10 +297,10 @@ class _Generations(StoredAnswers):
         to_plain(data)  # raises for anything but data
         return Experience(req=req, resp=data, metric=metric)
 
-    def shown(self, experience: Experience) -> str:
+    def for_scorer(self, experience: Experience) -> str:
         return answer_text(experience.resp)
 
-    def of(self, experience: Experience) -> list[Generation]:
+    def from_experience(self, experience: Experience) -> list[Generation]:
         generations = read_generations(experience.resp, age=self._age(experience), new_id=self._new_id)
         if self._only_chats and not all(isinstance(generation, ChatGeneration) for generation in generations):
             raise SerializationError("a stored answer is not that of a chat model")

@@ -35,10 +35,10 @@ def conversation_of(
     context: Context,
     thread: Thread,
     start: int,
-    *,
     state: Mapping[str, Any],
-    words: TextOf,
-    most: int,
+    *,
+    text_of: TextOf,
+    limit: int,
 ) -> Flow[list[Message]]:
     """The session and the thread in one; the thread alone, if the session is no longer there.
 
@@ -48,8 +48,8 @@ def conversation_of(
         thread: The messages of a run.
         start: How many of them, from the beginning, the session has.
         state: The state of the run.
-        words: Gives the text of a message by which it is compared.
-        most: How many messages are shown at most, if some are from before the session began.
+        text_of: Gives the text of a message by which it is compared.
+        limit: How many messages are shown at most, if some are from before the session began.
     """
     history = context.messages
     start = first_unrecorded(thread, start, state)
@@ -57,7 +57,9 @@ def conversation_of(
     undeleted = yield from without_deleted(brain, relevant[:existing], history)
     shared_ids = state.get(SHARED_IDS_KEY) or ()
     # Once a question is deleted, others with the same words may be matched in its place.
-    retained = shared_positions(history, relevant[:existing], words) if shared_ids and len(undeleted) < existing else ()
+    retained = (
+        shared_positions(history, relevant[:existing], text_of) if shared_ids and len(undeleted) < existing else ()
+    )
     new = relevant[existing:]  # may hold deleted messages that a client sends again; only a repeated question stays
     question_position = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
     before_question = yield from without_deleted(brain, new[:question_position], history)
@@ -71,9 +73,9 @@ def conversation_of(
         own_positions=recorded_positions(state, history) | replaced_positions(history),
         shared_ids=shared_ids,
         retained=retained,
-        text_of=words,
+        text_of=text_of,
     )
-    older = thread.dialogue_until(state.get(OLDER_KEY) or "", most - len(history))
+    older = thread.dialogue_until(state.get(OLDER_KEY) or "", limit - len(history))
     older = yield from _lacking_messages(brain, older, conversation)
     lead_length = len(list(takewhile(lambda message: not is_dialogue(message), conversation)))
     return conversation[:lead_length] + older + conversation[lead_length:]

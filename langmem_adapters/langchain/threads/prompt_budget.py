@@ -63,7 +63,7 @@ class PromptBudget:
     def _tokens(self, messages: Sequence[Message]) -> int:
         return sum(message_tokens(message, self._counter) for message in messages)
 
-    def beside(self, system: SystemMessage | None, memory_tokens: int = 0) -> list[Message]:
+    def messages_for(self, system: SystemMessage | None, memory_tokens: int = 0) -> list[Message]:
         """The messages that are shown with this system message, to which ``memory_tokens`` are still to be added."""
         limit = None
         if self._max_tokens is not None:

@@ -15,7 +15,7 @@ from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted, have_departed
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.threads.changed import SENT_KEY, mark_changed_questions, sent_fingerprints
+from langmem_adapters.langchain.threads.changed_questions import SENT_KEY, mark_changed_questions, sent_fingerprints
 from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
 from langmem_adapters.langchain.threads.overlap import (
     existing_count,
@@ -221,18 +221,18 @@ def load_context(
 
 
 def record(
-    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], *, task: str, words: TextOf, warn: WarnOnce
+    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], *, task: str, text_of: TextOf, warn: WarnOnce
 ) -> Flow[int]:
     """Append what a thread has said by now to its session, marked with the task; returns how many messages."""
-    context, start = yield from load_context(brain, thread, state, words)
+    context, start = yield from load_context(brain, thread, state, text_of)
     history = context.messages
     earlier = [to_message_leniently(message) for message in state.get(UNRECORDED_KEY) or []]
     messages = merge_run_messages(earlier, unrecorded_messages(thread, start, state))
     marks = {TASK_KEY: task, REPLACES_KEY: _failed_try_ids(messages, history, thread, task)} if task else {}
-    new = to_session_messages(messages, history, state, marks, words)
-    new = mark_changed_questions(new, messages, state, words)
+    new = to_session_messages(messages, history, state, marks, text_of)
+    new = mark_changed_questions(new, messages, state, text_of)
     removed_ids = (m.id for m, original in zip(new, messages, strict=True) if thread.count_through(original.id) is None)
-    if summarized := summarized_ids(history, thread, start, removed_ids, state=state, text_of=words):
+    if summarized := summarized_ids(history, thread, start, removed_ids, state=state, text_of=text_of):
         new[-1:] = [m.model_copy(update={"metadata": {**m.metadata, SUMMARIZED_KEY: summarized}}) for m in new[-1:]]
     yield from append_messages(brain, new, warn)
     return len(new)

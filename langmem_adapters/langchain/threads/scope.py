@@ -61,7 +61,7 @@ class ScopeResolver(NamedTuple):
             session += _subagent_suffix(runtime)
         return Scope(tenant=_resolve_id("tenant", self.tenant, runtime), user=user, session=session)
 
-    def as_of_now(self, runtime: Runtime[Any]) -> Callable[[], Scope]:
+    def bind_context(self, runtime: Runtime[Any]) -> Callable[[], Scope]:
         """A function that finds the scope later, in the present context: a user's function may ask for its run."""
         context = copy_context()
         return lambda: context.run(lambda: self(runtime))

@@ -42,7 +42,7 @@ class Reader(NamedTuple):
     input_messages: list[BaseMessage] | None
 
     @classmethod
-    def of_now(cls) -> Reader:
+    def from_caller(cls) -> Reader:
         """Identify the caller of the history's property or method that calls this."""
         frame = _caller(inspect.currentframe(), _READ_METHODS)
         name = frame.f_code.co_name if frame else ""
@@ -103,7 +103,7 @@ class Snapshots:
         self._open_turns: deque[_OpenTurn] = deque(maxlen=_MAX_OPEN_TURNS)
         self._latest_read: tuple[UUID, list[BaseMessage]] | None = None
 
-    def known(self, reader: Reader) -> list[BaseMessage] | None:
+    def messages_for(self, reader: Reader) -> list[BaseMessage] | None:
         """The messages for this read; None if it must read from the store."""
         if reader.input_messages is not None and (turn := self._close_turn(reader.input_messages)):
             return reader.input_messages[: turn.length]
@@ -127,6 +127,6 @@ class Snapshots:
         elif reader.run_id is not None:
             self._latest_read = reader.run_id, messages
 
-    def written(self) -> None:
+    def invalidate(self) -> None:
         """Let a step read again; turns that have begun still end with what they began with."""
         self._latest_read = None

@@ -66,7 +66,7 @@ class Connection(sqlite3.Connection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.remembered: dict[str, Any] = {}  # what its users know of this file, which may be outdated
+        self.cache: dict[str, Any] = {}  # what its users know of this file, which may be outdated
 
     def close(self) -> None:
         """Close it, and note that: a traceback may keep the object for long."""

@@ -33,7 +33,7 @@ class _Removal(NamedTuple):
 class StartMark:
     """Marks the moment in which making a result for a key has begun.
 
-    >>> begun = Begun(("experience", "", "", "capitals"), "France")
+    >>> begun = StartMark(("experience", "", "", "capitals"), "France")
     >>> begun.is_outdated
     False
     >>> outdate(("experience", "", "", "capitals"))
