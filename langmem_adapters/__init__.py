@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from langmem_adapters.stores import open_store as open_store
     from langmem_adapters.working import WorkingMemory as WorkingMemory
 
-_WHERE = {
+_MODULE_OF_NAME = {
     "BrainMemory": "brain",
     "ConfigurationError": "errors",
     "Conflict": "errors",
@@ -93,7 +93,7 @@ __version__ = "0.1.0"
 
 
 if not TYPE_CHECKING:  # type checkers see the names above, and that there are no others
-    __getattr__, __dir__ = lazy_attributes(globals(), _WHERE)
+    __getattr__, __dir__ = lazy_attributes(globals(), _MODULE_OF_NAME)
 
 
 def load_ipython_extension(shell: Any) -> None:

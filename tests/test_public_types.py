@@ -47,7 +47,7 @@ def test_every_name_is_seen_and_no_other() -> None:
     model: type[langmem_adapters.langchain.CachedChatModel] = CachedChatModel  # noqa: F405 - what is tested
     assert_type(made.__name__ + model.__name__, str)
     for package in (langmem_adapters, langmem_adapters.langchain):
-        assert sorted(package.__all__) == sorted(package._WHERE)
+        assert sorted(package.__all__) == sorted(package._MODULE_OF_NAME)
     with pytest.raises(AttributeError, match="BrainMemmory"):
         langmem_adapters.BrainMemmory  # type: ignore[attr-defined] # noqa: B018 - a name that was mistyped
     with pytest.raises(ImportError, match="CachedModel"):
