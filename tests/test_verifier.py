@@ -28,6 +28,7 @@ from langmem_adapters.experience.verifier.tuning import choose_threshold
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.experience.verifier.weights import QUESTION_TREES, TREES
 
+MONTHS = ("January", "February", "April", "June", "July", "August", "September", "October", "November", "December")
 PAIRS = Path(__file__).parent / "semantic"
 VERIFIER = Verifier()
 
@@ -766,6 +767,7 @@ def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
         ("The train has not yet left", "The train hasn't left yet"),
         ("Who rules on Feb 10?", "Who rules on 10 February?"),
         ("How do I swim 2 km?", "How do I swim 2 kilometres?"),
+        *((f"Is the shop open on {month[:3]} 10?", f"Is the shop open on {month} 10?") for month in MONTHS),
         ("What began World War II?", "What began World War 2?"),
         ("What began World War I?", "What began World War 1?"),
         ("Is type II cured?", "Is type 2 cured?"),

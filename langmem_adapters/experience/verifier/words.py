@@ -136,7 +136,7 @@ UNITS = group_names("""km kilometer kilometers kilometre kilometres kms, m meter
     dollar dollars usd $, euro euros eur €, yen jpy ¥, rupee rupees inr rs ₹, gbp £ sterling, watt watts w,
     kw kilowatt kilowatts, volt volts, amp amps, mph, kph, hz, khz, mhz, ghz, monday mondays, tuesday tuesdays,
     wednesday wednesdays, thursday thursdays, friday fridays, saturday saturdays, sunday sundays, january jan,
-    february feb, march, april apr, june jun, july jul, august aug, september sept, october oct, november nov,
+    february feb, march, april apr, june jun, july jul, august aug, september sep sept, october oct, november nov,
     december dec, spring, summer, autumn fall, winter, morning, noon, afternoon, evening, midnight, yesterday, today,
     tomorrow, weekday weekdays, weekend weekends, daily, hourly, weekly, monthly, quarterly, yearly annually, am a.m,
     pm p.m""")
