@@ -456,7 +456,7 @@ class World:
 def test_e4_in_the_end_an_index_holds_what_the_store_holds(deeds: list[tuple[Any, list[Any]]], part: int) -> None:
     world = World()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(following, "PAGE", 2)
+        patch.setattr(following, "PAGE_SIZE", 2)
         patch.setattr(following, "_MAX_STARTS", 1_000)
         patch.setattr(journal, "_SLACK_ENTRIES", 1)
         patch.setattr(journal, "_REMOVE_BATCH_SIZE", part)
