@@ -45,8 +45,8 @@ class Records:
         text_of: Gives the text, or a document, by which a record is found, from its key and bytes; None: it is
             not found.
         new_id: Gives ids to entries of the log.
-        form: Names what ``text_of`` makes its texts of; for another form, the indexes begin anew.
-        beside: Keys of values in the namespace that are not records.
+        text_format: Names what ``text_of`` makes its texts of; for another format, the indexes begin anew.
+        other_keys: Keys of values in the namespace that are not records.
     """
 
     def __init__(
