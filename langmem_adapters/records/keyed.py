@@ -196,9 +196,8 @@ class Records:
             return []
 
         def find_best() -> list[tuple[Hit, V]]:
-            return FilteredReader(self.get, value_of).best(
-                lambda requested: self.index.search(self.namespace, query, requested), k
-            )
+            reader = FilteredReader(self.get, value_of)
+            return reader.best(lambda requested: self.index.search(self.namespace, query, requested), k)
 
         return search_up_to_date(self.catch_up, self.index, self.namespace, find_best)
 

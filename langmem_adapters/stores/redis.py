@@ -242,10 +242,9 @@ class RedisStore(Shared):
         else:
             can_batch = sum(map(len, commands)) <= _MAX_BATCHED_BYTES
             replies = yield self._wire.transact_step(redis_keys.log, all_commands, can_batch=can_batch)
+        listing_replies = replies
         if listing_commands and not self._wire.one_slot:
             listing_replies = yield self._wire.transact_step(redis_keys.directory, listing_commands)
-        else:
-            listing_replies = replies
         if listing_commands and lifetime is not None:
             directory = Directory(self._wire, self._keys, namespace[:-1])
             if directory.may_expire_before(lifetime, listing_replies):

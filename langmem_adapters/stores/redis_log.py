@@ -197,11 +197,8 @@ class _IdOccurrences:
             return None  # some were removed meanwhile, and it is unknown which
         log, ids = self._redis_keys.log, self._redis_keys.ids
         known_ids = set(members)
-        missing_ids = [
-            id_
-            for id_, stream_id in self.stream_ids.items()
-            if id_ not in known_ids and _to_seq(stream_id) <= self._until
-        ]
+        unknown_ids = [id_ for id_ in self.stream_ids if id_ not in known_ids]
+        missing_ids = [id_ for id_ in unknown_ids if _to_seq(self.stream_ids[id_]) <= self._until]
         lost_ids = [id_ for id_ in known_ids if id_ not in self.stream_ids]
         commands = [pack("XDEL", log, *self._repeats)] if self._repeats else []
         commands += [pack("SADD", ids, *missing_ids)] if missing_ids else []
