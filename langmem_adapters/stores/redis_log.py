@@ -104,9 +104,9 @@ def settle_append(
     length = yield from step(_remove_repeats, wire, redis_keys, repeats)
     if length is not None:
         return {id_: not is_repeat for id_, _, is_repeat in appended}, length
-    first = yield from step(repair, wire, redis_keys)
-    new = {id_: not is_repeat or first.get(to_bytes(id_)) == stream_id for id_, stream_id, is_repeat in appended}
-    return new, len(first)
+    stream_ids = yield from step(repair, wire, redis_keys)
+    new = {id_: not is_repeat or stream_ids.get(to_bytes(id_)) == stream_id for id_, stream_id, is_repeat in appended}
+    return new, len(stream_ids)
 
 
 def _remove_repeats(wire: Wire, redis_keys: NamespaceKeys, stream_ids: list[bytes]) -> int | None:
