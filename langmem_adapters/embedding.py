@@ -222,6 +222,7 @@ class Embedder(SharedByCopies):
         ]
 
     def _find_flaw(self, vectors: list[Vector], count: int) -> str:
+        """What is wrong with these vectors, if anything; the first ones set the dimension."""
         if len(vectors) != count:
             return f"{len(vectors)} vectors for {count} texts"
         if not all(vectors):

@@ -54,9 +54,8 @@ def every_index(url: str, *, codec: Codec | BindingCodec | None, vectors: str | 
     """All indexes of a URL's store that this machine can know of, including those made under other settings."""
     index = shared_index(url)
     indexes = {index}
-    if not (
-        can_list_namespaces(index) and hasattr(codec, "index_key")
-    ):  # else it is in the same file, and may need a lost key
+    # With an index key it is in the same file, and opening it may need a lost key.
+    if not (can_list_namespaces(index) and hasattr(codec, "index_key")):
         indexes.add(protected_index(url, codec))
     if embedder is not None:
         indexes.add(shared_vectors(vectors or vectors_url(url, codec), embedder))

@@ -27,7 +27,7 @@ class SharedByCopies:
         return self
 
 
-class Shared:  # no subclass of that: mypy would join two middlewares to that, and not to LangChain's class
+class Shared:  # no SharedByCopies: mypy would join two middlewares to that, and not to LangChain's class
     """Shared as :class:`SharedByCopies` is; refers to stored data, which another process opens itself, by its URL."""
 
     __slots__ = ()

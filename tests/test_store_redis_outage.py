@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
@@ -879,6 +880,27 @@ def test_threads_that_first_use_a_frozen_cluster_wait_for_it_together() -> None:
 
         on_threads([call] * 6)
         assert max(waited) < 3  # not 6
+        store.close()
+
+
+def test_the_error_of_threads_that_waited_together_is_in_no_frame_that_it_holds() -> None:
+    """Otherwise it stays, with all that its frames hold, until garbage is collected."""
+    with a_frozen_server() as port:
+        store = RedisStore(f"redis+cluster://127.0.0.1:{port}", socket_timeout=1, retry_for=0)
+        causes: list[BaseException | None] = []
+
+        def call() -> None:
+            with pytest.raises(StoreUnavailable) as caught:
+                store.get(NS, ["k"])
+            causes.append(caught.value.__cause__)
+
+        on_threads([call] * 2)
+        shared, other = causes
+        assert shared is not None
+        assert shared is other
+        frames = [frame for frame, _ in traceback.walk_tb(shared.__traceback__)]
+        assert "_connected_client" in {frame.f_code.co_name for frame in frames}
+        assert [frame for frame in frames if any(value is shared for value in frame.f_locals.values())] == []
         store.close()
 
 

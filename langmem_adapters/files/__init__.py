@@ -1,1 +1,1 @@
-"""SQLite files: their places, how they are opened, and what deletions leave in them."""
+"""SQLite files: their locations, how they are opened, and what deletions leave in them."""

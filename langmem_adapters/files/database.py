@@ -120,7 +120,7 @@ class Database:
         with _Transaction(self, _BEGIN_WRITE, None):
             pass
 
-    def _end(self, connection: Connection, error: BaseException | None, begin: str) -> None:
+    def _end(self, connection: Connection, error: BaseException | None, begin_statement: str) -> None:
         if error is not None:
             self._undo(connection, error)
             return
@@ -130,7 +130,7 @@ class Database:
         except BaseException as failure:
             self._undo(connection, failure)
             raise
-        is_durable = begin == _BEGIN_READ or self.location.is_current(connection)
+        is_durable = begin_statement == _BEGIN_READ or self.location.is_current(connection)
         self._give_back(connection)
         if not is_durable:
             problem = "was removed or replaced in the middle of a write, which is lost"
@@ -148,19 +148,19 @@ class Database:
         if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
             raise self._to_store_error(error) from error
 
-    def _begin(self, connection: Connection, begin: str) -> None:
+    def _begin(self, connection: Connection, statement: str) -> None:
         """Begin a transaction. With ``fails_fast``, retry every moment, and wait only while other writers progress.
 
         SQLite itself retries after up to 0.1 s, which is too seldom among many writers.
         """
         if self._breaker is None:
-            connection.execute(begin)
+            connection.execute(statement)
             return
         start = time.monotonic()
         deadline, writes = start + self._timeout, None
         while True:
             try:
-                connection.execute(begin)
+                connection.execute(statement)
             except sqlite3.OperationalError as error:  # noqa: PERF203 - each try may fail
                 if "locked" not in str(error):
                     raise
@@ -289,9 +289,9 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
     A generator would take three times as long, and an interrupt could come between its start and its block.
     """
 
-    def __init__(self, database: Database, begin: str, breaker: Breaker | None) -> None:
+    def __init__(self, database: Database, begin_statement: str, breaker: Breaker | None) -> None:
         self._database = database
-        self._begin = begin
+        self._begin_statement = begin_statement
         self._breaker = breaker
 
     def __enter__(self) -> Connection:
@@ -299,8 +299,8 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
         try:
             self._connection = connection = self._database._borrow()  # noqa: SLF001 - a part of it
             try:
-                if self._begin != _NO_BEGIN:
-                    self._database._begin(connection, self._begin)  # noqa: SLF001 - same
+                if self._begin_statement != _NO_BEGIN:
+                    self._database._begin(connection, self._begin_statement)  # noqa: SLF001 - same
             except BaseException as error:
                 self._database._undo(connection, error)  # noqa: SLF001 - same
                 raise
@@ -311,7 +311,7 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
-            self._database._end(self._connection, error, self._begin)  # noqa: SLF001 - same
+            self._database._end(self._connection, error, self._begin_statement)  # noqa: SLF001 - same
         except BaseException as failure:
             self._report(failure)
             raise
@@ -320,7 +320,7 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
     def _report(self, error: BaseException | None) -> None:
         """Tell the breaker. A locked file can still be read, so a successful read says nothing about the lock."""
         if self._breaker is not None:
-            self._breaker.after_call(self._successes, error, may_close=self._begin == _BEGIN_WRITE)
+            self._breaker.after_call(self._successes, error, may_close=self._begin_statement == _BEGIN_WRITE)
 
 
 _registry_lock = ForkSafeLock()

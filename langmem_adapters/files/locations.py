@@ -160,7 +160,7 @@ class FileLocation:
 
     def note_wal(self, connection: Connection) -> None:
         """Remember the identity of the -wal, once the file was read."""
-        connection.wal_path = f"{self.file}-wal"  # resolving a link takes longer than the rest of is_of
+        connection.wal_path = f"{self.file}-wal"  # resolving a link takes longer than the rest of is_current
         connection.wal = _identity(connection.wal_path)
         self._latest_connection = weakref.ref(connection)
 

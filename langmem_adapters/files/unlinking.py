@@ -18,9 +18,9 @@ from langmem_adapters.files.database import Database
 __all__ = ["Unlinking", "removal_sql"]
 
 _UNLINKED_MARK = "|"  # no encoded name has it, and reading a name stops before it
-_AFTER_MARK = "}"  # the character after it
+_AFTER_MARK = "}"  # the next character
 _BATCH_ROWS = 4000  # removed in one transaction
-_PAUSE_SHARE = 0.5  # of a part's duration: the pause in which others can write
+_PAUSE_SHARE = 0.5  # of a batch's duration: the pause in which others can write
 
 
 def removal_sql(table: str, key: str) -> str:
@@ -32,7 +32,7 @@ def removal_sql(table: str, key: str) -> str:
 class Unlinking(NamedTuple):
     """How namespaces are removed: the table of names and numbers, and the statements that remove rows elsewhere.
 
-    ``also`` is SQL for what else is set when a namespace is unlinked.
+    ``extra_assignments`` is SQL for what else is set when a namespace is unlinked.
     """
 
     table: str

@@ -153,9 +153,8 @@ class Checkup:
                         first_damaged = f", the first in {'/'.join(namespace)}"
         if flaw_counts["damaged"]:
             message = f"{flaw_counts['damaged']:,} of {flaw_counts.total():,} entries cannot be read{first_damaged}"
-            yield Finding(
-                "problem", "entries", message, "reads leave them out; restore them from a backup, if you have one"
-            )
+            remedy = "reads leave them out; restore them from a backup, if you have one"
+            yield Finding("problem", "entries", message, remedy)
         elif flaw_counts["newer"]:
             message = f"{flaw_counts['newer']:,} of {flaw_counts.total():,} entries were written by a newer version"
             yield Finding("problem", "entries", message, "upgrade langmem_adapters here; until then, they are not read")
@@ -181,9 +180,8 @@ class Checkup:
             lags.append(sum(map(len, pages(self._store, namespace, after=seq))))
         if any(lags):
             message = f"it is {sum(lags):,} entries behind the store, in {sum(map(bool, lags)):,} memories"
-            yield Finding(
-                "note", "index", message, "nothing: it catches up by itself at the next search in each of them"
-            )
+            remedy = "nothing: it catches up by itself at the next search in each of them"
+            yield Finding("note", "index", message, remedy)
         else:
             yield Finding("ok", "index", "it is up to date")
 

@@ -145,8 +145,8 @@ class Migration:
             return {}, _Digest()
         values = self._target.get(namespace)
         if values.items() <= self._source.get(namespace).items():
-            copied = _read_content(self._source, namespace, target_content.entries.total, values)
-            if copied.digest == target_content.digest:
+            expected = _read_content(self._source, namespace, target_content.entries.total, values)
+            if expected.digest == target_content.digest:
                 return values, target_content.entries
         if target_content.digest not in self._recorded_states(namespace):
             raise ConfigurationError(

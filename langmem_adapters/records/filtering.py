@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 __all__ = ["EXTRA_HITS", "FilteredReader"]
 
 EXTRA_HITS = 8  # hits asked for beyond what is wanted, since a hit's record may be gone
-_MARGIN = 1.25  # times what would suffice if the filter continues to pass the same share
+_MARGIN = 1.25  # times what would suffice if the filter continues to pass the same share of records
 _MAX_BATCH_SIZE = 2_000  # the most records read at a time
 
 
@@ -43,11 +43,8 @@ class FilteredReader(Generic[V]):
         """The first ``k`` wanted hits of a ranking, which is asked for more hits until they are found."""
         requested = 0
         while True:
-            requested = max(
-                k + EXTRA_HITS,
-                2 * requested,
-                math.ceil(_MARGIN * k * (self._filtered_count + 1) / (self._accepted_count + 1)),
-            )
+            needed = math.ceil(_MARGIN * k * (self._filtered_count + 1) / (self._accepted_count + 1))
+            requested = max(k + EXTRA_HITS, 2 * requested, needed)
             hits = ranked(requested)
             matches = self.first(hits, k)
             if len(matches) == k or len(hits) < requested:

@@ -64,7 +64,7 @@ def follow(
         report: Is called after each page with its number of entries.
         on_start: Is called when the index begins anew, empty.
         on_lost_entry: Is called before that if the log lost the entry of the index's position for no known reason.
-        text_format: Names what the texts are made of: an index of texts of another form begins anew.
+        text_format: Names what the texts are made of: an index of texts in another format begins anew.
 
     Raises:
         SearchError: The index failed, or was replaced again and again.
@@ -85,7 +85,7 @@ def follow(
                 continue
             items = unread.items[: batch_length(unread.items)]
             change = change_of(items)
-            position = _with_form(position_after(items[-1], unread.compacted_to), text_format)
+            position = _with_text_format(position_after(items[-1], unread.compacted_to), text_format)
             index.apply(namespace, upsert=change.upsert, delete=change.delete, position=position, since=unread.since)
         except Conflict:
             continue  # another follower has cleared or advanced the index: see where it is now
@@ -110,7 +110,7 @@ def start_index(index: Index, namespace: Namespace, id_: str) -> None:
     index.apply(namespace, position=(0, id_), since=START)
 
 
-def _with_form(position: Position, text_format: str) -> Position:
+def _with_text_format(position: Position, text_format: str) -> Position:
     return (position[0], f"{position[1]}#{text_format}") if text_format else position
 
 
@@ -128,12 +128,11 @@ def _read_unread(
     seq, _ = since
     if seq == 0 and (on_lost_entry is None or compacted_to > 0 or _has_same_first_entry(page.items, since)):
         return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
-    if page.items and since == _with_form(position_after(page.items[0], compacted_to), text_format):
+    if page.items and since == _with_text_format(position_after(page.items[0], compacted_to), text_format):
         return _UnreadPage(since, page.items[1:], compacted_to)
     if index.position(namespace) != since:
-        return _read_unread(
-            store, index, namespace, text_format, on_lost_entry
-        )  # another follower has advanced it meanwhile
+        # Another follower has advanced it meanwhile.
+        return _read_unread(store, index, namespace, text_format, on_lost_entry)
     if on_lost_entry and seq > compacted_to and seq not in {item.seq for item in page.items[:1]}:
         on_lost_entry()
     _log.info(

@@ -45,8 +45,8 @@ class Records:
         text_of: Gives the text, or a document, by which a record is found, from its key and bytes; None: it is
             not found.
         new_id: Gives ids to entries of the log.
-        form: Names what ``text_of`` makes its texts of; for another form, the indexes begin anew.
-        beside: Keys of values in the namespace that are not records.
+        text_format: Names what ``text_of`` makes its texts of; for another format, the indexes begin anew.
+        other_keys: Keys of values in the namespace that are not records.
     """
 
     def __init__(
@@ -196,9 +196,8 @@ class Records:
             return []
 
         def find_best() -> list[tuple[Hit, V]]:
-            return FilteredReader(self.get, value_of).best(
-                lambda requested: self.index.search(self.namespace, query, requested), k
-            )
+            reader = FilteredReader(self.get, value_of)
+            return reader.best(lambda requested: self.index.search(self.namespace, query, requested), k)
 
         return search_up_to_date(self.catch_up, self.index, self.namespace, find_best)
 

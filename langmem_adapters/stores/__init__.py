@@ -126,10 +126,10 @@ def _check_url_type(url: object) -> None:
         )
 
 
-def pickling_error(what: str) -> ConfigurationError:
+def pickling_error(subject: str) -> ConfigurationError:
     """The error for an object that another process cannot recreate from its URL."""
     return ConfigurationError(
-        f"{what}, or with a password in its URL, cannot be pickled: leave the URL to LANGMEM_STORE_URL"
+        f"{subject}, or with a password in its URL, cannot be pickled: leave the URL to LANGMEM_STORE_URL"
     )
 
 

@@ -83,9 +83,8 @@ class RedisStore(Shared):
             return {to_text(key): value for key, value in items}
         if not keys:
             return {}
-        (values,) = yield self._wire.send_step(
-            redis_keys.values, _get_command(redis_keys, keys), can_batch=len(keys) <= _MAX_BATCHED_READ
-        )
+        can_batch = len(keys) <= _MAX_BATCHED_READ
+        (values,) = yield self._wire.send_step(redis_keys.values, _get_command(redis_keys, keys), can_batch=can_batch)
         return _existing_values(keys, values)
 
     @blocking
@@ -105,14 +104,12 @@ class RedisStore(Shared):
             base_commands.append(_get_command(redis_keys, keys))
         can_batch = limit is not None and limit <= _MAX_BATCHED_READ
         wants_entries = limit != 0 and (before is None or max(after, 0) + 1 < before)
-        log_commands = (
-            [redis_log.read_command(redis_keys, after, before, limit, reverse=reverse)] if wants_entries else []
-        )
+        commands = list(base_commands)
+        if wants_entries:
+            commands.append(redis_log.read_command(redis_keys, after, before, limit, reverse=reverse))
         repair_until = None
         for pause in redis_log.PAUSES:
-            total, id_count, *rest = yield self._wire.read_step(
-                redis_keys[:3], [*base_commands, *log_commands], can_batch=can_batch
-            )
+            total, id_count, *rest = yield self._wire.read_step(redis_keys[:3], commands, can_batch=can_batch)
             if total == id_count:
                 return _to_page(keys, total, rest)
             repair_until = repair_until or (yield from step(redis_log.last_seq, self._wire, redis_keys))
@@ -123,8 +120,10 @@ class RedisStore(Shared):
             if not (isinstance(error, StoreUnavailable) or is_full(error)):
                 raise
         # Writers may repeat ids again and again; then only the whole log tells which entry came first.
-        log_commands = [redis_log.read_command(redis_keys, 0, before, None, reverse=False)] if wants_entries else []
-        _, total, *rest = yield self._wire.read_step(redis_keys[:3], [*base_commands, *log_commands], can_batch=False)
+        commands = list(base_commands)
+        if wants_entries:
+            commands.append(redis_log.read_command(redis_keys, 0, before, None, reverse=False))
+        _, total, *rest = yield self._wire.read_step(redis_keys[:3], commands, can_batch=False)
         if wants_entries:
             entries = redis_log.drop_repeats(rest[-1], after)
             rest[-1] = (entries[::-1] if reverse else entries)[:limit]
@@ -142,17 +141,15 @@ class RedisStore(Shared):
     ) -> Flow[Appended]:
         redis_keys = self._keys.for_namespace(namespace)
         first_entries = _first_of_each_id(entries)
-        value_commands = [
-            *([_get_command(redis_keys, keys)] if keys else []),
-            *([_put_command(redis_keys, put)] if put else []),
-        ]
-        replies = yield from self._commit(
-            namespace, redis_keys, [*value_commands, *redis_log.append_commands(redis_keys, first_entries)], ttl
-        )
+        commands = [_get_command(redis_keys, keys)] if keys else []
+        if put:
+            commands.append(_put_command(redis_keys, put))
+        append_start = len(commands)
+        commands += redis_log.append_commands(redis_keys, first_entries)
+        replies = yield from self._commit(namespace, redis_keys, commands, ttl)
         values = _existing_values(keys, replies[0]) if keys else {}
-        new, total = yield from redis_log.settle_append(
-            self._wire, redis_keys, first_entries, replies[len(value_commands) :]
-        )
+        log_replies = replies[append_start:]
+        new, total = yield from redis_log.settle_append(self._wire, redis_keys, first_entries, log_replies)
         return Appended([new.pop(id_, False) for id_, _ in entries], total, values)
 
     @blocking
@@ -237,21 +234,17 @@ class RedisStore(Shared):
         lifetime = _to_milliseconds(ttl)
         now = self._clock() if updated_at is None else updated_at
         listing_commands = redis_keys.listing_commands(now, lifetime)
-        all_commands = (
-            *commands,
-            *redis_keys.expiry_commands(lifetime),
-            *(listing_commands if self._wire.one_slot else ()),
-        )
+        all_commands = [*commands, *redis_keys.expiry_commands(lifetime)]
+        if self._wire.one_slot:
+            all_commands += listing_commands
         if guard:
             replies = yield from step(self._transact_guarded, redis_keys, all_commands, guard)
         else:
-            replies = yield self._wire.transact_step(
-                redis_keys.log, all_commands, can_batch=sum(map(len, commands)) <= _MAX_BATCHED_BYTES
-            )
+            can_batch = sum(map(len, commands)) <= _MAX_BATCHED_BYTES
+            replies = yield self._wire.transact_step(redis_keys.log, all_commands, can_batch=can_batch)
+        listing_replies = replies
         if listing_commands and not self._wire.one_slot:
             listing_replies = yield self._wire.transact_step(redis_keys.directory, listing_commands)
-        else:
-            listing_replies = replies
         if listing_commands and lifetime is not None:
             directory = Directory(self._wire, self._keys, namespace[:-1])
             if directory.may_expire_before(lifetime, listing_replies):

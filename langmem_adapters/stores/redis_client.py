@@ -81,13 +81,9 @@ def _address(pool: ConnectionPool) -> str:
 
 
 def _cluster_from(client: Any, options: dict[str, Any]) -> Source:
-    client_options = client.nodes_manager.connection_kwargs
-    # The client's own function is among these.
-    copied = _copied_options(
-        client_options,
-        client_options.get("connection_class", Connection),
-        getattr(client, "user_on_connect_func", None),
-    )
+    client_options = client.nodes_manager.connection_kwargs  # with the client's own function in place of the user's
+    connect_function = getattr(client, "user_on_connect_func", None)
+    copied = _copied_options(client_options, client_options.get("connection_class", Connection), connect_function)
     if remap := client.nodes_manager.address_remap:
         copied["address_remap"] = remap
     nodes = (*client.nodes_manager.startup_nodes.values(), *client.startup_nodes)  # found by now, and given first
@@ -99,16 +95,15 @@ def _pool_from(pool: Any, options: dict[str, Any]) -> ConnectionPool:
     copied = _copied_options(pool_options, pool.connection_class, pool_options.get("redis_connect_func"))
     if not isinstance(pool, _SENTINEL_POOLS):
         plain = UnixDomainSocketConnection if "path" in copied else Connection
+        copied["connection_class"] = SSLConnection if pool.connection_class in _TLS_CLASSES else plain
         del copied["ssl"]
-        return server_pool(
-            options, copied | {"connection_class": SSLConnection if pool.connection_class in _TLS_CLASSES else plain}
-        )
+        return server_pool(options, copied)
     manager = pool.sentinel_manager
-    sentinels = [sentinel.connection_pool for sentinel in manager.sentinels]
+    sentinel_pools = [sentinel.connection_pool for sentinel in manager.sentinels]
     return primary_pool(
         pool.service_name,
-        [(each.connection_kwargs["host"], each.connection_kwargs["port"]) for each in sentinels],
-        _without_location(_copied_options(sentinels[0].connection_kwargs, sentinels[0].connection_class)),
+        [(each.connection_kwargs["host"], each.connection_kwargs["port"]) for each in sentinel_pools],
+        _without_location(_copied_options(sentinel_pools[0].connection_kwargs, sentinel_pools[0].connection_class)),
         options | _without_location(copied) | {"min_other_sentinels": manager.min_other_sentinels},
     )
 
@@ -120,9 +115,8 @@ def _copied_options(
     if connect_function:
         raise _unusable_client_error("calls a function of yours as it connects")
     if connection_class not in _PLAIN_CLASSES | _TLS_CLASSES:
-        raise _unusable_client_error(
-            f"has connections of a make of their own, {connection_class.__module__}.{connection_class.__qualname__}"
-        )
+        class_name = f"{connection_class.__module__}.{connection_class.__qualname__}"
+        raise _unusable_client_error(f"has connections of a make of their own, {class_name}")
     copied = {k: v for k, v in options.items() if (k in _COPIED_OPTIONS or k.startswith("ssl_")) and v is not None}
     if getattr(type(copied.get("credential_provider")), "get_credentials", None) is CredentialProvider.get_credentials:
         raise _unusable_client_error("has a credential provider with nothing but get_credentials_async")

@@ -137,10 +137,8 @@ class Directory:
 
         def decide(replies: list[Any]) -> list[bytes] | None:
             scores = [None if score is None else float(score) for score in replies[0]]
-            unchanged_names = [
-                name for (updated_at, name), current in zip(rows, scores, strict=True) if current == updated_at
-            ]
-            return [pack("ZREM", self._key, *unchanged_names)] if unchanged_names else None
+            unchanged = [name for (updated_at, name), score in zip(rows, scores, strict=True) if score == updated_at]
+            return [pack("ZREM", self._key, *unchanged)] if unchanged else None
 
         with suppress(StoreError):  # a later check removes them
             self._wire.transact_watched(self._key, [pack("ZMSCORE", self._key, *names)], decide)

@@ -69,21 +69,13 @@ def append_commands(redis_keys: NamespaceKeys, entries: Mapping[str, bytes]) -> 
         ((id_, data),) = entries.items()
         id_bytes = to_bytes(id_)
         size = len(id_bytes)
-        return [
-            redis_keys.add_id % (size, id_bytes),
-            redis_keys.add_entry % (size, id_bytes, len(data), data),
-            redis_keys.count_ids,
-        ]
+        add_entry = redis_keys.add_entry % (size, id_bytes, len(data), data)
+        return [redis_keys.add_id % (size, id_bytes), add_entry, redis_keys.count_ids]
     ids = [to_bytes(id_) for id_ in entries]
-    added = [
-        redis_keys.add_entry % (len(id_), id_, len(data), data) for id_, data in zip(ids, entries.values(), strict=True)
-    ]
-    return [
-        pack("SMISMEMBER", redis_keys.ids, *ids),
-        pack("SADD", redis_keys.ids, *ids),
-        *added,
-        redis_keys.count_ids,
-    ]
+    commands = [pack("SMISMEMBER", redis_keys.ids, *ids), pack("SADD", redis_keys.ids, *ids)]
+    for id_bytes, data in zip(ids, entries.values(), strict=True):
+        commands.append(redis_keys.add_entry % (len(id_bytes), id_bytes, len(data), data))
+    return [*commands, redis_keys.count_ids]
 
 
 def remove_commands(redis_keys: NamespaceKeys, items: Sequence[Item]) -> list[bytes]:
@@ -108,15 +100,13 @@ def settle_append(
     if not any(existed):
         return dict.fromkeys(entries, True), total
     appended = list(zip(entries, replies[-1 - len(entries) : -1], existed, strict=True))
-    length = yield from step(
-        _remove_repeats, wire, redis_keys, [stream_id for _, stream_id, is_repeat in appended if is_repeat]
-    )
+    repeats = [stream_id for _, stream_id, is_repeat in appended if is_repeat]
+    length = yield from step(_remove_repeats, wire, redis_keys, repeats)
     if length is not None:
         return {id_: not is_repeat for id_, _, is_repeat in appended}, length
     stream_ids = yield from step(repair, wire, redis_keys)
-    return {
-        id_: not is_repeat or stream_ids.get(to_bytes(id_)) == stream_id for id_, stream_id, is_repeat in appended
-    }, len(stream_ids)
+    new = {id_: not is_repeat or stream_ids.get(to_bytes(id_)) == stream_id for id_, stream_id, is_repeat in appended}
+    return new, len(stream_ids)
 
 
 def _remove_repeats(wire: Wire, redis_keys: NamespaceKeys, stream_ids: list[bytes]) -> int | None:
@@ -130,11 +120,10 @@ def _remove_repeats(wire: Wire, redis_keys: NamespaceKeys, stream_ids: list[byte
         total, id_count, *copies = replies
         return None if total - id_count < sum(map(bool, copies)) else [removal, redis_keys.count_ids]
 
-    reads = [pack("XRANGE", redis_keys.log, stream_id, stream_id) for stream_id in stream_ids]
+    reads = [redis_keys.count_entries, redis_keys.count_ids]
+    reads += [pack("XRANGE", redis_keys.log, stream_id, stream_id) for stream_id in stream_ids]
     try:
-        replies = wire.transact_watched(
-            redis_keys.log, [redis_keys.count_entries, redis_keys.count_ids, *reads], decide
-        )
+        replies = wire.transact_watched(redis_keys.log, reads, decide)
     except StoreError:
         # Others were faster each time, the server is full, or the answer was lost. These entries are superfluous
         # whatever others do, so they can be removed without a transaction, and more than once.
@@ -158,10 +147,10 @@ def repair(wire: Wire, redis_keys: NamespaceKeys, until: float = math.inf) -> di
     with suppress(Conflict):
         for _ in range(_MAX_RESTARTS):
             occurrences = _IdOccurrences(redis_keys, until)
-            while occurrences.count_page(wire.send((redis_keys.log, occurrences.rest_command(_PAGE_SIZE)))[0]):
+            while occurrences.count_page(wire.send((redis_keys.log, occurrences.remaining_command(_PAGE_SIZE)))[0]):
                 pass
             (members,) = wire.send((redis_keys.ids, pack("SMEMBERS", redis_keys.ids)))
-            reads = [occurrences.rest_command(None), pack("XLEN", redis_keys.log), pack("PTTL", redis_keys.log)]
+            reads = [occurrences.remaining_command(None), pack("XLEN", redis_keys.log), pack("PTTL", redis_keys.log)]
             if wire.transact_watched(redis_keys.log, reads, partial(occurrences.repair_commands, members)) is not None:
                 break
     return occurrences.stream_ids
@@ -186,7 +175,7 @@ class _IdOccurrences:
         self._last_seq = 0
         self._entry_count = 0
 
-    def rest_command(self, limit: int | None) -> bytes:
+    def remaining_command(self, limit: int | None) -> bytes:
         count = () if limit is None else ("COUNT", limit)
         return pack("XRANGE", self._redis_keys.log, b"(" + _to_stream_id(self._last_seq), b"+", *count)
 
@@ -208,11 +197,8 @@ class _IdOccurrences:
             return None  # some were removed meanwhile, and it is unknown which
         log, ids = self._redis_keys.log, self._redis_keys.ids
         known_ids = set(members)
-        missing_ids = [
-            id_
-            for id_, stream_id in self.stream_ids.items()
-            if id_ not in known_ids and _to_seq(stream_id) <= self._until
-        ]
+        unknown_ids = [id_ for id_ in self.stream_ids if id_ not in known_ids]
+        missing_ids = [id_ for id_ in unknown_ids if _to_seq(self.stream_ids[id_]) <= self._until]
         lost_ids = [id_ for id_ in known_ids if id_ not in self.stream_ids]
         commands = [pack("XDEL", log, *self._repeats)] if self._repeats else []
         commands += [pack("SADD", ids, *missing_ids)] if missing_ids else []

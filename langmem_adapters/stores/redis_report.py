@@ -117,9 +117,9 @@ def _memory_finding(name: str, info: dict[str, str]) -> Finding:
 
 
 def _persistence_findings(name: str, info: dict[str, str], wire: Wire) -> Iterator[Finding]:
-    for setting, what in (("rdb_last_bgsave_status", "snapshot"), ("aof_last_write_status", "append-only file")):
-        if info.get(setting, "ok") != "ok":
-            yield Finding("problem", name, f"the last write of the {what} failed", "look at the server's log and disk")
+    for field, file in (("rdb_last_bgsave_status", "snapshot"), ("aof_last_write_status", "append-only file")):
+        if info.get(field, "ok") != "ok":
+            yield Finding("problem", name, f"the last write of the {file} failed", "look at the server's log and disk")
     if info["aof_enabled"] == "1":
         yield Finding("ok", name, "an append-only file is kept")
         return

@@ -35,7 +35,7 @@ class OneServer:
     one_slot = True
     """Whether all keys may be in one transaction; in a cluster, only keys with the same hash tag may."""
 
-    def __init__(self, pool: ConnectionPool, owned: bool, retries: Retries, breaker: _MakeBreaker) -> None:
+    def __init__(self, pool: ConnectionPool, owned: bool, retries: Retries, make_breaker: _MakeBreaker) -> None:
         # The owner of a given client has configured its connections' retries.
         self._retries = retries if owned else Retries(0)
         call: _Caller = partial(call_with_connection, pool)
@@ -52,7 +52,7 @@ class OneServer:
                 self._own_connections.append(watch)
                 _close_when_unused(self, watch.close)
         self._call = call
-        self._breaker = breaker(lambda: call(_ping), is_down if owned else _is_slow_failure)
+        self._breaker = make_breaker(lambda: call(_ping), is_down if owned else _is_slow_failure)
 
     def group_by_server(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
         """Group keys by server, as lists of their positions."""
@@ -76,11 +76,13 @@ class Cluster:
 
     one_slot = False
 
-    def __init__(self, make: Callable[[], RedisCluster], owned: bool, retries: Retries, breaker: _MakeBreaker) -> None:
-        self._make = make
+    def __init__(
+        self, make_client: Callable[[], RedisCluster], owned: bool, retries: Retries, make_breaker: _MakeBreaker
+    ) -> None:
+        self._make_client = make_client
         self._owned = owned
         self._retries = retries
-        self._breaker = breaker
+        self._make_breaker = make_breaker
         self._breakers: dict[str, Breaker] = {}  # by node, or by slot that no node serves; "" at first
         self._lock = ForkSafeLock()
         self._own_connections: WeakKeyDictionary[ConnectionPool, OwnConnections] = WeakKeyDictionary()
@@ -129,12 +131,10 @@ class Cluster:
         started = time.monotonic()
         with self._lock.held():
             if self._client is None:
-                if self._failure is not None:
-                    failed_at, failure = self._failure
-                    if failed_at > started:  # all who waited get the same error
-                        raise failure.with_traceback(None)
+                if self._failure is not None and self._failure[0] > started:  # all who waited get the same error
+                    raise self._failure[1].with_traceback(None)  # in no variable: its traceback will hold this frame
                 try:
-                    self._client = self._make()
+                    self._client = self._make_client()
                 except Exception as error:
                     self._failure = time.monotonic(), error
                     raise
@@ -150,9 +150,9 @@ class Cluster:
             command = pack("EXISTS", key)  # not PING, which the nodes of a cluster that is down answer
             self._caller(self._pool(key))(partial(_check_answer, command=command))
 
-        return self._breakers.get(name) or self._breakers.setdefault(
-            name, self._breaker(probe, _is_node_down if is_node else is_down)
-        )
+        if breaker := self._breakers.get(name):
+            return breaker
+        return self._breakers.setdefault(name, self._make_breaker(probe, _is_node_down if is_node else is_down))
 
     def _breaker_name(self, key: bytes) -> tuple[str, bool]:
         """The name of a node, or of a slot that no node serves, and whether it is a node."""

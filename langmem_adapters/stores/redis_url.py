@@ -62,10 +62,9 @@ def _check_options(url: str) -> None:
     for name, value in parse_qsl(url.partition("?")[2]):
         option = name.removeprefix("sentinel_")
         if option in _OBJECT_OPTIONS:
-            message = (
+            raise ConfigurationError(
                 f"{name} in the URL of a Redis store wants an object, which no URL holds: give a client of redis-py"
             )
-            raise ConfigurationError(message)
         if option in _FILE_OPTIONS:
             try:
                 Path(value).open("rb").close()
@@ -75,7 +74,7 @@ def _check_options(url: str) -> None:
 
 
 def _server_source(url: str, scheme: str, options: dict[str, Any]) -> ConnectionPool:
-    parts = _parse_port(url, 6379)[0]
+    parts, _ = _split_url(url, 6379)
     if scheme != "unix" and not _DATABASE_PATTERN.fullmatch(parts.path):
         raise ValueError("what follows the host is the number of a database")
     return server_pool(options, parse_url(url))  # type: ignore[no-untyped-call]
@@ -94,10 +93,9 @@ def _sentinel_source(rest: str, options: dict[str, Any]) -> ConnectionPool:
     if not service or not re.fullmatch(r"\d*", database):
         raise ValueError("the form is redis+sentinel://host:26379,host2:26379/service/0")
     options = options | url_options | {"db": int(database or 0)}
-    sentinel_options = {name: options.pop(name) for name in url_options if name.startswith("sentinel_")}
-    return primary_pool(
-        service, nodes, {name.removeprefix("sentinel_"): sentinel_options[name] for name in sentinel_options}, options
-    )
+    sentinel_names = [name for name in url_options if name.startswith("sentinel_")]
+    sentinel_options = {name.removeprefix("sentinel_"): options.pop(name) for name in sentinel_names}
+    return primary_pool(service, nodes, sentinel_options, options)
 
 
 def _parse_nodes(rest: str, default_port: int) -> tuple[list[Address], str, dict[str, Any]]:
@@ -106,17 +104,18 @@ def _parse_nodes(rest: str, default_port: int) -> tuple[list[Address], str, dict
     address, _, path = address.partition("/")
     login, separator, hosts = address.rpartition("@")
     url = f"redis://{login}{separator}host?{query}"
-    _parse_port(url, 0)
+    _split_url(url, 0)
     url_options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
     del url_options["host"]
     for name in {"ssl", "sentinel_ssl"} & url_options.keys():
         url_options[name] = url_options[name].lower() in _TRUE_VALUES
-    parsed_hosts = [_parse_port(f"//{host}", default_port) for host in hosts.split(",")]
+    parsed_hosts = [_split_url(f"//{host}", default_port) for host in hosts.split(",")]
     nodes = [(parts.hostname or "localhost", host_port) for parts, host_port in parsed_hosts]
     return nodes, path.strip("/"), url_options
 
 
-def _parse_port(url: str, default_port: int) -> tuple[SplitResult, int]:
+def _split_url(url: str, default_port: int) -> tuple[SplitResult, int]:
+    """The parts of a URL, and its port. Raises ValueError, which quotes no secret."""
     try:
         parts = urlsplit(url)
         port = parts.port or default_port

@@ -45,12 +45,12 @@ class Wire:
     def __init__(self, link: Link, *, retry_for: float) -> None:
         retries = Retries(retry_for)
 
-        def breaker(probe: Callable[[], object], is_down: Callable[[Exception], bool]) -> Breaker:
+        def make_breaker(probe: Callable[[], object], is_down: Callable[[Exception], bool]) -> Breaker:
             grace = min(GRACE_SECONDS, retry_for)
             return Breaker(probe, lambda error: str(translate(error, link.address)), is_down=is_down, grace=grace)
 
         kind: Any = Cluster if callable(link.source) else OneServer
-        self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, breaker)
+        self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, make_breaker)
         self.address: str = link.address
         self.one_slot: bool = self._servers.one_slot
 
@@ -168,9 +168,8 @@ class Wire:
         with self._translate_errors():
             for positions in self._servers.group_by_server([key for key, _ in commands]):
                 server_commands = [commands[position][1] for position in positions]
-                exchange = partial(
-                    _pipeline if len(server_commands) == 1 else _pipeline_unchecked, commands=server_commands
-                )
+                pipeline = _pipeline if len(server_commands) == 1 else _pipeline_unchecked
+                exchange = partial(pipeline, commands=server_commands)
                 answers = self._servers.call(commands[positions[0]][0], exchange)
                 for position, answer in zip(positions, answers, strict=True):
                     replies[position] = self.send(commands[position])[0] if isinstance(answer, Exception) else answer

@@ -66,16 +66,14 @@ class SQLiteStore(Shared):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         name = encode_namespace(namespace)
         if keys is not None and len(keys) <= sqlite_values.MAX_KEYS:
-            return (
-                dict(self._database.fetch_all(*sqlite_values.lookup_statement(name, self._clock(), keys)))
-                if keys
-                else {}
-            )
-        with self._database.reading() as connection, connection:
-            state = find_namespace(connection, name, self._clock())
-            if state is None:
+            if not keys:
                 return {}
-            number, _, has_inline = state
+            return dict(self._database.fetch_all(*sqlite_values.lookup_statement(name, self._clock(), keys)))
+        with self._database.reading() as connection, connection:
+            row = find_namespace(connection, name, self._clock())
+            if row is None:
+                return {}
+            number, _, has_inline = row
             if keys is None:
                 return sqlite_values.read_all(connection, number, has_inline=has_inline)
             return sqlite_values.read(connection, number, keys)
@@ -92,10 +90,10 @@ class SQLiteStore(Shared):
     ) -> Page:
         name = encode_namespace(namespace)
         with self._database.reading() as connection, connection:
-            state = find_namespace(connection, name, self._clock())
-            if state is None:
+            row = find_namespace(connection, name, self._clock())
+            if row is None:
                 return Page([], 0, {})
-            number, total, _ = state
+            number, total, _ = row
             first, last = key_bounds(number)
             last = last if before is None else min(last, before - 1)
             order = "DESC" if reverse else "ASC"
@@ -130,8 +128,8 @@ class SQLiteStore(Shared):
             values = sqlite_values.read(connection, state.number, keys) if keys else {}
             new = _append_and_put(connection, state, entries, put or {}, now)
             added = sum(new)
-            row_counts = update_row(connection, state, added=added, removed=0, ttl=ttl, now=now)
-        end = sqlite_append.LogEnd(state.number, *row_counts, state.next_key + added)
+            next_, total = update_row(connection, state, added=added, removed=0, ttl=ttl, now=now)
+        end = sqlite_append.LogEnd(state.number, next_, total, state.next_key + added)
         sqlite_append.remember(connection, name, end)
         return Appended(new, end.length(), values)
 
@@ -172,11 +170,10 @@ class SQLiteStore(Shared):
         self.discard(namespace, math.inf)
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        name = encode_namespace(parent)
         last_row = None if before is None else (before.updated_at, encode_namespace(before.namespace))
         with self._database.reading() as connection, connection:
-            rows = recent_children(
-                connection, encode_namespace(parent), limit=limit, before=last_row, now=self._clock()
-            )
+            rows = recent_children(connection, name, limit=limit, before=last_row, now=self._clock())
         return [Listed(decode_namespace(name), updated_at) for name, updated_at in rows]
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:

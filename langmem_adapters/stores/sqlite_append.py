@@ -64,27 +64,14 @@ def append(
             return None
         inline_keys = [key for key in keys if key not in ids]
         keys = [*keys, *put]
-    row_parameters = (end.number, end.next, end.total, now - LISTING_LAG_SECONDS, now, end.next_key - 1, now)
-    absent_parameters = (*((end.number, *keys) if keys else ()), *((end.number, *inline_keys) if inline_keys else ()))
-    other_parameters = [
-        value
-        for seq, (id_, data) in enumerate(other_entries, end.next_key + 1)
-        for value in (seq, id_, data, now, put.get(id_))
-    ]
-    parameters = (
-        end.next_key,
-        *row_parameters,
-        *absent_parameters,
-        first,
-        first_data,
-        now,
-        put.get(first),
-        *other_parameters,
-    )
+    statement = _insert_statement(len(entries), len(keys), len(inline_keys), bool(put))
+    row = (end.number, end.next, end.total, now - LISTING_LAG_SECONDS, now, end.next_key - 1, now)
+    absent = (*((end.number, *keys) if keys else ()), *((end.number, *inline_keys) if inline_keys else ()))
+    parameters = [end.next_key, *row, *absent, first, first_data, now, put.get(first)]
+    for key, (id_, data) in enumerate(other_entries, end.next_key + 1):
+        parameters += (key, id_, data, now, put.get(id_))
     try:
-        added = connection.execute(
-            _insert_statement(len(entries), len(keys), len(inline_keys), bool(put)), parameters
-        ).rowcount
+        added = connection.execute(statement, parameters).rowcount
     except sqlite3.IntegrityError:  # something has changed, the key is taken, or an id exists
         return None
     except sqlite3.OperationalError as error:

@@ -209,14 +209,14 @@ class StoreConformance(ConcurrentStoreConformance):
             clock.advance(1 if n % 3 else 0)  # some share an instant
         store.append(("p", "0"), [("id2", b"")])
         store.append(("p", "0", "deeper"), [("id", b"")])
-        whole = store.recent(("p",))
-        assert sorted(row.namespace[-1] for row in whole) == [str(n) for n in range(7)]
-        assert [row.updated_at for row in whole] == sorted((r.updated_at for r in whole), reverse=True)
-        assert whole[0].namespace in {("p", "0"), ("p", "6")}
+        rows = store.recent(("p",))
+        assert sorted(row.namespace[-1] for row in rows) == [str(n) for n in range(7)]
+        assert [row.updated_at for row in rows] == sorted((row.updated_at for row in rows), reverse=True)
+        assert rows[0].namespace in {("p", "0"), ("p", "6")}
         paged: list[Any] = []
         while page := store.recent(("p",), limit=2, before=paged[-1] if paged else None):
             paged += page
-        assert paged == whole
+        assert paged == rows
 
     def test_a_namespace_expires_as_a_whole(self, store: Store, clock: FakeClock) -> None:
         store.append(_NS, [("a", b"1")], ttl=50)
@@ -259,13 +259,13 @@ class StoreConformance(ConcurrentStoreConformance):
         assert store.scan(_NS, keys=["k"]).values == {"k": b"w"}
 
     def test_clear_removes_one_namespace_and_nothing_else(self, store: Store) -> None:
-        others = [("brain", "tenant", "user"), (*_NS, "deeper"), ("brain", "tenant", "user", "sessions")]
-        for name in [_NS, *others]:
+        other_names = [("brain", "tenant", "user"), (*_NS, "deeper"), ("brain", "tenant", "user", "sessions")]
+        for name in [_NS, *other_names]:
             store.append(name, [("id", b"")])
             store.write(name, put={"k": b""})
         store.clear(_NS)
         assert store.scan(_NS, keys=["k"]) == Page([], 0, {})
-        assert [store.scan(name).total for name in others] == [1, 1, 1]
+        assert [store.scan(name).total for name in other_names] == [1, 1, 1]
 
     def test_a_closed_store_can_be_used_again(self, store: Store) -> None:
         store.append(_NS, [("a", b"")])
