@@ -148,15 +148,14 @@ class Arguments:
                 f"what key= gives for the arguments of {self.name} cannot be a cache key: its type"
                 f" is {kind}, or it holds what is not data"
             )
-        for name, value in arguments.items():
-            try:
-                fingerprint(identity(value))
-            except (SerializationError, RecursionError):  # noqa: PERF203 - each try may fail
-                return ConfigurationError(
-                    f"the argument {name!r} of {self.name} cannot tell one call from another, as its type is"
-                    f" {type(value).__qualname__}, or it holds what is not data:"
-                    f' leave it out with ignore=["{name}"], or say with key={{"{name}": …}} what counts of it'
-                )
+        if _can_fingerprint([[0]]):  # otherwise calls of calls have used up the stack, whatever the arguments are
+            for name, value in arguments.items():
+                if not _can_fingerprint(value):
+                    return ConfigurationError(
+                        f"the argument {name!r} of {self.name} cannot tell one call from another, as its type is"
+                        f" {type(value).__qualname__}, or it holds what is not data:"
+                        f' leave it out with ignore=["{name}"], or say with key={{"{name}": …}} what counts of it'
+                    )
         return ConfigurationError(
             f"the arguments of {self.name}, or its calls of itself, are too many or nested too deep for a key"
         )
@@ -171,6 +170,14 @@ class Arguments:
         except SerializationError:
             return None
         return next(iter(values.values())) if len(values) == 1 else values
+
+
+def _can_fingerprint(value: Any) -> bool:
+    try:
+        fingerprint(identity(value))
+    except (SerializationError, RecursionError):
+        return False
+    return True
 
 
 def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:

@@ -331,14 +331,14 @@ class Calls:
             self._abandon(call.flight)
 
     def _abandon(self, flight: Flight) -> None:
-        if flight.lease is not None:
-            self._abandoned_leases.append(
-                flight.lease.data
-            )  # before another caller takes over and still finds the lease
+        if flight.lease is not None:  # noted before another caller takes over and still finds it
+            self._abandoned_leases.append(flight.lease.data)
         flight.abandon()
         if flight.lease is not None:
             try:
                 submit(lambda: run(self._give_back(flight)), lane="leases")
+            except RecursionError:
+                pass  # tried again once the call is garbage, with more room on the stack
             except RuntimeError:  # the interpreter is shutting down
                 flight.cut_off()
 
