@@ -74,13 +74,13 @@ class _ReportingCache(ExperienceCache):
     def _keep(
         self, tenant_cache: TenantCache, request: Request, answer: Sequence[Generation]
     ) -> Flow[Invocation | None]:
-        invocation = yield from super()._keep(tenant_cache, request, answer)
+        call = yield from super()._keep(tenant_cache, request, answer)
         if tenant_cache.pool.writes:
-            key = request.key if invocation is not None and invocation.stored and not invocation.is_outdated else None
+            key = request.key if call is not None and call.stored and not call.is_outdated else None
             self._report_answer(
                 _Answer("cached" if key else "not kept", last_question(request.prompt), _answer_text(answer), key)
             )
-        return invocation
+        return call
 
 
 class Notebook:
