@@ -237,7 +237,8 @@ WRAPPERS: list[tuple[Callable[..., Any], str, str]] = [
         "args kwargs turn item items stream sent error",
         (
             "BaseException GeneratorExit Invocation StopAsyncIteration _Items __anext__ _hears_nothing aclose add"
-            " afinish args arun asend athrow begin frozen keeps kwargs note refused score_later served spoil value whole"
+            " afinish args arun asend athrow begin frozen keeps kwargs note refused score_later served spoil value"
+            " whole"
         ),
     ),
 ]
@@ -246,7 +247,8 @@ WRAPPERS: list[tuple[Callable[..., Any], str, str]] = [
 @pytest.mark.parametrize(("function", "variables", "names"), WRAPPERS, ids=lambda value: getattr(value, "__name__", ""))
 def test_the_names_in_a_wrapper_stay(function: Callable[..., Any], variables: str, names: str) -> None:
     """They are part of the identity of a function that holds a lambda with a cache: others would lose its results."""
-    code = cached(url="memory:")(function).__code__
+    wrapper: Any = cached(url="memory:")(function)
+    code = wrapper.__code__
     assert (" ".join(code.co_varnames), " ".join(sorted(code.co_names))) == (variables, names)
 
 

@@ -193,12 +193,8 @@ def _take_snapshot(
             return snapshot
         changed = _differing_names(snapshot.comparable, comparable)
         if was_asked:
-            former_values = snapshot.values
-            bookkeeping |= {
-                name
-                for name in changed
-                if _may_be_bookkeeping(model, name, is_same=values.get(name) is former_values.get(name))
-            }
+            same = {name for name in changed if values.get(name) is snapshot.values.get(name)}
+            bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
         if changed <= bookkeeping:
             omitted = snapshot.omitted if bookkeeping == snapshot.bookkeeping else None
             snapshot = _FieldSnapshot(id(model), values, independent_copy(comparable), bookkeeping, omitted)
