@@ -65,22 +65,19 @@ class _ReportingCache(ExperienceCache):
         answer = yield from super()._look_up(tenant_cache, request)
         if answer is not None:
             metadata = answer[0].message.response_metadata if isinstance(answer[0], ChatGeneration) else {}
-            age = metadata.get("cache_age")
-            self._report_answer(
-                _Answer("served", last_question(request.prompt), _answer_text(answer), request.key, age)
-            )
+            question, age = last_question(request.prompt), metadata.get("cache_age")
+            self._report_answer(_Answer("served", question, _answer_text(answer), request.key, age))
         return answer
 
     def _keep(
         self, tenant_cache: TenantCache, request: Request, answer: Sequence[Generation]
     ) -> Flow[Invocation | None]:
-        invocation = yield from super()._keep(tenant_cache, request, answer)
+        call = yield from super()._keep(tenant_cache, request, answer)
         if tenant_cache.pool.writes:
-            key = request.key if invocation is not None and invocation.stored and not invocation.is_outdated else None
-            self._report_answer(
-                _Answer("cached" if key else "not kept", last_question(request.prompt), _answer_text(answer), key)
-            )
-        return invocation
+            key = request.key if call is not None and call.stored and not call.is_outdated else None
+            question = last_question(request.prompt)
+            self._report_answer(_Answer("cached" if key else "not kept", question, _answer_text(answer), key))
+        return call
 
 
 class Notebook:

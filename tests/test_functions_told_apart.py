@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,53 @@ def test_what_stands_below_a_helper_counts_too_however_it_is_held(held: Any) -> 
 
     for tenant in ("acme", "globex"):
         assert [f("revenue") for f in made(tenant)] == [f"{tenant}: revenue{end}" for end in ("?", "!", "")]
+
+
+async def awaited(n: int) -> int:
+    return n
+
+
+def streamed(n: int) -> Iterator[int]:
+    yield n
+
+
+async def streamed_later(n: int) -> AsyncIterator[int]:
+    yield n
+
+
+WRAPPERS: list[tuple[Callable[..., Any], str, str]] = [
+    (capital, "args kwargs turn value", "Invocation args begin finish held kwargs led run score_later served value"),
+    (
+        awaited,
+        "args kwargs turn value",
+        "Invocation afinish args arun begin held kwargs led score_later served value",
+    ),
+    (
+        streamed,
+        "args kwargs turn item items stream returned sent error end",
+        (
+            "BaseException GeneratorExit Invocation StopIteration _Items _hears_nothing add args begin close end finish"
+            " frozen keeps kwargs next note refused run score_later send served spoil throw value whole"
+        ),
+    ),
+    (
+        streamed_later,
+        "args kwargs turn item items stream sent error",
+        (
+            "BaseException GeneratorExit Invocation StopAsyncIteration _Items __anext__ _hears_nothing aclose add"
+            " afinish args arun asend athrow begin frozen keeps kwargs note refused score_later served spoil value"
+            " whole"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "variables", "names"), WRAPPERS, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_names_in_a_wrapper_stay(function: Callable[..., Any], variables: str, names: str) -> None:
+    """They are part of the identity of a function that holds a lambda with a cache: others would lose its results."""
+    wrapper: Any = cached(url="memory:")(function)
+    code = wrapper.__code__
+    assert (" ".join(code.co_varnames), " ".join(sorted(code.co_names))) == (variables, names)
 
 
 def test_what_a_function_holds_counts_as_it_is_at_the_call(any_store: Store) -> None:

@@ -160,7 +160,7 @@ def _import_transcript(
     user = transcript.user if transcript.user is not None else user
     imported = run(settings.sessions(user=user).import_flow(map(json.dumps, transcript.lines), bar))
     if long_term is None:
-        long_term = transcript.user is not None  # LoCoMo
+        long_term = transcript.user is not None  # as in LoCoMo, which names users
     if long_term:
         memory = settings.long_term(user=user, session=transcript.session)
         for start in range(0, len(transcript.lines), _PAGE_SIZE):

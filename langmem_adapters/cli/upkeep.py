@@ -50,7 +50,7 @@ _OTHER_INDEXES_HINT = (
     "This directory has no index of this server. Directories where applications search have one, with words of this"
     " user: run this command there too, or remove langmem-*-index.db."
 )
-_STATS_MAX_AGE = 30.0  # seconds for which the figures of a watched store are kept, as counting reads all of its names
+_STATS_MAX_AGE_SECONDS = 30.0  # for which the figures of a watched store are kept, as counting reads all of its names
 
 upkeep: typer.Typer = typer.Typer()
 
@@ -129,7 +129,7 @@ class _StoreView:
         if not report.ok:
             return store_overview(report, None, [])
         try:
-            if self._stats is None or time.monotonic() - self._counted_at > _STATS_MAX_AGE:
+            if self._stats is None or time.monotonic() - self._counted_at > _STATS_MAX_AGE_SECONDS:
                 self._stats, self._counted_at = self._checkup.stats(), time.monotonic()
             return store_overview(report, self._stats, self._sessions.list_sessions(self._limit))
         except StoreError as error:

@@ -44,14 +44,14 @@ class BackgroundScoring:
 
     Args:
         scorer: The scorer; None: nothing is scored.
-        what: What is scored, in the words of the log.
+        label: What is scored, in the words of the log.
         warn: Logs. It is shared by all caches that score here, so that what concerns all of them is logged once.
     """
 
-    def __init__(self, scorer: Scorer | None, what: str, warn: WarnOnce) -> None:
+    def __init__(self, scorer: Scorer | None, label: str, warn: WarnOnce) -> None:
         check_function("scorer", scorer)
         self._scorer: Any = scorer  # never called if it is None
-        self._what = what
+        self._label = label
         self.warn = warn
         self._counts = Counts()
         reset_in_child(self)
@@ -102,7 +102,7 @@ class BackgroundScoring:
 
     def _count_unscored(self, reason: str) -> None:
         self._counts.add("unscored")
-        self.warn(f"{self._what} was not scored: {reason}")
+        self.warn(f"{self._label} was not scored: {reason}")
 
     def _track(self, scoring: Future[None] | asyncio.Task[None]) -> None:
         self._running.add(scoring)

@@ -134,24 +134,24 @@ def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
     return (yield from settled(answer, _ASYNC_ERROR))
 
 
-def attempt(what: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
+def attempt(label: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
     """:func:`ask`, with errors of the policy raised as ModelError; a LangmemError is raised as it is."""
     try:
         return (yield from ask(policy, *args))
     except LangmemError:
         raise
     except Exception as error:
-        raise ModelError(f"{what} failed: {type(error).__name__}") from error
+        raise ModelError(f"{label} failed: {type(error).__name__}") from error
 
 
-def call_user_code(what: str, decide: Callable[[], T]) -> T:
+def call_user_code(label: str, decide: Callable[[], T]) -> T:
     """Call a function of the user, with its errors raised as LangmemError."""
     try:
         return decide()
     except LangmemError:
         raise
     except Exception as error:
-        raise LangmemError(f"{what} failed: {type(error).__name__}") from error
+        raise LangmemError(f"{label} failed: {type(error).__name__}") from error
 
 
 def needs_event_loop(policy: Any) -> bool:

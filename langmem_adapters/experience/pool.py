@@ -117,8 +117,8 @@ class ExperiencePool(Shared, PoolFlows):
         self._new_id = new_id
         self._counts_by_tag: dict[str, Counts] = {}
         self._counts_lock = ForkSafeLock()
-        # The read cache uses a monotonic clock, unless the caller gave a clock.
-        monotonic = time.monotonic if clock is time.time else clock
+        # It is monotonic, unless the caller gave a clock.
+        read_cache_clock = time.monotonic if clock is time.time else clock
 
         def make_shelf(pool: ExperiencePool) -> Shelf:
             namespace = experience_namespace(pool.scope, pool.tag)
@@ -130,7 +130,7 @@ class ExperiencePool(Shared, PoolFlows):
                 worth=pool._worth,
                 index=index,
                 text_of=stored_search_text,
-                read_cache=None if keep is None else ReadCache(namespace, keep, clock=monotonic),
+                read_cache=None if keep is None else ReadCache(namespace, keep, clock=read_cache_clock),
             )
 
         self._make_shelf = make_shelf

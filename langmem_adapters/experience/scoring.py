@@ -143,6 +143,6 @@ class LLMJudge(_JsonModel):
         return perfect
 
 
-def _sections(sections: dict[str, Any]) -> str:
+def _sections(values: dict[str, Any]) -> str:
     """Each value indented below its heading, so that nothing in it can be taken for another heading."""
-    return "\n\n".join(f"## {heading}\n{INDENT}{hanging_indent(as_text(value))}" for heading, value in sections.items())
+    return "\n\n".join(f"## {heading}\n{INDENT}{hanging_indent(as_text(value))}" for heading, value in values.items())

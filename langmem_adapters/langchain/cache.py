@@ -184,17 +184,17 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         """Store an answer, if it is worth keeping."""
         if (tenant_cache := self._tenants.current()) is None:
             return
-        invocation = run(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
-        if invocation is not None:
-            tenant_cache.answers.score(invocation)
+        call = run(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
+        if call is not None:
+            tenant_cache.answers.score(call)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
         if (tenant_cache := self._tenants.current()) is None:
             return
-        invocation = await arun(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
-        if invocation is not None:
-            tenant_cache.answers.score(invocation, on_loop=True)
+        call = await arun(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
+        if call is not None:
+            tenant_cache.answers.score(call, on_loop=True)
 
     def clear(self, **kwargs: Any) -> None:
         """Delete the entries of this tenant and tag, and nothing else."""

@@ -113,7 +113,7 @@ class Calls:
             pool.tally(call.experience)
             return
         pool.tally(None)
-        call.keeps, call.begun = pool.writes, pool.begun(call.key)
+        call.keeps, call.start_mark = pool.writes, pool.begun(call.key)
         with self.held(call):
             if self._is_single_flight and pool.reads and pool.writes:
                 yield from self._join_flight(call)
@@ -203,7 +203,7 @@ class Calls:
         """Wait for the same call of another caller, in this process or another; or become the leader that makes it."""
         deadline = self._timer() + self._rules.wait
         while call.flight is None:
-            flight, is_leader = self.flights.join(call.key, partial(setattr, call, "flight"), call.begun)
+            flight, is_leader = self.flights.join(call.key, partial(setattr, call, "flight"), call.start_mark)
             if flight is None:
                 return  # this is inside that very call
             if is_leader:

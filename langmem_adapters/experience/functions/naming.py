@@ -254,14 +254,9 @@ def _checked_data(value: Any, holder: types.FunctionType) -> Any:
 
 def _code_identity(code: types.CodeType) -> list[Any]:
     names = [code.co_names, code.co_varnames]
-    exception_table = getattr(code, "co_exceptiontable", b"")  # of Python 3.11 and later
-    return [
-        code.co_code,
-        exception_table,
-        code.co_flags,
-        names,
-        [_constant_identity(value) for value in code.co_consts],
-    ]
+    constants = list(map(_constant_identity, code.co_consts))
+    exceptions = getattr(code, "co_exceptiontable", b"")  # of Python 3.11 and later
+    return [code.co_code, exceptions, code.co_flags, names, constants]
 
 
 def _constant_identity(value: Any) -> Any:

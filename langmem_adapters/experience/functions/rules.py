@@ -75,7 +75,7 @@ class Invocation:
     served: bool = False
     value: Any = None
     keeps: bool = False
-    begun: StartMark | None = None
+    start_mark: StartMark | None = None
     req: Any = None
     made_by: str = ""
     refused: str | None = None
@@ -87,7 +87,7 @@ class Invocation:
     @property
     def is_outdated(self) -> bool:
         """Whether results for its key were removed or refreshed since it began."""
-        return self.begun is not None and self.begun.is_outdated
+        return self.start_mark is not None and self.start_mark.is_outdated
 
     def with_made_by(self, experience: Experience) -> Experience:
         """The experience, with its function's fingerprint if its request is kept, as searches of others could find it.

@@ -33,11 +33,11 @@ class _Removal(NamedTuple):
 class StartMark:
     """Marks the moment in which making a result for a key has begun.
 
-    >>> begun = StartMark(("experience", "", "", "capitals"), "France")
-    >>> begun.is_outdated
+    >>> mark = StartMark(("experience", "", "", "capitals"), "France")
+    >>> mark.is_outdated
     False
     >>> outdate(("experience", "", "", "capitals"))
-    >>> begun.is_outdated
+    >>> mark.is_outdated
     True
     """
 
@@ -48,12 +48,8 @@ class StartMark:
     def is_outdated(self) -> bool:
         """Whether the key was removed or refreshed since."""
         with _lock.held():
-            later_removals = list(
-                itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals))
-            )
-        return len(later_removals) == _MAX_REMOVALS or any(
-            removal.affects(self._namespace, self._key) for removal in later_removals
-        )
+            later = list(itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals)))
+        return len(later) == _MAX_REMOVALS or any(removal.affects(self._namespace, self._key) for removal in later)
 
 
 def outdate(namespace: Namespace, keys: Sequence[str] | None = None) -> None:

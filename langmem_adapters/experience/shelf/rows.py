@@ -1,8 +1,8 @@
 """The rows of an entry, which change together: its value, its log item, its marks, and the byte count of the shelf.
 
 The log holds one item for each key. An item that outlives its value would hide the next value of that key from those
-who follow the log. So if an entry is removed without its item, it leaves a tombstone (``GRAVE``): whoever puts the key
-again, or meets the item, sees that the item is to be removed.
+who follow the log. So if an entry is removed without its item, it leaves a tombstone: whoever puts the key again, or
+meets the item, sees that the item is to be removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rows:
     Args:
         store, namespace: Where the rows are.
         bounded: Whether entries are marked as used.
-        counted: Whether the bytes of entries are counted.
+        counts_bytes: Whether the bytes of entries are counted.
     """
 
     def __init__(self, store: Store, namespace: Namespace, *, bounded: bool, counts_bytes: bool) -> None:
@@ -112,8 +112,8 @@ class Rows:
 
     def remove_with_tombstones(self, values: Mapping[str, bytes]) -> bool:
         """Remove exactly these entries, and leave tombstones for their items; False, if another writer was faster."""
-        keys, mark = list(values), os.urandom(8)  # different from any earlier tombstone
-        tombstones = {TOMBSTONE + key: mark for key in keys}
+        keys, tombstone = list(values), os.urandom(8)  # different from any earlier tombstone
+        tombstones = {TOMBSTONE + key: tombstone for key in keys}
         return self.change(keys, put=tombstones, delete=[*keys, *self.use_marks(keys)], guard=values)
 
 

@@ -53,17 +53,17 @@ class _RequestArguments(Arguments):
         """All arguments."""
         return dict(bound.arguments)
 
-    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
+    def key(self, arguments: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
         """The key of the request."""
-        return str(counted["key"])
+        return str(arguments["key"])
 
     def function_fingerprint(self, owner: str = "") -> str:  # noqa: ARG002 - same
         """Empty: all requests may be compared with each other."""
         return ""
 
-    def request(self, counted: Mapping[str, Any]) -> Any:
+    def request(self, arguments: Mapping[str, Any]) -> Any:
         """The question of the request."""
-        return counted["question"]
+        return arguments["question"]
 
 
 class StoredAnswers(Responses):

@@ -32,10 +32,10 @@ _led_calls: ContextVar[tuple[_LedCall, ...]] = ContextVar("langmem_leading", def
 class Flight:
     """One call, the lease under which it is made, and the result for its followers: bytes, or None and the reason."""
 
-    def __init__(self, flights: Flights, key: str, begun: StartMark | None) -> None:
+    def __init__(self, flights: Flights, key: str, start_mark: StartMark | None) -> None:
         self._flights = flights
         self.key = key
-        self.begun = begun
+        self.start_mark = start_mark
         self.outcome: Future[bytes | None] = Future()
         self.outcome.set_running_or_notify_cancel()  # so that a cancelled follower cannot cancel it
         self.is_abandoned: bool = False
@@ -137,21 +137,21 @@ class Flights:
         self._flights: dict[str, Flight] = {}
 
     def join(
-        self, key: str, claim: Callable[[Flight | None], object] = bool, begun: StartMark | None = None
+        self, key: str, claim: Callable[[Flight | None], object] = bool, start_mark: StartMark | None = None
     ) -> tuple[Flight | None, bool]:
         """The call for this key, and whether the caller is to make it; (None, False), inside of that very call.
 
-        A call whose result was removed or refreshed since it was ``begun`` is not joined. ``claim`` gets the caller's
+        A call whose result was removed or refreshed since its ``start_mark`` is not joined. ``claim`` gets the caller's
         new call before others can wait for it, as an interrupt may keep the return value from the caller; then None,
         if the call is another's.
         """
         if any(led.flight_key == (self, key) and not led.is_over for led in _led_calls.get()):
             return None, False
         with self._lock:
-            new_flight = Flight(self, key, begun)
+            new_flight = Flight(self, key, start_mark)
             claim(new_flight)
             flight = self._flights.get(key, new_flight)
-            if flight.begun is not None and flight.begun.is_outdated:
+            if flight.start_mark is not None and flight.start_mark.is_outdated:
                 flight = new_flight
             self._flights[key] = flight
         if flight is not new_flight:
@@ -164,7 +164,7 @@ class Flights:
 
     def renew(self, flight: Flight) -> Flight:
         """Release the followers of this call, and replace it by a new one, for which later callers wait."""
-        new_flight = Flight(self, flight.key, flight.begun)
+        new_flight = Flight(self, flight.key, flight.start_mark)
         new_flight.lease, flight.lease = flight.lease, None
         with self._lock:
             if self._flights.get(flight.key) is flight:

@@ -62,14 +62,14 @@ class Tenants(Shared, Generic[K]):
         return self._find() if self._fixed_object is None else self._fixed_object
 
     def current_for_call(self) -> K | None:
-        """:meth:`here` for a call; counts it as bypassed if there is no object."""
+        """:meth:`current` for a call; counts it as bypassed if there is no object."""
         current = self.current()
         if current is None:
             self._counts.add("bypassed")
         return current
 
     def require_current(self) -> K:
-        """:meth:`here`. Raises ConfigurationError if there is no object."""
+        """:meth:`current`. Raises ConfigurationError if there is no object."""
         current = self.current()
         if current is None:
             raise ConfigurationError("no tenant is set, and the cache is strict: set the tenant before you use it")

@@ -151,13 +151,13 @@ class Answers(SingleFlightAnswers):
 
     def look_up(self, request: Request) -> Flow[list[Generation] | None]:
         """The answer to a request; None if the model must be called."""
-        invocation = yield from self._calls.begin(Invocation(request, {}))
-        if invocation.served:
-            return cast("list[Generation]", self._mark_served(invocation))
-        if invocation.keeps:
+        call = yield from self._calls.begin(Invocation(request, {}))
+        if call.served:
+            return cast("list[Generation]", self._mark_served(call))
+        if call.keeps:
             if len(self._pending) >= _MAX_PENDING - 1:
                 self._pending.clear()
-            pending = invocation.begun, invocation.started
+            pending = call.start_mark, call.started
             self._pending[request.key, request.call] = self._pending[request.key, 0] = pending
         return None
 
@@ -165,18 +165,18 @@ class Answers(SingleFlightAnswers):
         """Keep the model's answer. Pass the result to :meth:`score`."""
         # The latest call with this key counts if update gets another string object than lookup.
         latest_call = self._pending.pop((request.key, 0), (None, math.inf))
-        begun, started = self._pending.pop((request.key, request.call), latest_call)
-        invocation = Invocation(
-            request, {}, key=request.key, key_arguments=request._asdict(), begun=begun, started=started
+        start_mark, started = self._pending.pop((request.key, request.call), latest_call)
+        call = Invocation(
+            request, {}, key=request.key, key_arguments=request._asdict(), start_mark=start_mark, started=started
         )
-        invocation.keeps = self.pool.writes
-        self._calls.note_request(invocation)
-        yield from self._calls.finish(invocation, answer)
-        return invocation
+        call.keeps = self.pool.writes
+        self._calls.note_request(call)
+        yield from self._calls.finish(call, answer)
+        return call
 
-    def score(self, invocation: Invocation, *, on_loop: bool = False) -> None:
+    def score(self, call: Invocation, *, on_loop: bool = False) -> None:
         """Have a kept answer scored in the background."""
-        self._calls.score_later(invocation, on_loop=on_loop)
+        self._calls.score_later(call, on_loop=on_loop)
 
     def recent(self, key: str) -> list[Generation] | None:
         """An answer that was read a moment ago. Neither waits nor works for long, as it may run on an event loop."""
@@ -194,12 +194,12 @@ class Answers(SingleFlightAnswers):
         """The generations of a stored answer. Raises SerializationError if they cannot be read."""
         return cast("list[Generation]", self._calls.responses.from_experience(experience))
 
-    def _mark_served(self, invocation: Invocation) -> Any:
-        for generation in invocation.value:
+    def _mark_served(self, call: Invocation) -> Any:
+        for generation in call.value:
             if isinstance(generation, ChatGeneration):
-                generation.message.response_metadata.setdefault("cache_key", invocation.key)
-        count_saved(self._counts, invocation.value)
-        return invocation.value
+                generation.message.response_metadata.setdefault("cache_key", call.key)
+        count_saved(self._counts, call.value)
+        return call.value
 
     def _pieces(self, served: list[ChatGeneration]) -> Iterator[ChatGenerationChunk]:
         return answer_chunks(served[0])
@@ -223,61 +223,59 @@ class _Calls(FunctionCache):
     paraphrases: Paraphrases | None = None
     tools: DeterministicTools | None = None  # decides which answers may be examples; None: no check
 
-    def _request(self, counted: dict[str, Any]) -> str:
-        return last_question(counted["prompt"])
+    def _request(self, arguments: dict[str, Any]) -> str:
+        return last_question(arguments["prompt"])
 
-    def _serve_similar(self, invocation: Invocation, own_experience: Experience | None) -> Flow[None]:
+    def _serve_similar(self, call: Invocation, exact: Experience | None) -> Flow[None]:
         if self.paraphrases is None:
             return
         try:
             partition, matches = yield from self.paraphrases.find(
-                invocation.key_arguments["prompt"], invocation.key_arguments["llm_string"]
+                call.key_arguments["prompt"], call.key_arguments["llm_string"]
             )
             for match in matches:
-                if own_experience is not None and match.key == invocation.key:
+                if exact is not None and match.key == call.key:
                     continue  # was examined already
                 experience = yield from self.paraphrases.answer(partition, match)
-                if experience is not None and (yield from self._judge_accepts(invocation, experience)):
-                    yield from self._serve_experience(invocation, experience, match.key)
-                if invocation.served and self.paraphrases.may_serve(invocation.value, match):
+                if experience is not None and (yield from self._judge_accepts(call, experience)):
+                    yield from self._serve_experience(call, experience, match.key)
+                if call.served and self.paraphrases.may_serve(call.value, match):
                     return
-                invocation.served, invocation.experience = False, None
+                call.served, call.experience = False, None
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
 
-    def _create(self, invocation: Invocation, value: Any, experience: Experience) -> Flow[Experience]:
+    def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:
         if self.paraphrases is not None:
-            return (yield from self._create_with_question(self.paraphrases, invocation, value, experience))
-        if self.tools is not None and not self._may_be_example(self.tools, invocation, value):
+            return (yield from self._create_with_question(self.paraphrases, call, value, experience))
+        if self.tools is not None and not self._may_be_example(self.tools, call, value):
             experience = experience.model_copy(update={"req": None})  # no search finds it, so nobody is shown it
-        return (yield from super()._create(invocation, value, experience))
+        return (yield from super()._create(call, value, experience))
 
     def _create_with_question(
-        self, paraphrases: Paraphrases, invocation: Invocation, value: Any, experience: Experience
+        self, paraphrases: Paraphrases, call: Invocation, value: Any, experience: Experience
     ) -> Flow[Experience]:
         """Put an answer into the pool, and its question into the semantic index, if other words may match it."""
-        question = paraphrases.question(
-            invocation.key_arguments["prompt"], invocation.key_arguments["llm_string"], value
-        )
+        question = paraphrases.question(call.key_arguments["prompt"], call.key_arguments["llm_string"], value)
         if question is not None:
             experience = experience.model_copy(update={"partition": question.partition})
         evicted: Evicted = []
-        created = yield from self.pool.create_flow(experience, key=invocation.key, evicted=evicted)
+        created = yield from self.pool.create_flow(experience, key=call.key, evicted=evicted)
         try:
-            yield from paraphrases.keep(question, invocation.key, evicted)
+            yield from paraphrases.keep(question, call.key, evicted)
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
         return created
 
-    def score_later(self, invocation: Invocation, *, on_loop: bool = False) -> None:
+    def score_later(self, call: Invocation, *, on_loop: bool = False) -> None:
         if self._rules.scorer is not None:
             with detached_from_run():
-                super().score_later(invocation, on_loop=on_loop)
+                super().score_later(call, on_loop=on_loop)
 
     @staticmethod
-    def _may_be_example(tools: DeterministicTools, invocation: Invocation, answer: Any) -> bool:
+    def _may_be_example(tools: DeterministicTools, call: Invocation, answer: Any) -> bool:
         """Whether every tool that had a part in an answer always gives the same result."""
-        prompt, llm_string = invocation.key_arguments["prompt"], invocation.key_arguments["llm_string"]
+        prompt, llm_string = call.key_arguments["prompt"], call.key_arguments["llm_string"]
         return (
             tools.cover_request(llm_string)
             and tools.cover_answer(answer)

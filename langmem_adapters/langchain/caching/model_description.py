@@ -193,23 +193,16 @@ def _take_snapshot(
             return snapshot
         changed = _differing_names(snapshot.comparable, comparable)
         if was_asked:
-            former_values = snapshot.values
-            bookkeeping |= {
-                name
-                for name in changed
-                if _may_be_bookkeeping(model, name, is_same=values.get(name) is former_values.get(name))
-            }
+            same = {name for name in changed if values.get(name) is snapshot.values.get(name)}
+            bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
         if changed <= bookkeeping:
             omitted = snapshot.omitted if bookkeeping == snapshot.bookkeeping else None
-            attributes[_SNAPSHOT_KEY] = new_snapshot = _FieldSnapshot(
-                id(model), values, independent_copy(comparable), bookkeeping, omitted
-            )
-            return new_snapshot
+            snapshot = _FieldSnapshot(id(model), values, independent_copy(comparable), bookkeeping, omitted)
+            attributes[_SNAPSHOT_KEY] = snapshot
+            return snapshot
     attributes.pop(_DESCRIPTION_KEY, None)
-    attributes[_SNAPSHOT_KEY] = new_snapshot = _FieldSnapshot(
-        id(model), values, independent_copy(comparable), bookkeeping
-    )
-    return new_snapshot
+    attributes[_SNAPSHOT_KEY] = snapshot = _FieldSnapshot(id(model), values, independent_copy(comparable), bookkeeping)
+    return snapshot
 
 
 def _differing_names(former: Mapping[str, Any], current: Mapping[str, Any]) -> set[str]:
@@ -280,11 +273,11 @@ def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
     """Whether a field differs from that of a model made without arguments, and is not the model's count of calls."""
     default = _default_value(type(model).model_fields[name])
     # also for a model from a pickle, whose bookkeeping is lost
-    is_call_count = type(default) is int and default == 0 and _has_setter_method(type(model), name)
+    is_call_count = type(default) is int and default == 0 and _is_set_by_method(type(model), name)
     return not is_call_count and _differs(getattr(model, name), default)
 
 
-def _has_setter_method(kind: type, name: str) -> bool:
+def _is_set_by_method(kind: type, name: str) -> bool:
     """Whether a method of a class sets an attribute of this name."""
     methods = [value for cls in kind.__mro__ for value in vars(cls).values() if isinstance(value, FunctionType)]
     return any(name in assigned_names(method, "STORE_ATTR") for method in methods if name in method.__code__.co_names)

@@ -57,14 +57,13 @@ class TenantCache(NamedTuple):
             raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")
         pool = self.pool.at(tag)
         namespace = experience_namespace(pool.scope, pool.tag)
-        verified_answers = (
-            None if self.paraphrases is None else self.paraphrases.verified_answers.at((*namespace, SEMANTIC_PART))
-        )
+        questions = (*namespace, SEMANTIC_PART)
+        verified_answers = None if self.paraphrases is None else self.paraphrases.verified_answers.at(questions)
         if where is None:
             removed = yield from step(pool.invalidate, lambda _: True)
             if verified_answers is not None:
                 yield from verified_answers.clear_flow()
-            yield from step(self._clear_questions, (*namespace, SEMANTIC_PART))
+            yield from step(self._clear_questions, questions)
             yield from step(pool.clear)  # unreadable entries, too, and what was stored meanwhile
             return removed
         removed = yield from step(pool.invalidate, lambda experience: self._is_selected(experience, where))
