@@ -283,15 +283,15 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
             position = start if thread is full_thread else (yield from self._attempt(counting, None))
             unrecorded = unrecorded if position is None else messages_so_far(full_thread, position, state)
-        conversation: list[Message] = thread[:]
+        conversation = None
         if context is not empty:
             flow = conversation_of(brain, context, thread, start, state, text_of=self._text_of, limit=self._memory_k)
-            conversation = yield from self._attempt(flow, conversation)
+            conversation = yield from self._attempt(flow, None)
         question_message = latest_question(unrecorded)
         question = question_message.text if question_message else latest_question_text(thread)
         system = request.system_message
         budget = PromptBudget(
-            with_question(conversation, question_message),
+            with_question(thread[:] if conversation is None else conversation, question_message),
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,
