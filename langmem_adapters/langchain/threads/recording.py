@@ -37,7 +37,7 @@ __all__ = [
     "THREAD_KEY",
     "UNRECORDED_KEY",
     "count_recorded",
-    "first_unrecorded",
+    "first_unrecorded_position",
     "initial_state_update",
     "latest_question_text",
     "load_context",
@@ -49,7 +49,7 @@ __all__ = [
     "without_deleted",
 ]
 
-_MAX_EXAMINED: Final = 256  # messages of a thread that are examined; a session remembers as many that left it
+_MAX_EXAMINED: Final = 256  # messages of a thread; a session remembers as many that left it
 
 RECORDED_KEY: Final = "brain_recorded"
 """Key in a thread's state: the id of its last message that the session has; empty if it has none."""
@@ -245,7 +245,7 @@ def _count_in_state(thread: Thread, recorded_id: str | None) -> int | None:
     return thread.count_through(recorded_id) if recorded_id else None
 
 
-def first_unrecorded(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
+def first_unrecorded_position(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
     """The position of the first message to record: what was passed over comes before what the session holds."""
     shown = state.get(UNRECORDED_KEY)
     count = thread.count_through(shown[0].id) if shown and shown[0].id else None
@@ -255,7 +255,8 @@ def first_unrecorded(thread: Thread, start: int, state: Mapping[str, Any]) -> in
 def unrecorded_messages(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Message]:
     """The messages of a thread that a run has to record, in the form that they have now."""
     shown_ids = {message.id for message in state.get(UNRECORDED_KEY) or []}
-    skipped = [message for message in thread[first_unrecorded(thread, start, state) : start] if message.id in shown_ids]
+    first = first_unrecorded_position(thread, start, state)
+    skipped = [message for message in thread[first:start] if message.id in shown_ids]
     return [message for message in skipped + thread[start:] if is_dialogue(message)]
 
 
