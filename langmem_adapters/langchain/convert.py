@@ -58,7 +58,7 @@ _KIND_OF_ROLE: Final = {role: kind for kind, role in _ROLE_OF_KIND.items()} | {"
 # What Message holds itself, what a chunk has beyond its whole message, and each class's other fields.
 _MESSAGE_FIELDS: Final = {"content", "id", "name", "type", "tool_calls", "tool_call_id", "role"}
 _CHUNK_FIELDS: Final = {"tool_call_chunks", "chunk_position"}
-_HOST_FIELDS: Final = {kind: cls.model_fields.keys() - _MESSAGE_FIELDS for kind, cls in _CLASS_OF_KIND.items()}
+_HOST_FIELD_NAMES: Final = {kind: cls.model_fields.keys() - _MESSAGE_FIELDS for kind, cls in _CLASS_OF_KIND.items()}
 _SKIPPED_FIELDS: Final = {
     kind: (cls.model_fields.keys() & _MESSAGE_FIELDS) | (_CHUNK_FIELDS if kind == "ai" else set())
     for kind, cls in _CLASS_OF_KIND.items()
@@ -66,7 +66,6 @@ _SKIPPED_FIELDS: Final = {
 _CALL_KEYS: Final = {"name", "args", "id"}
 _BLOCK_TYPES: Final = frozenset({str, dict})
 _KEY_TYPES: Final = frozenset({str})
-# What the constructors of messages raise.
 _CONSTRUCTOR_ERRORS: Final = (ValueError, TypeError, AttributeError, KeyError)
 _EMPTY_BY_DEFAULT_FIELDS: Final = {"additional_kwargs", "response_metadata", "invalid_tool_calls"}
 
@@ -185,7 +184,7 @@ def _construct_message(message: Message) -> BaseMessage:
     if (id_ := host_fields.get("id", message.id or None)) is not None:
         fields["id"] = id_
     if host_fields:
-        fields.update((name, host_fields[name]) for name in host_fields.keys() & _HOST_FIELDS[kind])
+        fields.update((name, host_fields[name]) for name in host_fields.keys() & _HOST_FIELD_NAMES[kind])
         if isinstance(extra := host_fields.get("extra"), dict):
             fields = extra | fields
     elif message.role == "developer":
@@ -209,7 +208,7 @@ def _host_fields(message: BaseMessage, kind: str) -> dict[str, Any]:
     """Collect what only LangChain knows, as far as it differs from the defaults of the message's class."""
     host: dict[str, Any] = {}
     extra = dict(message.__pydantic_extra__ or {})
-    declared, skipped = _HOST_FIELDS[kind], _SKIPPED_FIELDS[kind]
+    declared, skipped = _HOST_FIELD_NAMES[kind], _SKIPPED_FIELDS[kind]
     for name, value in message.__dict__.items():
         if name in skipped:
             continue
@@ -266,7 +265,7 @@ def _lift_invalid_calls(fields: dict[str, Any]) -> None:
         if any(invalid_flags):
             fields["invalid_tool_calls"] = list(compress(content, invalid_flags))
             fields["content"] = [
-                block for block, is_invalid_call in zip(content, invalid_flags, strict=True) if not is_invalid_call
+                block for block, is_invalid in zip(content, invalid_flags, strict=True) if not is_invalid
             ]
 
 

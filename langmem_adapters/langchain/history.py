@@ -153,12 +153,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         If the reader of ``RunnableWithMessageHistory.stream`` has left it, the turn's messages are stored as those of
         an interrupted turn: see :meth:`record_turn`.
         """
-        new_messages = _without_recalled(messages)
-        self._write(
-            close_interrupted(gather(new_messages, _warn), mark_interrupted_answer)
-            if is_cut_off()
-            else _to_stored(new_messages)
-        )
+        new = _without_recalled(messages)
+        self._write(close_interrupted(gather(new, _warn), mark_interrupted_answer) if is_cut_off() else _to_stored(new))
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """:meth:`add_user_message`, without blocking the event loop."""

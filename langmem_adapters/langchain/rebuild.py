@@ -8,6 +8,7 @@ module: that is found out when this module is imported.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -183,13 +184,7 @@ def _add_ai_fields(fields: _Fields, stored: _Fields, host_fields: _Fields, field
 
 
 _CALL_DEFAULTS: Final[_Fields] = {"name": "", "id": None, "type": "tool_call"}
-_INVALID_CALL_DEFAULTS: Final[_Fields] = {
-    "type": "invalid_tool_call",
-    "id": None,
-    "name": None,
-    "args": None,
-    "error": None,
-}
+_INVALID_CALL_DEFAULTS: Final = {"type": "invalid_tool_call", **dict.fromkeys(("id", "name", "args", "error"))}
 
 
 def _add_tool_fields(fields: _Fields, stored: _Fields, host_fields: _Fields, fields_set: set[str]) -> None:
@@ -243,6 +238,9 @@ _SAMPLES: Final[dict[str, tuple[_Fields, ...]]] = {
 }
 
 
+_pydantic_state = attrgetter("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+
+
 def _is_built_alike(role: str, kind: _Kind, fields: _Fields) -> bool:
     """Whether the class makes of these fields what this module builds."""
     stored = {name: value for name, value in fields.items() if name in _Stored.__annotations__}
@@ -254,15 +252,6 @@ def _is_built_alike(role: str, kind: _Kind, fields: _Fields) -> bool:
         built is not None
         and _pydantic_state(built) == _pydantic_state(constructed)
         and list(built.__dict__) == list(constructed.__dict__)
-    )
-
-
-def _pydantic_state(instance: BaseMessage | ChatGeneration) -> tuple[Any, ...]:
-    return (
-        instance.__dict__,
-        instance.__pydantic_fields_set__,
-        instance.__pydantic_extra__,
-        instance.__pydantic_private__,
     )
 
 

@@ -74,16 +74,11 @@ def _split_question(value: Any, key: str | None) -> tuple[str, Callable[[str], A
     if not isinstance(value, list | tuple):
         raise ConfigurationError(f"a question is a text, a message or a list of messages, not {type(value).__name__}")
     messages = convert_to_messages(value)
-    position = max((index for index, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
-    if position < 0:
+    last = max((n for n, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
+    if last < 0:
         return "", str
-    question_message = messages[position]
-    before, after = messages[:position], messages[position + 1 :]
-    return to_message(question_message).text, lambda refined: [
-        *before,
-        _with_question(question_message, refined),
-        *after,
-    ]
+    message = messages[last]
+    return to_message(message).text, lambda new: [*messages[:last], _with_question(message, new), *messages[last + 1 :]]
 
 
 def _with_question(message: BaseMessage, question: str) -> BaseMessage:

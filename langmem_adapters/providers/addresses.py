@@ -24,7 +24,6 @@ ADDRESS_FIELDS: Final = frozenset(
 _CLIENT_FIELDS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
 _CLIENT_LINKS: Final = ("_client", "_api_client", "client")  # from a client to the one that asks for it
 _MAX_LINKS = 3  # a resource of a client, the client, and its HTTP client
-# The default addresses of clients.
 _DEFAULT_ADDRESSES: Final = frozenset(
     {
         "http://127.0.0.1:11434",

@@ -8,7 +8,7 @@ from langmem_adapters.providers.finish_reasons import field
 
 __all__ = ["kwargs_without_item_ids", "without_item_ids", "without_thought_ids"]
 
-_TOOL_BLOCK_TYPES: Final = frozenset(
+_SERVER_TOOL_TYPES: Final = frozenset(
     {
         "code_interpreter_call",
         "file_search_call",
@@ -42,7 +42,7 @@ def without_item_ids(content: list[Any]) -> list[Any]:
     encrypted_ids = {_thought_id(block) for block in content if _is_encrypted(block)}
     remaining = [block for block in content if _thought_id(block) is None or _thought_id(block) in encrypted_ids]
     if len(remaining) < len(content):
-        remaining = [block for block in remaining if not _is_tool_block(block)]
+        remaining = [block for block in remaining if not _is_server_tool_block(block)]
     return list(map(_without_id, remaining))
 
 
@@ -51,7 +51,7 @@ def kwargs_without_item_ids(kwargs: dict[str, Any]) -> dict[str, Any]:
     remaining = _without_key(_CALL_IDS_KEY, kwargs)
     if _thought_id(thought := remaining.get("reasoning")) is None or _is_encrypted(thought):
         return remaining
-    tool_outputs = [output for output in remaining.pop("tool_outputs", ()) if not _is_tool_block(output)]
+    tool_outputs = [output for output in remaining.pop("tool_outputs", ()) if not _is_server_tool_block(output)]
     return _without_key("reasoning", remaining) | ({"tool_outputs": tool_outputs} if tool_outputs else {})
 
 
@@ -94,9 +94,9 @@ def _is_encrypted(block: Any) -> bool:
     return any(isinstance(part, dict) and part.get("encrypted_content") for part in (block, field(block, "extras")))
 
 
-def _is_tool_block(block: Any) -> bool:
+def _is_server_tool_block(block: Any) -> bool:
     kinds = (field(block, "type"), field(field(block, "value"), "type"))
-    return any(isinstance(kind, str) and kind in _TOOL_BLOCK_TYPES for kind in kinds)
+    return any(isinstance(kind, str) and kind in _SERVER_TOOL_TYPES for kind in kinds)
 
 
 def _has_prefix(id_: Any, prefix: str) -> bool:

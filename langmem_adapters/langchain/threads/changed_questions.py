@@ -21,12 +21,12 @@ def sent_fingerprints(new: Iterable[Message], text_of: TextOf) -> dict[str, str]
 
 
 def mark_changed_questions(
-    new: Iterable[Message], thread_messages: Sequence[Message], state: Mapping[str, Any], text_of: TextOf
+    new: Iterable[Message], run_messages: Sequence[Message], state: Mapping[str, Any], text_of: TextOf
 ) -> list[Message]:
-    """The messages for a session; each question that the thread has in other words than it was asked is marked."""
+    """The messages for a session; each question that the run said in other words than it was asked is marked."""
     sent = state.get(SENT_KEY) or {}
-    changed = {m.id for m in thread_messages if m.id in sent and sent[m.id] != fingerprint(text_of(m))}
+    changed = {m.id for m in run_messages if m.id in sent and sent[m.id] != fingerprint(text_of(m))}
     return [
         m.model_copy(update={"metadata": {**m.metadata, CHANGED_KEY: True}}) if original.id in changed else m
-        for m, original in zip(new, thread_messages, strict=True)
+        for m, original in zip(new, run_messages, strict=True)
     ]

@@ -17,7 +17,7 @@ from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
 from langmem_adapters.langchain.threads.overlap import merge, shared_positions
 from langmem_adapters.langchain.threads.recording import (
     OLDER_KEY,
-    first_unrecorded,
+    first_unrecorded_position,
     recorded_positions,
     replaced_positions,
     without_deleted,
@@ -52,15 +52,14 @@ def conversation_of(
         limit: How many messages are shown at most, if some are from before the session began.
     """
     history = context.messages
-    start = first_unrecorded(thread, start, state)
-    relevant, existing = thread.relevant_to(history, start, state.get(FIRST_SHARED_KEY))
-    undeleted = yield from without_deleted(brain, relevant[:existing], history)
+    start = first_unrecorded_position(thread, start, state)
+    relevant, count = thread.relevant_to(history, start, state.get(FIRST_SHARED_KEY))
+    existing, new = relevant[:count], relevant[count:]
+    undeleted = yield from without_deleted(brain, existing, history)
     shared_ids = state.get(SHARED_IDS_KEY) or ()
     # Once a question is deleted, others with the same words may be matched in its place.
-    retained = (
-        shared_positions(history, relevant[:existing], text_of) if shared_ids and len(undeleted) < existing else ()
-    )
-    new = relevant[existing:]  # may hold deleted messages that a client sends again; only a repeated question stays
+    retained_positions = shared_positions(history, existing, text_of) if shared_ids and len(undeleted) < count else ()
+    # New messages may be deleted ones that a client sends again; only a repeated question stays.
     question_position = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
     before_question = yield from without_deleted(brain, new[:question_position], history)
     relevant = undeleted + before_question + new[question_position:]
@@ -72,7 +71,7 @@ def conversation_of(
         len(undeleted),
         own_positions=recorded_positions(state, history) | replaced_positions(history),
         shared_ids=shared_ids,
-        retained=retained,
+        retained_positions=retained_positions,
         text_of=text_of,
     )
     older = thread.dialogue_until(state.get(OLDER_KEY) or "", limit - len(history))
@@ -94,9 +93,7 @@ def _lacking_messages(brain: BrainMemory, older: list[Message], conversation: Se
 
 def latest_question(run_messages: Sequence[BaseMessage]) -> Message | None:
     """The newest question of a run."""
-    return next(
-        (to_message_leniently(message) for message in reversed(run_messages) if role_of(message) == "user"), None
-    )
+    return next((to_message_leniently(m) for m in reversed(run_messages) if role_of(m) == "user"), None)
 
 
 def with_question(conversation: list[Message], question: Message | None) -> list[Message]:

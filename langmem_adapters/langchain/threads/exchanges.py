@@ -43,7 +43,6 @@ CHANGED_KEY: Final = "brain_changed"
 """Key in the metadata of a question: its client knows it in other words."""
 
 INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
-"""The roles of instructions."""
 
 _CERTAIN = 2
 
@@ -215,12 +214,8 @@ def _likeness(old: Exchange, new: Exchange, by: MatchBy) -> int:
     if None in {old.question, new.question}:
         return _CERTAIN if shares_answer else 0
     if old.question != new.question:
-        return int(
-            by != "answers"
-            and bool(old.last_answer)
-            and old.last_answer == new.last_answer
-            and _may_ask_the_same(old, new)
-        )
+        shares_last_answer = bool(old.last_answer) and old.last_answer == new.last_answer
+        return int(by != "answers" and shares_last_answer and _may_ask_the_same(old, new))
     if shares_answer or not (old.is_answered or new.is_answered):
         return _CERTAIN
     if not new.is_answered:

@@ -109,7 +109,7 @@ def merge(
     *,
     own_positions: Collection[int] = (),
     shared_ids: Collection[str] = (),
-    retained: Collection[int] = (),
+    retained_positions: Collection[int] = (),
     text_of: TextOf = unspaced_text,
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
@@ -123,40 +123,40 @@ def merge(
         start: How many of them are known.
         own_positions: Positions in the history that are left out if the thread no longer has them.
         shared_ids: Ids of messages that are left out in the same case, with what follows and the thread never showed.
-        retained: Positions that stay nevertheless: the thread had them before deleted messages were taken out of it.
+        retained_positions: Those that stay nevertheless: the thread had them before deleted messages were taken out.
         text_of: As in :func:`existing_count`.
     """
     pairs = pair_exchanges(
         split_exchanges(history, unspaced_text), split_exchanges(thread[:start], text_of), "questions"
     )
     positions = {n: position for old, new in pairs for n, position in position_pairs(old, new)}
-    own_positions = {*own_positions, *_removed_positions(history, {*positions, *retained}, set(shared_ids))}
+    own_positions = {*own_positions, *_removed_positions(history, {*positions, *retained_positions}, set(shared_ids))}
     left_out = {*own_positions, *(n for old, new in pairs if has_other_answer(old, new) for n in old.keys)}
     is_emptied = 0 < len(own_positions) == len(history)  # nothing of the session is left, so the thread alone counts
-    begin = _start_position(*pairs[0]) if pairs else 0 if is_emptied else start
+    cursor = _start_position(*pairs[0]) if pairs else 0 if is_emptied else start
     # By now the first exchange may be another one under the same ids.
     removed_ids = {history[n].id for n in own_positions}
-    begin = next((position for position in range(begin) if thread[position].id in removed_ids), begin)
-    conversation = [message for message in thread[:begin] if not is_dialogue(message)]
-    remaining_ids = {id_key(message, text_of(message)) for message in thread[begin:] if message.id}
+    cursor = next((position for position in range(cursor) if thread[position].id in removed_ids), cursor)
+    conversation = [message for message in thread[:cursor] if not is_dialogue(message)]
+    remaining_ids = {id_key(message, text_of(message)) for message in thread[cursor:] if message.id}
     for n, old_message in enumerate(history):
         if n in positions:
             lacks_calls = old_message.tool_calls and not thread[positions[n]].tool_calls and n not in own_positions
-            conversation += [*thread[begin : positions[n]], old_message if lacks_calls else thread[positions[n]]]
-            begin = positions[n] + 1
+            conversation += [*thread[cursor : positions[n]], old_message if lacks_calls else thread[positions[n]]]
+            cursor = positions[n] + 1
         elif n not in left_out and id_key(old_message, unspaced_text(old_message)) not in remaining_ids:
             conversation.append(old_message)
-    return conversation + list(thread[begin:])
+    return conversation + list(thread[cursor:])
 
 
 def _removed_positions(
-    history: Sequence[Message], existing: Collection[int], shared_ids: Collection[str]
+    history: Sequence[Message], remaining_positions: Collection[int], shared_ids: Collection[str]
 ) -> Iterator[int]:
     """The positions of what a thread knew and no longer has, and of what follows that it never showed (tool calls)."""
     is_removed = False
     for n, message in enumerate(history):
         if message.id in shared_ids:
-            is_removed = n not in existing
+            is_removed = n not in remaining_positions
         elif message.role == "user":
             is_removed = False
         if is_removed:

@@ -37,7 +37,7 @@ __all__ = [
     "THREAD_KEY",
     "UNRECORDED_KEY",
     "count_recorded",
-    "first_unrecorded",
+    "first_unrecorded_position",
     "initial_state_update",
     "latest_question_text",
     "load_context",
@@ -49,7 +49,7 @@ __all__ = [
     "without_deleted",
 ]
 
-_MAX_EXAMINED: Final = 256  # messages of a thread that are examined; a session remembers as many that left it
+_MAX_EXAMINED: Final = 256  # messages of a thread; a session remembers as many that left it
 
 RECORDED_KEY: Final = "brain_recorded"
 """Key in a thread's state: the id of its last message that the session has; empty if it has none."""
@@ -81,7 +81,7 @@ def initial_state_update(
 ) -> Flow[dict[str, Any]]:
     """The new state of a thread when a run begins: what the session holds of the thread, and what was passed over."""
     messages = context.messages
-    start = yield from recorded_count_at_start(brain, thread, state, context, text_of)
+    start = yield from count_recorded_at_start(brain, thread, state, context, text_of)
     last_recorded_id = thread[start - 1].id if start else ""
     update = {
         RECORDED_KEY: last_recorded_id,
@@ -95,7 +95,7 @@ def initial_state_update(
     return update | ({UNRECORDED_KEY: skipped} if skipped else {})
 
 
-def recorded_count_at_start(
+def count_recorded_at_start(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
 ) -> Flow[int]:
     """How many messages of a thread, from its beginning, the session holds when a run begins.
@@ -118,14 +118,14 @@ def recorded_count_at_start(
 def count_recorded(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
 ) -> Flow[int]:
-    """:func:`recorded_count_at_start` later in the run, when the thread has grown and others may have cut it."""
+    """:func:`count_recorded_at_start` later in the run, when the thread has grown and others may have cut it."""
     count = _count_in_state(thread, state.get(RECORDED_KEY))
     if count is not None:
         return count
     if state.get(RECORDED_KEY):  # that message was taken out of the thread
         return (yield from _count_by_ids(brain, thread, state, context, text_of))
     until_question = thread.prefix(_count_through_question(thread))
-    return (yield from recorded_count_at_start(brain, until_question, state, context, text_of))
+    return (yield from count_recorded_at_start(brain, until_question, state, context, text_of))
 
 
 def _count_by_ids(
@@ -245,7 +245,7 @@ def _count_in_state(thread: Thread, recorded_id: str | None) -> int | None:
     return thread.count_through(recorded_id) if recorded_id else None
 
 
-def first_unrecorded(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
+def first_unrecorded_position(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
     """The position of the first message to record: what was passed over comes before what the session holds."""
     shown = state.get(UNRECORDED_KEY)
     count = thread.count_through(shown[0].id) if shown and shown[0].id else None
@@ -255,7 +255,8 @@ def first_unrecorded(thread: Thread, start: int, state: Mapping[str, Any]) -> in
 def unrecorded_messages(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Message]:
     """The messages of a thread that a run has to record, in the form that they have now."""
     shown_ids = {message.id for message in state.get(UNRECORDED_KEY) or []}
-    skipped = [message for message in thread[first_unrecorded(thread, start, state) : start] if message.id in shown_ids]
+    first = first_unrecorded_position(thread, start, state)
+    skipped = [message for message in thread[first:start] if message.id in shown_ids]
     return [message for message in skipped + thread[start:] if is_dialogue(message)]
 
 

@@ -39,9 +39,9 @@ def shared_state(
     """
     if len(own_positions) == len(history):
         return {SHARED_IDS_KEY: [], FIRST_SHARED_KEY: {}}
-    messages, existing = thread.relevant_to(history, start)
+    messages, existing_count = thread.relevant_to(history, start)
     summarized = _stored_summarized_ids(history, _summary_fingerprints(messages, text_of))
-    positions = shared_positions(history, messages[:existing], text_of)
+    positions = shared_positions(history, messages[:existing_count], text_of)
     ids = [m.id for n, m in enumerate(history) if n not in own_positions and (n in positions or m.id in summarized)]
     return {SHARED_IDS_KEY: ids, FIRST_SHARED_KEY: {} if own_positions else _first_shared(history, messages, positions)}
 
@@ -75,11 +75,11 @@ def summarized_ids(
 
     These are ``removed_ids``, which the run said and the thread lacks, and lacking ones of :data:`SHARED_IDS_KEY`.
     """
-    messages, existing = thread.relevant_to(history, start, state.get(FIRST_SHARED_KEY))
+    messages, existing_count = thread.relevant_to(history, start, state.get(FIRST_SHARED_KEY))
     summaries = _summary_fingerprints(messages, text_of)
     if not summaries:
         return {}
-    positions = shared_positions(history, messages[:existing], text_of)
+    positions = shared_positions(history, messages[:existing_count], text_of)
     shared_ids = state.get(SHARED_IDS_KEY) or ()
     ids = [*removed_ids, *(m.id for n, m in enumerate(history) if m.id in shared_ids and n not in positions)]
     return {} if _stored_summarized_ids(history, summaries).issuperset(ids) else dict.fromkeys(summaries, ids)

@@ -117,8 +117,8 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     history = yield from step(brain.messages)
     summary = yield from step(brain.get_summary)
     text_of = make_text_of(brain.store)
-    existing = existing_count(history, thread_messages, summary, text_of=text_of)
-    new = yield from without_deleted(brain, thread_messages[existing:], history)
+    start = existing_count(history, thread_messages, summary, text_of=text_of)
+    new = yield from without_deleted(brain, thread_messages[start:], history)
     if new and brain.long_term is not None:
         departed = yield from _departed_ids(brain.long_term, brain.scope.session)
         new = [m for m in new if not m.id or departed.isdisjoint([(m.id, ""), (m.id, content_fingerprint(m, text_of))])]

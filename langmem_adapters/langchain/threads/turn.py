@@ -24,7 +24,7 @@ Piece: TypeAlias = str | BaseMessage
 _COMPLETED_STATUS = "completed"  # OpenAI's, of a whole answer
 _RESPONSE_ID_PREFIX = "resp_"  # OpenAI's
 _REPORTED_FIELDS = ("additional_kwargs", "response_metadata", "usage_metadata")
-_RUN_ID_PREFIX = "lc_"  # how LangChain's own ids begin; a stream may mix them with one of the provider's
+_RUN_ID_PREFIX = "lc_"  # LangChain's own; a stream may mix them with one of the provider's
 
 
 def gather(pieces: Sequence[Piece], warn: WarnOnce) -> list[Message]:

@@ -16,7 +16,7 @@ from langmem_adapters.model import Message
 
 __all__ = ["Thread", "is_generated_id"]
 
-_GENERATED_ID_PREFIX = "said-"  # how ids begin that are made here
+_GENERATED_ID_PREFIX = "said-"
 
 
 class Thread(Sequence[Message]):
@@ -71,9 +71,9 @@ class Thread(Sequence[Message]):
         by the id of the first one of the history.
         """
         first_id = (first_shared or {}).get(history[0].id, history[0].id) if history else ""
-        begin = self._first_shared_position(first_id, start)
-        front = [self[n] for n in range(begin) if not self._is_dialogue_at(n)]
-        return front + self[begin:], len(front) + start - begin
+        first_position = self._first_shared_position(first_id, start)
+        front = [self[n] for n in range(first_position) if not self._is_dialogue_at(n)]
+        return front + self[first_position:], len(front) + start - first_position
 
     def dialogue_until(self, message_id: str, limit: int) -> list[Message]:
         """What was said in the last ``limit`` messages up to the one with this id; nothing if there is none."""
@@ -95,9 +95,8 @@ class Thread(Sequence[Message]):
         return role_of(self._messages[n])
 
     def _is_dialogue_at(self, n: int) -> bool:
-        return self._role_at(n) not in INSTRUCTION_ROLES and not is_summary_or_recalled(
-            self._messages[n].additional_kwargs
-        )
+        message = self._messages[n]
+        return role_of(message) not in INSTRUCTION_ROLES and not is_summary_or_recalled(message.additional_kwargs)
 
 
 def _with_generated_ids(messages: Sequence[BaseMessage], mark: str) -> Iterator[BaseMessage]:
