@@ -29,13 +29,13 @@ _SIGNIFICANT_ERRORS = 1.645  # standard errors: 95 %, one-sided
 class Case(NamedTuple):
     """A question as the fit sees it: its group, the signals of its candidates, and what each of these answers.
 
-    ``answers`` are by the candidate's place in ``signals``; ``wanted`` says how many answers there are.
+    ``answers`` are by the candidate's index in ``signals``; ``answer_count`` counts all answers, found or not.
     """
 
     group: Hashable
     signals: Sequence[Mapping[str, float]]
     answers: Mapping[int, Collection[str]]
-    wanted: int
+    answer_count: int
 
 
 class Fit(NamedTuple):
@@ -136,18 +136,18 @@ class _Ranking:
         return self._value
 
     def _measure(self, totals: Sequence[float]) -> float:
-        answers, wanted = self._case.answers, self._case.wanted
+        answers, answer_count = self._case.answers, self._case.answer_count
         ranks = {}
         for index in answers:
             total = totals[index]
             ranks[index] = 1 + sum(map(total.__lt__, totals)) + totals[:index].count(total)
         recalls = [
-            share_found([answers[index] for index, rank in ranks.items() if rank <= cutoff], wanted)
+            share_found([answers[index] for index, rank in ranks.items() if rank <= cutoff], answer_count)
             for cutoff in _RECALL_CUTOFFS
         ]
         return (sum(recalls) + 1 / min(ranks.values())) / (len(_RECALL_CUTOFFS) + 1)
 
 
-def share_found(answers: Sequence[Collection[str]], expected: int) -> float:
-    """The share of the wanted answers that these have together."""
-    return len(set().union(*answers)) / expected
+def share_found(answers: Sequence[Collection[str]], answer_count: int) -> float:
+    """The share of all answers to a question that these have together."""
+    return len(set().union(*answers)) / answer_count

@@ -128,7 +128,7 @@ def ranked(
         scales["pieces"] = piece_weight / max(similarities)
         totals = [total + value * scales["pieces"] for total, value in zip(totals, similarities, strict=True)]
     max_total = sum(weight for weight in weights.values() if weight > 0) or 1.0
-    norm = min(1.0, max(greatest["covered"], greatest["meaning"])) / max_total
+    factor = min(1.0, max(greatest["covered"], greatest["meaning"])) / max_total
     min_total = _MIN_SHARE_OF_BEST * max(totals)
     matches = [
         (total, place, index)
@@ -138,8 +138,8 @@ def ranked(
     results = []
     for total, place, index in sorted(matches, reverse=True)[:k]:
         explained = scales.items() if explain else ()
-        contributions = {name: norm * (value * scale) for name, scale in explained if (value := columns[name][index])}
-        results.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, norm * total)), contributions))
+        contributions = {name: factor * (value * scale) for name, scale in explained if (value := columns[name][index])}
+        results.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, factor * total)), contributions))
     return results
 
 

@@ -106,7 +106,7 @@ class LexicalIndex(Shared):
         self._cache = RowCache(megabytes)
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
-        is_default = analyzer is analyze  # another analyzer's terms have no known parts or respellings
+        is_default = analyzer is analyze  # another analyzer's terms have no known parts or misspellings
         self._part_terms: Callable[[str], Collection[str]] = part_terms if is_default else lambda _: ()
         self._spelling_corrections: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
             spelling_corrections if is_default else lambda *_: {}
@@ -163,9 +163,8 @@ class LexicalIndex(Shared):
             if corpus is None:
                 return []
             weighted_terms = self._weigh_query(connection, corpus, query, terms)
-            return _to_hits(
-                connection, weighted_terms, top_documents(connection, self._cache, corpus, weighted_terms, k)
-            )
+            documents = top_documents(connection, self._cache, corpus, weighted_terms, k)
+            return _to_hits(connection, weighted_terms, documents)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
@@ -178,9 +177,8 @@ class LexicalIndex(Shared):
             if corpus is None:
                 return []
             weighted_terms = self._weigh_with_corrections(connection, corpus, query, terms)
-            return _to_hits(
-                connection, weighted_terms, rank_thread(connection, self._cache, corpus, weighted_terms, thread)
-            )
+            documents = rank_thread(connection, self._cache, corpus, weighted_terms, thread)
+            return _to_hits(connection, weighted_terms, documents)
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of the namespace's speakers, unless nothing is left then."""
@@ -306,8 +304,8 @@ class LexicalIndex(Shared):
         return Corpus(*row) if row is not None and row[2] else None
 
 
-_STOP_WORD_WEIGHT = 0.1  # the weight of a stop word
-_CORRECTION_WEIGHT = 0.8  # the weight of a corrected spelling
+_STOP_WORD_WEIGHT = 0.1
+_CORRECTION_WEIGHT = 0.8
 _MAX_CORRECTIONS = 3  # of a word; if there are more, each is a mere guess
 _MAX_PART_FREQUENCY = 1000  # documents; more take long to read, and parts in so many tell little beside whole words
 

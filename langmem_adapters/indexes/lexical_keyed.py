@@ -56,7 +56,7 @@ class KeyedLexicalIndex(LexicalIndex):
 
         def keyed_corrections(query: str, unknown: Collection[str]) -> dict[str, frozenset[str]]:
             corrections = spelling_corrections(query, {word for word in analyzer(query) if digest(word) in unknown})
-            return {digest(word): frozenset(map(digest, others)) for word, others in corrections.items()}
+            return {digest(word): frozenset(map(digest, terms)) for word, terms in corrections.items()}
 
         self._digest = digest
         self._spelling_corrections = keyed_corrections

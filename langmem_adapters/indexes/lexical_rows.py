@@ -146,7 +146,7 @@ _UPSERT_TERM = """
 def remove_document(
     connection: sqlite3.Connection, namespace: int, id_: bytes, version: int, *, kept_thread: bytes | None = None
 ) -> int | None:
-    """Remove a document. If it stood in the thread ``keep``, its number is returned, and stays reserved for it."""
+    """Remove a document. If it stood in ``kept_thread``, its number is returned, and stays reserved for it."""
     row = connection.execute(
         "SELECT number, length, speaker, terms FROM langmem_lexical_documents WHERE namespace = ? AND id = ?",
         (namespace, id_),

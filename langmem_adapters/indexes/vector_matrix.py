@@ -48,9 +48,8 @@ class MatrixState(NamedTuple):
             rows = self._candidate_rows(self._cosines(query), _COSINE_TOLERANCE, k)
         cosines = _exact_cosines(self.vectors, rows, query)
         order = np.lexsort((-rows, -cosines))[:k]
-        return [
-            (self.ids[row], cosine) for row, cosine in zip(rows[order].tolist(), cosines[order].tolist(), strict=True)
-        ]
+        nearest = zip(rows[order].tolist(), cosines[order].tolist(), strict=True)
+        return [(self.ids[row], cosine) for row, cosine in nearest]
 
     def _cosines(self, query: _Array) -> _Array:
         cosines = np.empty(len(self.vectors), "f4")

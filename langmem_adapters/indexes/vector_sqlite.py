@@ -114,11 +114,7 @@ class SQLiteVectors:
             connection.executemany(
                 "INSERT INTO langmem_vector_pieces SELECT number, ? FROM langmem_vector_rows "
                 "WHERE namespace = ? AND id = ?",
-                [
-                    (b"".join(embedding.pieces), number, to_bytes(id_))
-                    for id_, embedding in upsert.items()
-                    if embedding.pieces
-                ],
+                [(b"".join(e.pieces), number, to_bytes(id_)) for id_, e in upsert.items() if e.pieces],
             )
             connection.execute(
                 "UPDATE langmem_vector_namespaces SET documents = documents + ? WHERE number = ?",
@@ -295,12 +291,12 @@ def _is_consistent(connection: sqlite3.Connection, matrix: Matrix) -> bool:
 
     The last removal applied in memory must be recorded too, unless many came after it.
     """
-    (number, id_), (removal_sql, removed_row) = matrix.newest, matrix.last_removal
+    (number, id_), (removal_number, removed_row) = matrix.newest, matrix.last_removal
     row_existed = connection.execute(_ROW_EXISTED, (number, id_, matrix.namespace, number)).fetchone()[0]
-    if not row_existed or not removal_sql:
+    if not row_existed or not removal_number:
         return bool(row_existed)
-    removal_row = connection.execute(_SELECT_REMOVAL, (removal_sql, removed_row, matrix.namespace)).fetchone()
-    return removal_row is not None or removal_sql <= _last_removal(connection, matrix.namespace)[0] - _MAX_REMOVALS
+    removal_row = connection.execute(_SELECT_REMOVAL, (removal_number, removed_row, matrix.namespace)).fetchone()
+    return removal_row is not None or removal_number <= _last_removal(connection, matrix.namespace)[0] - _MAX_REMOVALS
 
 
 _ROW_EXISTED = (

@@ -68,9 +68,10 @@ class Span(NamedTuple):
 
 
 def relative_span(origin: date, unit: str, offset: int) -> Span:
-    """The day, week, month or year that lies ``by`` units from a date. Raises ValueError or OverflowError if none does.
+    """The day, week, month or year that lies ``offset`` units from a date.
 
-    A "friday" is the nearest one before or after; a "week friday" is that of a week.
+    A "friday" is the nearest one before or after; a "week friday" is that of a week. Raises ValueError or OverflowError
+    if the calendar has none.
     """
     if unit == "year":
         year = origin.year + offset

@@ -41,7 +41,7 @@ _TIME_WORDS = word_set("""yesterday today tonight tomorrow ago last next week we
     just""") | {*MONTHS, *DAYS} - {"may"}
 _NUMBER_WORDS = word_set("""one two three four five six seven eight nine ten eleven twelve twenty thirty hundred
     thousand couple few several once twice""")
-_WORDS_AFTER_HOW = word_set("many much long old often")  # what follows "how"
+_WORDS_AFTER_HOW = word_set("many much long old often")
 _WHEN_WORDS = word_set("when wann quand cuándo quando wanneer когда")
 _HOW_MANY_WORDS = word_set("""wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos
     quantas hoeveel""")

@@ -113,8 +113,8 @@ _LATER_WORDS = word_set("后 後 후")
 _NUMBERS = {name: n for names in ("一二三四五六七八九十", "한두세네") for n, name in enumerate(names, 1)}
 _NUMBERS |= {"两": 2, "兩": 2}
 _DAY_OFFSETS = {
-    name: by
-    for by, names in {
+    name: offset
+    for offset, names in {
         -2: "一昨日 おととい 前天 그저께 그제",
         -1: "昨日 昨天 きのう 어제",
         1: "明日 明天 내일",

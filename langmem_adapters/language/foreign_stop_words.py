@@ -59,8 +59,8 @@ def foreign_stop_words(text: str) -> frozenset[str]:
     ['der', 'war', 'wie']
     """
     words = _WORD_PATTERN.findall(text.casefold())
-    word_set = frozenset(words)
-    question_words, stop_words = max(_LANGUAGE_WORDS, key=lambda pair: len(word_set & pair[1]))
-    matches = word_set & stop_words
+    unique_words = frozenset(words)
+    question_words, stop_words = max(_LANGUAGE_WORDS, key=lambda pair: len(unique_words & pair[1]))
+    matches = unique_words & stop_words
     is_certain = len(matches) > 1 or question_words.issuperset(words[:1])
-    return matches if matches and is_certain and len(matches) > len(word_set & STOP_WORDS) else frozenset()
+    return matches if matches and is_certain and len(matches) > len(unique_words & STOP_WORDS) else frozenset()

@@ -75,27 +75,26 @@ def as_text(value: Any) -> str:
     """What a request or an answer says: a text as it is, what was said in messages, and other data as JSON."""
     if isinstance(value, str):
         return value
-    texts = _message_texts(value, _MAX_DEPTH)
-    if texts:
-        return texts
+    if text := _message_text(value, _MAX_DEPTH):
+        return text
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
         return f"({type(value).__name__})"
 
 
-def _message_texts(value: Any, depth: int) -> str:
+def _message_text(value: Any, depth: int) -> str:
     """The texts of messages and generations, a line each; empty if the data is something else."""
     if isinstance(value, list) and depth:
-        texts = [item if isinstance(item, str) else _message_texts(item, depth - 1) for item in value]
+        texts = [item if isinstance(item, str) else _message_text(item, depth - 1) for item in value]
         return "\n".join(texts) if texts and all(texts) else ""
     if not isinstance(value, dict):
         return ""
     if isinstance(value.get("message"), dict) and depth:
-        return _message_texts(value["message"], depth - 1)
+        return _message_text(value["message"], depth - 1)
     if "role" in value and ("content" in value or "tool_calls" in value):
         content = value.get("content") or ""
-        content_text = content if isinstance(content, str) else _message_texts(content, depth - 1)
+        content_text = content if isinstance(content, str) else _message_text(content, depth - 1)
         calls = value.get("tool_calls") or ()
         call_lines = [f"→ {call.get('name')}" for call in calls if isinstance(call, dict)]
         return "\n".join(filter(None, [content_text, *call_lines]))

@@ -175,10 +175,10 @@ def edit_distance(one: Sequence[str], other: Sequence[str], limit: int) -> int:
     return min(distance, limit + 1)
 
 
-def refusal(what: str, one: Iterable[str], other: Iterable[str]) -> str:
-    """A guard's reason: what differs, and in which words; "" if there are no words."""
+def refusal(guard: str, one: Iterable[str], other: Iterable[str]) -> str:
+    """The reason of the guard of this name: which words differ; "" if there are no words."""
     words = [*sorted(one), *sorted(other)]
-    return f"{what} differ: {', '.join(words)}" if words else ""
+    return f"{guard} differ: {', '.join(words)}" if words else ""
 
 
 def is_short(left: Reading, right: Reading) -> bool:

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 __all__ = ["cached_per_piece"]
 
-_MAX_PIECE_CHARS = 60  # characters of a cached piece
-_MAX_PIECES = 1 << 14  # cached pieces
+_MAX_PIECE_CHARS = 60
+_MAX_PIECES = 1 << 14
 _Result = TypeVar("_Result")
 
 

@@ -289,7 +289,7 @@ def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
 
 
 def _identifiers(text: str) -> frozenset[str]:
-    """Identifiers and marks, which have no spaces."""
+    """Identifiers, and numbers with letters; none has a space in it."""
     return frozenset().union(*_identifiers_in(text.split()))
 
 
@@ -311,8 +311,8 @@ def _is_minor(word: str) -> bool:
 @cached_per_piece
 def _identifiers_in(piece: str) -> frozenset[str]:
     """Identifiers, and numbers with letters that are no unit or scale: "iPhone 5s", "OnePlus 3T"."""
-    marks = {match[0] for match in _NUMBER_WITH_LETTERS.finditer(piece) if match[1].lower() not in _NUMBER_SUFFIXES}
-    return frozenset(match[0].removesuffix("()") for match in _CODE.finditer(piece)) | marks
+    numbers = {match[0] for match in _NUMBER_WITH_LETTERS.finditer(piece) if match[1].lower() not in _NUMBER_SUFFIXES}
+    return frozenset(match[0].removesuffix("()") for match in _CODE.finditer(piece)) | numbers
 
 
 def _question_frame(text: str) -> str:

@@ -256,11 +256,8 @@ def _preposition(reading: Reading, word: Word) -> str:
 
 def _pronoun_prepositions(reading: Reading) -> dict[str, str]:
     """The prepositions directly before pronouns, by pronoun: to bark "at" me."""
-    return {
-        word: preposition
-        for preposition, word in pairwise(reading.words)
-        if word in _PRONOUNS and preposition in PREPOSITIONS
-    }
+    pairs = pairwise(reading.words)
+    return {pronoun: word for word, pronoun in pairs if pronoun in _PRONOUNS and word in PREPOSITIONS}
 
 
 def _longest_increasing(order: Sequence[int]) -> int:

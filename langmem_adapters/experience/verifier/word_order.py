@@ -126,7 +126,7 @@ _INTERCHANGEABLE = UNITS | group_names("""is are, was were, what which, lawyer a
     picture, disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest
     tallest, symptom symptoms sign signs""")
 """Words that may replace each other if all else is the same and no guard has refused."""
-_MIN_PLURAL_CHARS = 4  # letters of a plural
+_MIN_PLURAL_CHARS = 4
 
 
 def _rebound_words(left: Reading, right: Reading, function_words: frozenset[str]) -> set[str]:
