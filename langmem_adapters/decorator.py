@@ -27,7 +27,7 @@ from langmem_adapters.indexes import cache_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_one_of, check_seconds, check_sync_functions
+from langmem_adapters.validation import check_at_most_one, check_seconds, check_sync_functions
 
 __all__ = ["cached", "exp_cache"]
 
@@ -156,7 +156,7 @@ def _decorated(
     if unknown := options.keys() - _RULE_OPTIONS:
         raise ConfigurationError(f"cached has no option {', '.join(sorted(unknown))}")
     rule_options = {name: value for name, value in options.items() if value is not None}
-    check_one_of("cached", url=url, store=store, pool=pool)
+    check_at_most_one("cached", url=url, store=store, pool=pool)
     if not isinstance(pool, ExperiencePool | None):
         raise ConfigurationError(f"a pool is what ExperiencePool(…) gives, not {type(pool).__name__}")
     if pool is not None and (pool_options or tag is not None or index is not None):

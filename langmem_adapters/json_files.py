@@ -23,7 +23,7 @@ _CHUNK_BYTES = 4096
 class LocatedValue(NamedTuple):
     """A value in a file, and the name of its place for errors."""
 
-    place: str
+    location: str
     value: Any
 
 

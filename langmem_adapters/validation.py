@@ -18,12 +18,12 @@ from langmem_adapters.protocols import Index
 
 __all__ = [
     "MessageFields",
+    "check_at_most_one",
     "check_count",
     "check_function",
     "check_index",
     "check_integer",
     "check_on_error",
-    "check_one_of",
     "check_scope",
     "check_seconds",
     "check_settings",
@@ -115,7 +115,7 @@ def check_function(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
 
 
-def check_one_of(who: str, **options: object) -> None:
+def check_at_most_one(who: str, **options: object) -> None:
     """Raise ConfigurationError if more than one of these is given."""
     if sum(value is not None for value in options.values()) > 1:
         *names, last = options

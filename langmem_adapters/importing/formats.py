@@ -96,8 +96,8 @@ def _detect_format(values: Sequence[LocatedValue]) -> FileFormat:
     if "messages" in first:
         return "openai"
     if advice := unsupported_advice(first):
-        raise SerializationError(f"{values[0].place} cannot be imported: {advice}")
-    raise SerializationError(f"{values[0].place} {_UNKNOWN_FORMAT}; name its format with --format")
+        raise SerializationError(f"{values[0].location} cannot be imported: {advice}")
+    raise SerializationError(f"{values[0].location} {_UNKNOWN_FORMAT}; name its format with --format")
 
 
 def _message_format(message: Any) -> FileFormat | None:

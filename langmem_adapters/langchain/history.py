@@ -25,7 +25,7 @@ from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import resolve_store
-from langmem_adapters.validation import check_one_of, check_scope, checked_list
+from langmem_adapters.validation import check_at_most_one, check_scope, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["BrainChatMessageHistory"]
@@ -97,7 +97,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         ttl: float | None = None,
         refresh: Refresh = "write",
     ) -> None:
-        check_one_of("BrainChatMessageHistory", url=url, store=store, brain=brain)
+        check_at_most_one("BrainChatMessageHistory", url=url, store=store, brain=brain)
         if long_term is not None and memory_k is None and summarize_at is None:
             raise ConfigurationError("long_term takes what leaves the window: give memory_k= or summarize_at= too")
         if brain is None:

@@ -26,7 +26,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import memory_line
 from langmem_adapters.stores import has_no_password, pickling_error, resolve_store
 from langmem_adapters.text import escape_tags
-from langmem_adapters.validation import check_one_of, check_seconds
+from langmem_adapters.validation import check_at_most_one, check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermMemoryBlock"]
@@ -123,7 +123,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         ttl: float | None = None,
         **settings: Unpack[_Settings],
     ) -> None:
-        check_one_of("LongTermMemoryBlock", memory=memory, url=url, store=store)
+        check_at_most_one("LongTermMemoryBlock", memory=memory, url=url, store=store)
         check_seconds("ttl", ttl)
         if memory is not None and (user or tenant or any(setting is not None for setting in (index, embedder, ttl))):
             raise ConfigurationError(

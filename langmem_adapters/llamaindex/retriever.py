@@ -23,7 +23,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.filtered_search import search_filtered
 from langmem_adapters.recall.memories import metadata_of
 from langmem_adapters.stores import resolve_store
-from langmem_adapters.validation import check_on_error, check_one_of, check_scope
+from langmem_adapters.validation import check_at_most_one, check_on_error, check_scope
 
 __all__ = ["BrainRetriever", "LongTermRetriever"]
 
@@ -97,7 +97,7 @@ class BrainRetriever(_Retriever):
         on_error: Literal["degrade", "raise"] = "raise",
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        check_one_of("BrainRetriever", url=url, store=store, brain=brain)
+        check_at_most_one("BrainRetriever", url=url, store=store, brain=brain)
         if brain is None:
             brain = BrainMemory(resolve_store(url, store), session_id, user=user, tenant=tenant)
         elif not isinstance(brain, BrainMemory):
