@@ -31,7 +31,7 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
-from langmem_adapters.langchain.threads.recording import recorded_count_at_start, recorded_positions
+from langmem_adapters.langchain.threads.recording import count_recorded_at_start, recorded_positions
 from langmem_adapters.langchain.threads.storable import to_message_leniently, without_unstorable
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
@@ -155,12 +155,12 @@ def test_a_saved_thread_is_known_by_ids_and_a_clients_by_its_words() -> None:
     same = Thread([HumanMessage("yes", id="1"), AIMessage("ok", id="2")])
     again = Thread([HumanMessage("yes", id="new 1"), AIMessage("ok", id="new 2")])
     for brain in (None, memory().brain("s", user="ada")):
-        assert run(recorded_count_at_start(brain, again, {}, Context(None, history), unspaced_text)) == 2
+        assert run(count_recorded_at_start(brain, again, {}, Context(None, history), unspaced_text)) == 2
         assert (
-            run(recorded_count_at_start(brain, again, {"brain_began": ""}, Context(None, history), unspaced_text)) == 0
+            run(count_recorded_at_start(brain, again, {"brain_began": ""}, Context(None, history), unspaced_text)) == 0
         )
         assert (
-            run(recorded_count_at_start(brain, same, {"brain_began": ""}, Context(None, history), unspaced_text)) == 2
+            run(count_recorded_at_start(brain, same, {"brain_began": ""}, Context(None, history), unspaced_text)) == 2
         )
 
 

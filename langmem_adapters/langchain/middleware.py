@@ -262,27 +262,27 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         if context is None:
             return None
         first_id = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
-        thread_id = str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())
-        thread = Thread(state["messages"], thread_id)
+        thread_mark = str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())
+        thread = Thread(state["messages"], thread_mark)
         update = yield from self._attempt(initial_state_update(brain, thread, state, context, self._text_of), None)
         if update is None:
             return None
-        update |= {THREAD_KEY: thread_id, SUMMARY_KEY: context.summary.text if context.summary else ""}
+        update |= {THREAD_KEY: thread_mark, SUMMARY_KEY: context.summary.text if context.summary else ""}
         return {name: value for name, value in update.items() if state.get(name) != value} or None
 
     def _prepare_request(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
-        full_thread = thread = Thread(state["messages"], thread_id := str(state.get(THREAD_KEY) or ""))
+        full_thread = thread = Thread(state["messages"], thread_mark := str(state.get(THREAD_KEY) or ""))
         if not (len(request.messages) == len(full_thread) and all(map(is_, request.messages, state["messages"]))):
-            thread = Thread(request.messages, thread_id)
+            thread = Thread(request.messages, thread_mark)
         empty = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         loaded = yield from self._attempt(load_context(brain, thread, state, self._text_of), None)
         context, start = loaded or (empty, (yield from count_recorded(None, thread, state, empty, self._text_of)))
         unrecorded: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not empty or RECORDED_KEY in state:
             counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
-            position = start if thread is full_thread else (yield from self._attempt(counting, None))
-            unrecorded = unrecorded if position is None else messages_so_far(full_thread, position, state)
+            count = start if thread is full_thread else (yield from self._attempt(counting, None))
+            unrecorded = unrecorded if count is None else messages_so_far(full_thread, count, state)
         conversation = None
         if context is not empty:
             flow = conversation_of(brain, context, thread, start, state, text_of=self._text_of, limit=self._memory_k)

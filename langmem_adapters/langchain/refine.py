@@ -77,13 +77,8 @@ def _split_question(value: Any, key: str | None) -> tuple[str, Callable[[str], A
     position = max((index for index, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
     if position < 0:
         return "", str
-    question_message = messages[position]
-    before, after = messages[:position], messages[position + 1 :]
-    return to_message(question_message).text, lambda refined: [
-        *before,
-        _with_question(question_message, refined),
-        *after,
-    ]
+    before, message, after = messages[:position], messages[position], messages[position + 1 :]
+    return to_message(message).text, lambda refined: [*before, _with_question(message, refined), *after]
 
 
 def _with_question(message: BaseMessage, question: str) -> BaseMessage:

@@ -134,9 +134,8 @@ def merge(
     left_out = {*own_positions, *(n for old, new in pairs if has_other_answer(old, new) for n in old.keys)}
     is_emptied = 0 < len(own_positions) == len(history)  # nothing of the session is left, so the thread alone counts
     begin = _start_position(*pairs[0]) if pairs else 0 if is_emptied else start
-    # By now the first exchange may be another one under the same ids.
-    removed_ids = {history[n].id for n in own_positions}
-    begin = next((position for position in range(begin) if thread[position].id in removed_ids), begin)
+    own_ids = {history[n].id for n in own_positions}  # by now the first exchange may be another one under the same ids
+    begin = next((position for position in range(begin) if thread[position].id in own_ids), begin)
     conversation = [message for message in thread[:begin] if not is_dialogue(message)]
     remaining_ids = {id_key(message, text_of(message)) for message in thread[begin:] if message.id}
     for n, old_message in enumerate(history):
@@ -150,13 +149,13 @@ def merge(
 
 
 def _removed_positions(
-    history: Sequence[Message], existing: Collection[int], shared_ids: Collection[str]
+    history: Sequence[Message], existing_positions: Collection[int], shared_ids: Collection[str]
 ) -> Iterator[int]:
     """The positions of what a thread knew and no longer has, and of what follows that it never showed (tool calls)."""
     is_removed = False
     for n, message in enumerate(history):
         if message.id in shared_ids:
-            is_removed = n not in existing
+            is_removed = n not in existing_positions
         elif message.role == "user":
             is_removed = False
         if is_removed:

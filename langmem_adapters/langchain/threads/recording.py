@@ -81,7 +81,7 @@ def initial_state_update(
 ) -> Flow[dict[str, Any]]:
     """The new state of a thread when a run begins: what the session holds of the thread, and what was passed over."""
     messages = context.messages
-    start = yield from recorded_count_at_start(brain, thread, state, context, text_of)
+    start = yield from count_recorded_at_start(brain, thread, state, context, text_of)
     last_recorded_id = thread[start - 1].id if start else ""
     update = {
         RECORDED_KEY: last_recorded_id,
@@ -95,7 +95,7 @@ def initial_state_update(
     return update | ({UNRECORDED_KEY: skipped} if skipped else {})
 
 
-def recorded_count_at_start(
+def count_recorded_at_start(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
 ) -> Flow[int]:
     """How many messages of a thread, from its beginning, the session holds when a run begins.
@@ -118,14 +118,14 @@ def recorded_count_at_start(
 def count_recorded(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
 ) -> Flow[int]:
-    """:func:`recorded_count_at_start` later in the run, when the thread has grown and others may have cut it."""
+    """:func:`count_recorded_at_start` later in the run, when the thread has grown and others may have cut it."""
     count = _count_in_state(thread, state.get(RECORDED_KEY))
     if count is not None:
         return count
     if state.get(RECORDED_KEY):  # that message was taken out of the thread
         return (yield from _count_by_ids(brain, thread, state, context, text_of))
     until_question = thread.prefix(_count_through_question(thread))
-    return (yield from recorded_count_at_start(brain, until_question, state, context, text_of))
+    return (yield from count_recorded_at_start(brain, until_question, state, context, text_of))
 
 
 def _count_by_ids(
