@@ -167,7 +167,7 @@ _SELECT_POSTINGS = f"""
 def _read_turns(
     connection: sqlite3.Connection, cache: RowCache, numbers: Sequence[int], versions: Mapping[int, int]
 ) -> dict[int, Turn]:
-    """The documents of these places; not all places have one."""
+    """The documents that have these numbers; not all numbers have one."""
     stretches = {number // STRETCH_SIZE for number in numbers}
     turns_by_stretch: dict[int, dict[int, Turn | None]] = {
         stretch: cache.get(stretch, versions[stretch]) or {} for stretch in stretches

@@ -19,7 +19,7 @@ from langmem_adapters.langchain.convert import from_message, from_summary, to_me
 from langmem_adapters.langchain.message_views import MessageView, message_views, read_messages
 from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots, is_cut_off
 from langmem_adapters.langchain.threads.storable import append_messages
-from langmem_adapters.langchain.threads.turn import Piece, gather, mark_interrupted_answer
+from langmem_adapters.langchain.threads.turn import Piece, gather, mark_interrupted_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.protocols import Store
@@ -154,7 +154,9 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         an interrupted turn: see :meth:`record_turn`.
         """
         new = _without_recalled(messages)
-        self._write(close_interrupted(gather(new, _warn), mark_interrupted_answer) if is_cut_off() else _to_stored(new))
+        self._write(
+            close_interrupted(gather(new, _warn), mark_interrupted_message) if is_cut_off() else _to_stored(new)
+        )
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """:meth:`add_user_message`, without blocking the event loop."""
@@ -195,7 +197,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
             gather=partial(gather, warn=_warn),
             write=self._write,
             awrite=self._awrite,
-            mark=mark_interrupted_answer,
+            mark=mark_interrupted_message,
             new_id=self.brain._flows.new_id,  # noqa: SLF001 - a part of this turn
         )
 

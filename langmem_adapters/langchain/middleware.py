@@ -281,8 +281,8 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         unrecorded: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not empty or RECORDED_KEY in state:
             counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
-            position = start if thread is full_thread else (yield from self._attempt(counting, None))
-            unrecorded = unrecorded if position is None else messages_so_far(full_thread, position, state)
+            count = start if thread is full_thread else (yield from self._attempt(counting, None))
+            unrecorded = unrecorded if count is None else messages_so_far(full_thread, count, state)
         conversation = None
         if context is not empty:
             flow = conversation_of(brain, context, thread, start, state, text_of=self._text_of, limit=self._memory_k)

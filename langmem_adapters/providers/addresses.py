@@ -23,7 +23,7 @@ ADDRESS_FIELDS: Final = frozenset(
 """The fields in which models say what address they ask."""
 _CLIENT_FIELDS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
 _CLIENT_LINKS: Final = ("_client", "_api_client", "client")  # from a client to the one that asks for it
-_MAX_LINKS = 3  # a resource of a client, the client, and its HTTP client
+_MAX_CLIENTS = 3  # a resource of a client, the client, and its HTTP client
 _DEFAULT_ADDRESSES: Final = frozenset(
     {
         "http://127.0.0.1:11434",
@@ -63,7 +63,7 @@ def _client_address(model: Any, attributes: Mapping[str, Any], name: str) -> str
 
 
 def _address(client: Any) -> str:
-    for _ in range(_MAX_LINKS):
+    for _ in range(_MAX_CLIENTS):
         if client is None:
             break
         for url in _urls(client):

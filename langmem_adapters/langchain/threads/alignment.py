@@ -37,11 +37,8 @@ def heaviest_alignment(weights: Sequence[Mapping[int, int]], column_count: int) 
         candidates = [(row, column) for row, column in pairs_by_total[total] if row < end[0] and column < end[1]]
         in_last_column = [pair for pair in candidates if pair[1] == end[1] - 1]
         top_row = candidates[0][0]  # rows rise
-        end = (
-            in_last_column[-1]
-            if in_last_column
-            else (top_row, max(column for row, column in candidates if row == top_row))
-        )
+        in_top_row = (pair for pair in candidates if pair[0] == top_row)
+        end = in_last_column[-1] if in_last_column else max(in_top_row)
         total -= weights[end[0]][end[1]]
         pairs.append(end)
     return pairs[::-1]

@@ -135,8 +135,8 @@ def merge(
     is_emptied = 0 < len(own_positions) == len(history)  # nothing of the session is left, so the thread alone counts
     cursor = _start_position(*pairs[0]) if pairs else 0 if is_emptied else start
     # By now the first exchange may be another one under the same ids.
-    removed_ids = {history[n].id for n in own_positions}
-    cursor = next((position for position in range(cursor) if thread[position].id in removed_ids), cursor)
+    own_ids = {history[n].id for n in own_positions}
+    cursor = next((position for position in range(cursor) if thread[position].id in own_ids), cursor)
     conversation = [message for message in thread[:cursor] if not is_dialogue(message)]
     remaining_ids = {id_key(message, text_of(message)) for message in thread[cursor:] if message.id}
     for n, old_message in enumerate(history):

@@ -79,7 +79,7 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
     """
     remaining_tokens = max_tokens - counter(f"{_HEADER}{_FOOTER}")
     parts: list[str] = []
-    for name, texts in (("summary", [summary] if summary else []), ("recalled", map(_memory_line, recalled))):
+    for name, texts in (("summary", [summary] if summary else []), ("recalled", map(_dated_line, recalled))):
         lines: list[str] = []
         remaining_tokens -= counter(f"<{name}>\n</{name}>\n")
         for text in texts:
@@ -92,7 +92,7 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
     return _HEADER + "\n".join(parts) + f"\n{_FOOTER}" if parts else ""
 
 
-def _memory_line(recalled: Recalled) -> str:
+def _dated_line(recalled: Recalled) -> str:
     """A memory with the day on which it was first said, if a calendar has that."""
     days = (day_of(occurrence.created_at) for occurrence in recalled.memory.occurrences)
     return memory_line(recalled.memory, next(filter(None, days), None))

@@ -21,11 +21,11 @@ Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 _TOOLS_NODE = "tools"  # what create_agent calls the node in which tools run
 
 
-def _context_user(runtime: Runtime[Any]) -> object:
+def _default_user(runtime: Runtime[Any]) -> object:
     return _context_value(runtime, "user_id")
 
 
-def _context_session(runtime: Runtime[Any]) -> object:
+def _default_session(runtime: Runtime[Any]) -> object:
     info = runtime.execution_info  # None outside of a run
     session_id = _context_value(runtime, "session_id")
     return (info and info.thread_id) if session_id is None or session_id == "" else session_id
@@ -46,8 +46,8 @@ class ScopeResolver(NamedTuple):
 
     def __call__(self, runtime: Runtime[Any]) -> Scope:
         """The scope. Raises ConfigurationError if it is incomplete, so that nobody is given another's memory."""
-        user = _resolve_id("user", _context_user if self.user is None else self.user, runtime)
-        session = _resolve_id("session", _context_session if self.session is None else self.session, runtime)
+        user = _resolve_id("user", _default_user if self.user is None else self.user, runtime)
+        session = _resolve_id("session", _default_session if self.session is None else self.session, runtime)
         if self.needs_user and not user:
             raise ConfigurationError(
                 'the run has no user: pass it context={"user_id": …}, or give the middleware user= or long_term=False'

@@ -28,7 +28,7 @@ without a saved thread gives back a summary, and not what it was made of."""
 def shared_state(
     history: Sequence[Message], thread: Thread, start: int, own_positions: Collection[int], text_of: TextOf
 ) -> dict[str, Any]:
-    """What a thread has of a history, or its summaries stand for, except for the positions of its ``own_positions``.
+    """What a thread has of a history, or its summaries stand for, except for its ``own_positions``.
 
     Args:
         history: The newest messages of the session.

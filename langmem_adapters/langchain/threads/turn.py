@@ -16,7 +16,7 @@ from langmem_adapters.providers.tool_calls import are_complete
 from langmem_adapters.text import without_calls
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["Piece", "gather", "mark_interrupted_answer"]
+__all__ = ["Piece", "gather", "mark_interrupted_message"]
 
 Piece: TypeAlias = str | BaseMessage
 """What a chain streams: texts, chunks of messages, messages."""
@@ -46,7 +46,7 @@ def gather(pieces: Sequence[Piece], warn: WarnOnce) -> list[Message]:
     return messages
 
 
-def mark_interrupted_answer(message: Message) -> Message:
+def mark_interrupted_message(message: Message) -> Message:
     """Mark the last message of an interrupted turn, also in ``response_metadata`` for readers in LangChain."""
     fields, content = dict(message.host.get("langchain", {})), message.content
     reported = dict(fields.get("response_metadata", {}))
