@@ -63,7 +63,7 @@ INDENT = "  "
 
 _log = logging.getLogger("langmem_adapters")
 _SYSTEM_ROLES = frozenset({"system", "developer"})
-_CALL_IDS = ("id", "tool_call_id", "call_id")
+_CALL_ID_KEYS = ("id", "tool_call_id", "call_id")
 
 
 def window(
@@ -261,7 +261,7 @@ def _prune_calls(value: Any, ids: set[str | None], repeated: set[str | None]) ->
     remaining = []
     dropped_ids = set(ids)
     for item in value:
-        values = [item[key] for key in _CALL_IDS if key in item] if isinstance(item, dict) else []
+        values = [item[key] for key in _CALL_ID_KEYS if key in item] if isinstance(item, dict) else []
         item_ids = {id_ for id_ in values if id_ is None or isinstance(id_, str)}
         if dropped_ids.isdisjoint(item_ids):
             remaining.append(_prune_calls(item, ids, repeated))

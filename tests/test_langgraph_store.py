@@ -978,7 +978,7 @@ def test_writers_of_one_process_wait_for_each_other() -> None:
 def test_a_writer_does_not_wait_for_ever_for_one_that_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_items, "_LOCK_TIMEOUT_SECONDS", 0.0)
     store = make(MemoryStore())
-    held_up = threading.Thread(target=store._items(ADA)._writing._process_lock().acquire)
+    held_up = threading.Thread(target=store._items(ADA)._write_lock._process_lock().acquire)
     held_up.start()
     held_up.join()
     store.put(ADA, "k", {})

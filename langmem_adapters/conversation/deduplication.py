@@ -38,8 +38,8 @@ class Delivery:
     @property
     def unclear_ids(self) -> set[str]:
         """The ids whose log entries are needed to judge these messages, or to remove them again."""
-        after_first = range(self._first_new, len(self._ids))
-        asks_again = any(self._messages[i].role == "user" for i in after_first if not self._is_new[i])
+        from_first_new = range(self._first_new, len(self._ids))
+        asks_again = any(self._messages[i].role == "user" for i in from_first_new if not self._is_new[i])
         return {id_ for i, id_ in enumerate(self._ids) if i < self._first_new or self._is_new[i] or asks_again}
 
     def renamed_messages(self, stored: Mapping[str, Message], departed: Sequence[bool]) -> dict[int, Message]:
@@ -50,8 +50,8 @@ class Delivery:
             departed: For each message, whether it has left the log by now.
         """
         is_stored = [not new and self._is_same(position, stored) for position, new in enumerate(self._is_new)]
-        after_first = range(self._first_new, len(is_stored))
-        is_echo = any(is_stored[i] and self._is_repeated_question(i) for i in after_first)
+        from_first_new = range(self._first_new, len(is_stored))
+        is_echo = any(is_stored[i] and self._is_repeated_question(i) for i in from_first_new)
         renamed: dict[int, Message] = {}
         for position, message in enumerate(self._messages):
             if position < self._first_new:
@@ -63,7 +63,7 @@ class Delivery:
         return renamed
 
     def misplaced_positions(self, renamed: Mapping[int, Message]) -> tuple[list[int], list[int]]:
-        """The positions of messages appended though they had left; and of those that belong after the first other."""
+        """The positions of messages appended though they had left; and of those after the first renamed one."""
         appended = [i for i, new in enumerate(self._is_new) if new]
         start = max(self._first_new, min(renamed, default=len(self._ids)))
         return [i for i in appended if i < self._first_new], [i for i in appended if i >= start]

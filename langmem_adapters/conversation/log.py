@@ -317,7 +317,7 @@ class SessionLog:
 
         Args:
             departing: The entries that leave.
-            values: The values read together with them, including WATCHED.
+            values: The values read together with them, including WATCHED_KEYS.
             put: Values that take their place.
             delete: Values that are deleted with them.
             remove: False if the entries stay in the log.

@@ -215,8 +215,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             )
         try:
             kind, data = self.serde.dumps_typed(value)
-            restored = self.serde.loads_typed((kind, data))
-            changed_part = first_changed_type(value, restored, tuples_as_lists=True)  # msgpack has no tuples
+            # tuples_as_lists, since msgpack has no tuples
+            changed_part = first_changed_type(value, self.serde.loads_typed((kind, data)), tuples_as_lists=True)
         except Exception as error:
             raise SerializationError(f"it holds a value that cannot be serialized ({type(error).__name__})") from error
         if kind not in _FORMATS:

@@ -123,7 +123,7 @@ class NamespaceItems:
         self._confirm_registered = confirm_registered
         self._clock = clock
         self._new_id = new_id
-        self._writing = ForkSafeLock()
+        self._write_lock = ForkSafeLock()
         self._records = Records(
             store,
             namespace,
@@ -142,7 +142,7 @@ class NamespaceItems:
         """Read all items; expired ones are removed."""
         values = self._store.get(self._namespace)
         if self._is_due(Totals.of(values.get(_TOTALS_KEY))):
-            with self._writing.try_hold(_LOCK_TIMEOUT_SECONDS):
+            with self._write_lock.try_hold(_LOCK_TIMEOUT_SECONDS):
                 self._tidy_or_warn()
         return self._unexpired_items(values)
 
@@ -169,7 +169,7 @@ class NamespaceItems:
     def _retry(self, change: Callable[[], bool]) -> None:
         """Try a change until no other writer comes first, after random pauses so that writers do not keep step."""
         max_pause = _PAUSE_SECONDS
-        with self._writing.try_hold(_LOCK_TIMEOUT_SECONDS):
+        with self._write_lock.try_hold(_LOCK_TIMEOUT_SECONDS):
             while not change():
                 time.sleep(random.uniform(0, max_pause))  # noqa: S311 - not a secret
                 max_pause = min(2 * max_pause, _MAX_PAUSE_SECONDS)
@@ -194,8 +194,8 @@ class NamespaceItems:
         done = self._write(page.values, after, put, deleted, changed=[*put, *deleted])
         if done and before.count == 0:
             self._confirm_registered()
-        has_expired = count > 2 * after.tidied + _MAX_EXTRA_ENTRIES and self._is_due(after)
-        if done and (has_expired or page.total > 2 * count + _MAX_EXTRA_ENTRIES):
+        is_tidying_due = count > 2 * after.tidied + _MAX_EXTRA_ENTRIES and self._is_due(after)
+        if done and (is_tidying_due or page.total > 2 * count + _MAX_EXTRA_ENTRIES):
             self._tidy_or_warn()
         return done
 
@@ -224,7 +224,7 @@ class NamespaceItems:
         that is further behind is rebuilt, as it may have missed what the removed entries told. The index is not updated
         here: an embedder takes its time, or fails.
         """
-        with self._writing.try_hold(_LOCK_TIMEOUT_SECONDS):
+        with self._write_lock.try_hold(_LOCK_TIMEOUT_SECONDS):
             return self._tidy()
 
     def _tidy_or_warn(self) -> None:

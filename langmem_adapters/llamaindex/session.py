@@ -154,10 +154,10 @@ class ChatSession:
             put = {f"{ARCHIVE}{last_number + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
             own_put = change.pop("put", {})
             put |= {ARCHIVED: encode(last_number + max(len(entries), 1)), **own_put}
-            started = yield from self._log.ensure_marks(page.items, page.values)
-            if started is None:
+            marked_values = yield from self._log.ensure_marks(page.items, page.values)
+            if marked_values is None:
                 continue
-            if (yield from self._session.try_write(put=put, guard=unchanged_guard(started), **change)):
+            if (yield from self._session.try_write(put=put, guard=unchanged_guard(marked_values), **change)):
                 return page
 
 
