@@ -355,7 +355,12 @@ class VectorsConformance:
         assert (list(index.score(_NS, "bike", ["a", "c"])), index.refused(_NS)) == (["a"], [])
 
     def test_a_large_change_goes_in_one_piece(self, indexed: Callable[..., VectorIndex]) -> None:
-        index = indexed(lambda texts: [[1.0, float(text)] for text in texts], "numbers")
+        def embed(texts: list[str]) -> list[list[float]]:  # spread out: an approximate search may miss an outlier
+            return [
+                [1.5, math.sin(n), math.cos(1.7 * n), math.sin(2.3 * n), math.cos(3.1 * n)] for n in map(int, texts)
+            ]
+
+        index = indexed(embed, "numbers")
         count = 6_000  # beyond the 5,461 that Chroma takes at a time
         index.apply(_NS, upsert=[Document(f"d{n}", str(n)) for n in range(count)], position=(count, "last"))
         assert len(index.score(_NS, "1", [f"d{n}" for n in range(count)])) == count
