@@ -26,17 +26,17 @@ ATTEMPTS = 5  # a busy neighbour spoils a measurement; it cannot make a slow thi
 
 
 class Gate(Bench):
-    """Measures a small size and one that is large enough to tell, each until it passes once."""
+    """Measures a row's least size, and one that is large enough to tell, each until it passes once."""
 
     passes: float
 
     def sizes(self, *sizes: int) -> tuple[int, ...]:
-        return (sizes[0], 1_000) if sizes[0] < 1_000 else (1_000,)
+        return (sizes[0], 1_000) if sizes[0] < 1_000 else sizes[:1]
 
     def line(self, size: str, case: Case) -> Line:
         for _ in range(ATTEMPTS):
             found = super().line(size, case)
-            if found.quiet <= self.passes:
+            if found.undisturbed <= self.passes:
                 break
         return found
 
@@ -59,7 +59,7 @@ def test_the_gates_are_those_of_the_page() -> None:
 def test_gate(key: str, bench: Gate) -> None:
     row = ROWS[key]
     bench.passes = row.gate or 0.0
-    found = {line.size: round(line.quiet, 2) for line in row.measure(bench)}
+    found = {line.size: round(line.undisturbed, 2) for line in row.measure(bench)}
     assert max(found.values()) <= bench.passes, f"{row.title}: ours ÷ limit"
 
 
@@ -76,7 +76,7 @@ def test_a_slower_work_has_the_greater_figure() -> None:
     found = line("1", case, Budget(20, 1.0))
     assert found.limit is not None
     assert found.ratio == pytest.approx(found.ours / found.limit)
-    assert 2 < found.quiet < 6
+    assert 2 < found.undisturbed < 6
     assert found.peers["peer"] > found.ours > found.limit
     assert found.ours * SECONDS[found.unit] == pytest.approx(0.001, rel=0.6)  # a thing, of two
 

@@ -50,10 +50,13 @@ class Case:
 
 
 class Sample(NamedTuple):
-    """Seconds of a call: the median of all, and the least, which nothing on the machine disturbed."""
+    """Seconds of a call: the median of all, and what a tenth of them stayed within, which nothing much disturbed.
+
+    The least of all would be a lucky draw of the limit: a page that was still in the processor's cache.
+    """
 
     median: float
-    least: float
+    undisturbed: float
 
 
 class Line(NamedTuple):
@@ -64,7 +67,7 @@ class Line(NamedTuple):
     limit: float | None
     ours: float
     peers: Mapping[str, float]
-    quiet: float = 0.0  # ours ÷ limit, each by its least
+    undisturbed: float = 0.0  # ours ÷ limit, each by its undisturbed calls
 
     @property
     def ratio(self) -> float | None:
@@ -134,7 +137,7 @@ def take_turns(contenders: Mapping[str, Work], given: Callable[[], Any], budget:
                     took.append(_timed(contenders[name], given()))
     finally:
         gc.unfreeze()
-    return {name: Sample(statistics.median(took), min(took)) for name, took in times.items()}
+    return {name: Sample(statistics.median(took), sorted(took)[len(took) // 10]) for name, took in times.items()}
 
 
 def _timed(work: Work, item: Any) -> float:
@@ -149,6 +152,6 @@ def line(size: str, case: Case, budget: Budget) -> Line:
     each = {name: sample.median / case.items for name, sample in samples.items()}
     unit, factor = next((unit for unit in _UNITS if each[OURS] >= unit[1]), _UNITS[-1])
     figures = {name: figure / factor for name, figure in each.items()}
-    quiet = samples[OURS].least / samples[LIMIT].least
+    undisturbed = samples[OURS].undisturbed / samples[LIMIT].undisturbed
     peers = {name: figures[name] for name in case.peers}
-    return Line(size, unit, figures[LIMIT], figures[OURS], peers, quiet)
+    return Line(size, unit, figures[LIMIT], figures[OURS], peers, undisturbed)
