@@ -167,7 +167,7 @@ class _Manager:
         text, *following = request.texts
         keep, item_id = self._keep, newest[0].id
         yield from self._memory.update_flow(
-            conversation_id, text, memory_type, item_id, None, behind=following[-keep:], keep=keep
+            conversation_id, text, memory_type, item_id, None, followed_by=following[-keep:], keep=keep
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, answered, is_coroutine
+from langmem_adapters.flow import Flow, call_either, is_coroutine
 from langmem_adapters.providers.finish_reasons import ending_of, field, is_cut, refuses
 from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.text import replace_surrogates
@@ -79,7 +79,7 @@ class Completer:
         call, async_call = self._call, self._async_call
         system, text = replace_surrogates(system), replace_surrogates(text)
         try:
-            response = yield from answered(
+            response = yield from call_either(
                 call and partial(call, system, text),
                 async_call and partial(async_call, system, text),
                 _ASYNC_MODEL_ERROR,

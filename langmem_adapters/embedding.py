@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
+from langmem_adapters.flow import Flow, arun, call_either, is_coroutine, run
 from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, make_encoder, tells_pieces
 from langmem_adapters.lru import LRU
 from langmem_adapters.sharing import SharedByCopies
@@ -197,7 +197,9 @@ class Embedder(SharedByCopies):
         call, acall = calls
         self._count(calls=1, texts=len(texts))
         try:
-            answer = yield from answered(call and partial(call, texts), acall and partial(acall, texts), _ASYNC_REFUSAL)
+            answer = yield from call_either(
+                call and partial(call, texts), acall and partial(acall, texts), _ASYNC_REFUSAL
+            )
         except ConfigurationError:
             raise
         except Exception as error:

@@ -21,7 +21,7 @@ from langmem_adapters.experience.shelf.invalidation import outdate
 from langmem_adapters.experience.shelf.read_cache import invalidate
 from langmem_adapters.files.scrubbing import can_list_namespaces, namespaces_in, scrub
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.inspection import bare
+from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import NamespaceTree
@@ -138,7 +138,7 @@ def delete_user_flow(
         raise ConfigurationError(
             "each prefix of items needs the user as one of its parts: others would lose their data"
         )
-    erasure = _Erasure(bare(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
+    erasure = _Erasure(unwrap(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
     for kind in _KINDS:
         yield from step(erasure.attempt, kind, lambda kind=kind: erasure.clear((kind, tenant, user)))
     yield from step(erasure.attempt, _LANGGRAPH_KIND, erasure.clear_items)

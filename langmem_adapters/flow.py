@@ -26,13 +26,13 @@ __all__ = [
     "Flow",
     "Pipeline",
     "Step",
-    "answered",
     "arun",
     "blocking",
+    "call_either",
     "has_loop",
     "is_coroutine",
+    "resolve",
     "run",
-    "settled",
     "step",
     "submit",
 ]
@@ -62,15 +62,15 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     return (yield Step(lambda: call(*args, **kwargs)))
 
 
-def answered(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str) -> Flow[Any]:
+def call_either(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str) -> Flow[Any]:
     """Ask by ``call`` or ``acall``, whichever there is; an awaitable that a plain function returns is awaited too.
 
     Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
-    return (yield from settled((yield Step(call or _refusing_call(refusal), acall)), refusal))
+    return (yield from resolve((yield Step(call or _refusing_call(refusal), acall)), refusal))
 
 
-def settled(answer: Any, refusal: str) -> Flow[Any]:
+def resolve(answer: Any, refusal: str) -> Flow[Any]:
     """The answer, awaited if it is awaitable. Raises ConfigurationError in a blocking caller, which cannot await."""
     if not inspect.isawaitable(answer):
         return answer

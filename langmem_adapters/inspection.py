@@ -10,7 +10,7 @@ from langmem_adapters.errors import StoreError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Dates", "Finding", "Health", "KindStats", "Maintained", "StoreStats", "bare", "health_of"]
+__all__ = ["Dates", "Finding", "Health", "KindStats", "Maintained", "StoreStats", "health_of", "unwrap"]
 
 
 class Health(NamedTuple):
@@ -50,18 +50,18 @@ class Finding(NamedTuple):
 
     level: Literal["ok", "note", "problem"]
     subject: str
-    said: str
+    message: str
     remedy: str = ""
 
 
 class Dates(NamedTuple):
-    """When a namespace was last written (Unix time), and how many seconds it has left.
+    """When a namespace was last written (Unix time), and in how many seconds it expires.
 
-    ``updated_at`` is None if unknown, as after a server evicted its list; ``left`` is None if it does not expire.
+    ``updated_at`` is None if unknown, as after a server evicted its list; ``expires_in`` is None if it does not expire.
     """
 
     updated_at: float | None
-    left: float | None
+    expires_in: float | None
 
 
 class Maintained(Protocol):
@@ -100,7 +100,7 @@ def health_of(address: str, ask: Callable[[], object]) -> Health:
     return Health(not problem, address, time.perf_counter() - start, problem)
 
 
-def bare(store: Any) -> Any:
+def unwrap(store: Any) -> Any:
     """The store behind its wrappers, each of which has the next one as its ``store``."""
     while isinstance(getattr(store, "store", None), Store):
         store = store.store

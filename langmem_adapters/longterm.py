@@ -118,7 +118,7 @@ class LongTermMemory(Shared):
         query: str,
         k: int | None = None,
         *,
-        shown: Sequence[Message] = (),
+        exclude: Sequence[Message] = (),
         where: Callable[[Memory], bool] | None = None,
         scope: Scope | None = None,
         explain: bool = False,
@@ -131,26 +131,26 @@ class LongTermMemory(Shared):
         Args:
             query: What to look for. An empty query finds nothing.
             k: The most memories to return; 0 or less finds nothing.
-            shown: Messages that the reader sees anyway: memories that say the same are left out.
+            exclude: Messages that the reader sees anyway: memories with the same words are left out.
             where: Returns whether a memory is wanted; the ``k`` best wanted ones are returned.
             scope: Narrows a user's memories to those of one session. The scope of another user or tenant raises
                 ConfigurationError.
             explain: Fill ``signals`` of each result with what each signal added to its score.
         """
-        return run(self.search_flow(query, k, shown=shown, where=where, scope=scope, explain=explain))
+        return run(self.search_flow(query, k, exclude=exclude, where=where, scope=scope, explain=explain))
 
     async def asearch(
         self,
         query: str,
         k: int | None = None,
         *,
-        shown: Sequence[Message] = (),
+        exclude: Sequence[Message] = (),
         where: Callable[[Memory], bool] | None = None,
         scope: Scope | None = None,
         explain: bool = False,
     ) -> list[Recalled]:
         """:meth:`search`, without blocking the event loop."""
-        return await arun(self.search_flow(query, k, shown=shown, where=where, scope=scope, explain=explain))
+        return await arun(self.search_flow(query, k, exclude=exclude, where=where, scope=scope, explain=explain))
 
     def get(self, memory_id: str) -> Memory | None:
         """The memory of this id; None, if there is none."""
@@ -249,7 +249,7 @@ class LongTermMemory(Shared):
         query: str,
         k: int | None = None,
         *,
-        shown: Sequence[Message] = (),
+        exclude: Sequence[Message] = (),
         where: Callable[[Memory], bool] | None = None,
         scope: Scope | None = None,
         explain: bool = False,
@@ -263,12 +263,12 @@ class LongTermMemory(Shared):
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts.add("searches")
-        shown_messages = validation.checked_list(shown, "shown is a list of messages", Message)
-        shown_texts = {fold_text(message.text) for message in shown_messages}
+        excluded_messages = validation.checked_list(exclude, "exclude is a list of messages", Message)
+        excluded_texts = {fold_text(message.text) for message in excluded_messages}
 
         def matching_memory(id_: str, data: bytes) -> Memory | None:
             memory = self._reader.memory(id_, data)
-            if memory is None or (shown_texts and fold_text(memory.message.text) in shown_texts):
+            if memory is None or (excluded_texts and fold_text(memory.message.text) in excluded_texts):
                 return None
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
                 return None

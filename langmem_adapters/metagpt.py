@@ -151,17 +151,17 @@ def _parse_messages(fields: dict[str, Any], name: str) -> list[_IdentifiedMessag
     return messages
 
 
-def read_message(record: Any, place: str) -> Message:
+def read_message(record: Any, location: str) -> Message:
     """Read a message as MetaGPT dumps it. Raises SerializationError, which names the place and quotes nothing."""
     if not isinstance(record, dict):
-        raise SerializationError(f"{place} is not an object")
-    role = _text_field(record, "role", place) or "user"
+        raise SerializationError(f"{location} is not an object")
+    role = _text_field(record, "role", location) or "user"
     tags = record.get("tags")
     if role == "user" and isinstance(tags, list) and "ANSWER" in tags:  # versions of 2023 left the role as it was
         role = "assistant"
     created_at, metadata = record.get("created_at"), record.get("metadata")
     metagpt_fields = {name: record[name] for name in _METAGPT_FIELDS if record.get(name)}
-    content = _text_field(record, "content", place)
+    content = _text_field(record, "content", location)
     with suppress(ValidationError, SerializationError):  # which quote values and keys
         message = Message(
             id=_as_id(record.get("id")),
@@ -175,7 +175,7 @@ def read_message(record: Any, place: str) -> Message:
         )
         message.to_bytes()
         return message
-    raise SerializationError(f"{place} cannot be stored: it is nested too deep, or has a number of too many digits")
+    raise SerializationError(f"{location} cannot be stored: it is nested too deep, or has a number of too many digits")
 
 
 def _text_field(fields: dict[str, Any], name: str, location: str) -> str:

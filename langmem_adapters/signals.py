@@ -23,7 +23,7 @@ class Signal(NamedTuple):
 
     words: float
     both: float
-    what: str
+    description: str
 
 
 SIGNALS: dict[str, Signal] = {
@@ -65,7 +65,7 @@ _MIN_SHARE_OF_BEST = 0.5  # share of the best score that a turn must reach if on
 
 def meaning_of(name: str) -> str:
     """What a signal says, in words; empty for an unknown one."""
-    return SIGNALS[name].what if name in SIGNALS else ""
+    return SIGNALS[name].description if name in SIGNALS else ""
 
 
 class Ranked(NamedTuple):
@@ -86,7 +86,7 @@ def weights_of(changed: Mapping[str, float] | None) -> dict[str, Signal]:
             raise ConfigurationError(f"there is no signal {name!r}; there are {', '.join(SIGNALS)}")
         if not isinstance(weight, int | float) or not math.isfinite(weight):
             raise ConfigurationError(f"the weight of a signal is a finite number, not {weight!r:.50}")
-        signals[name] = Signal(weight, weight, signals[name].what)
+        signals[name] = Signal(weight, weight, signals[name].description)
     if not any(signal.words > 0 for signal in signals.values()):
         raise ConfigurationError("at least one signal needs a weight above 0")
     return signals

@@ -225,10 +225,10 @@ class WorkingMemory(Shared):
         item_id: str | None,
         metadata: Mapping[str, Any] | None,
         *,
-        behind: Sequence[Any] = (),
+        followed_by: Sequence[Any] = (),
         keep: int | None = None,
     ) -> Flow[WorkingItem | None]:
-        """:meth:`update`, as a part of a larger flow; the same write appends the data of ``behind`` after the item.
+        """:meth:`update`, as a part of a larger flow; its write appends the data of ``followed_by`` after the item.
 
         ``keep`` as in :meth:`store_flow`.
         """
@@ -240,8 +240,8 @@ class WorkingMemory(Shared):
                 return None
             data = (yield from step(change, old.data if old else None)) if callable(change) else change
             new = self._new_version(old, _require_data(data), metadata)
-            items = [new, *(self._new_version(None, _require_data(value), new.metadata) for value in behind)]
-            count = len(behind)
+            items = [new, *(self._new_version(None, _require_data(value), new.metadata) for value in followed_by)]
+            count = len(followed_by)
             surplus = (yield from self._surplus_entries(namespace, keep - count, count)) if keep and count else []
             if (yield from self._replace(namespace, stored, items[-keep if keep else 0 :], revisions, surplus)):
                 return new

@@ -371,7 +371,7 @@ def came_to(stream: list[Any]) -> Any:
     recording = Recording()
     for response in stream:
         recording.take(response)
-    return recording.whole()
+    return recording.answer()
 
 
 @given(blocks=BLOCKS)
@@ -635,7 +635,7 @@ def test_how_likely_each_token_was_is_kept_unless_a_stream_tells_it_piece_by_pie
         assert read_response(kept, age=1.0, new_id=lambda: "x").logprobs == likely
         recording = Recording()
         recording.take(response.model_copy(update={"delta": "Hi"}))
-        assert recording.whole().logprobs is None
+        assert recording.answer().logprobs is None
 
 
 def test_e6_what_google_and_openai_put_beside_an_answer_does_not_keep_it_from_being_kept() -> None:

@@ -106,14 +106,14 @@ class RemovesById(MemoryStore):
 class WithoutTtlKeepsIt(MemoryStore):
     def write(self, namespace: Namespace, *, ttl: float | None = None, **change: Any) -> None:
         dates = self.dates(namespace)
-        super().write(namespace, ttl=dates.left if dates and ttl is None else ttl, **change)
+        super().write(namespace, ttl=dates.expires_in if dates and ttl is None else ttl, **change)
 
 
 class KnownEntriesKeepTheTtl(MemoryStore):
     def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
         dates = self.dates(namespace)
         if dates and {id_ for id_, _ in entries} <= {item.id for item in self.scan(namespace).items}:
-            options["ttl"] = dates.left
+            options["ttl"] = dates.expires_in
         return super().append(namespace, entries, **options)
 
 
@@ -128,7 +128,7 @@ class ConflictSetsTheTtl(MemoryStore):
 
 class ReadingKeepsAlive(MemoryStore):
     def scan(self, namespace: Namespace, **which: Any) -> Page:
-        if (dates := self.dates(namespace)) and dates.left:
+        if (dates := self.dates(namespace)) and dates.expires_in:
             super().append(namespace, [], ttl=1000)
         return super().scan(namespace, **which)
 

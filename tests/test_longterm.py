@@ -169,7 +169,7 @@ def test_e4_accents_are_no_difference(memory: LongTermMemory, text: str, asked: 
 def test_what_is_shown_anyway_is_left_out(memory: LongTermMemory) -> None:
     memory.add([user(f"bike number {n}") for n in range(30)])
     shown = [user(f" bike  number {n}\n") for n in range(28)]
-    assert sorted(texts(memory.search("bike", 5, shown=shown))) == ["bike number 28", "bike number 29"]
+    assert sorted(texts(memory.search("bike", 5, exclude=shown))) == ["bike number 28", "bike number 29"]
 
 
 def test_tools_and_system_prompts_are_kept_but_not_found(memory: LongTermMemory) -> None:
@@ -252,7 +252,7 @@ def test_h1_near_duplicates_are_one_memory_with_the_words_of_each_time(memory: L
         memory.add(part, session="s")
     (kept,) = memory.all()
     assert [kept.message.text, *(o.said or kept.message.text for o in kept.occurrences)] == [said[0], *said]
-    assert memory.search("bike", shown=[user("my bike is red bob")]) == []
+    assert memory.search("bike", exclude=[user("my bike is red bob")]) == []
 
 
 @pytest.mark.parametrize(
@@ -812,7 +812,7 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store) -> None:
 @pytest.mark.parametrize(
     "narrowed",
     [
-        {"shown": [user("My bike is red.")]},
+        {"exclude": [user("My bike is red.")]},
         {"where": lambda memory: "hat" in memory.message.text},
         {"scope": Scope(user="ada", session="s")},
         {"explain": True},

@@ -85,7 +85,7 @@ def store(make: Callable[[str], Any]) -> Any:
 
 
 def said(findings: list[Finding], subject: str) -> list[str]:
-    return [f"{found.level}: {found.said}" for found in findings if found.subject == subject]
+    return [f"{found.level}: {found.message}" for found in findings if found.subject == subject]
 
 
 def everything(store: Any) -> dict[Any, Any]:
@@ -95,7 +95,7 @@ def everything(store: Any) -> dict[Any, Any]:
             [(item.id, item.data) for item in store.scan(namespace).items],
             store.get(namespace),
             store.dates(namespace).updated_at,
-            None if (left := store.dates(namespace).left) is None else round(left, -1),
+            None if (left := store.dates(namespace).expires_in) is None else round(left, -1),
         )
         for namespace in store.namespaces()
     }
@@ -233,7 +233,7 @@ def test_dates_are_told_and_set(store: Any, clock: FakeClock) -> None:
     assert store.dates((*NS[:-1], "other")) == Dates(clock(), None)
     store.set_dates(NS, Dates(5.5, 1000.0))
     assert store.dates(NS).updated_at == 5.5
-    assert store.dates(NS).left == pytest.approx(1000, abs=2)
+    assert store.dates(NS).expires_in == pytest.approx(1000, abs=2)
     assert [row.namespace[-1] for row in store.recent(NS[:-1])] == ["other", "s"]
     store.set_dates(NS, Dates(clock() + 1, None))
     assert store.dates(NS) == Dates(clock() + 1, None)
@@ -668,7 +668,7 @@ class Failing:
 
 def ends(store: Any, namespace: tuple[str, ...]) -> bool:
     dates = store.dates(namespace)
-    return dates is not None and dates.left is not None
+    return dates is not None and dates.expires_in is not None
 
 
 @pytest.mark.parametrize("made", [False, True])
@@ -951,7 +951,7 @@ def test_an_index_behind_its_store(store: Any) -> None:
 def test_a_store_out_of_reach_is_one_finding() -> None:
     (finding,) = Checkup(RedisStore("redis://:S3cret@127.0.0.1:1", retry_for=0)).examine()
     assert (finding.level, finding.subject) == ("problem", "connection")
-    assert "cannot be reached" in finding.said
+    assert "cannot be reached" in finding.message
     assert "S3cret" not in str(finding)
 
 
@@ -1008,7 +1008,7 @@ def test_a_server_is_examined(start_redis: Callable[..., RedisServer]) -> None:
         assert any(line.startswith("problem:") and line.endswith("bytes are used") for line in lines)
     server.kill()
     (finding,) = store.examine()
-    assert (finding.level, "cannot be reached" in finding.said) == ("problem", True)
+    assert (finding.level, "cannot be reached" in finding.message) == ("problem", True)
     store.close()
 
 
@@ -1016,8 +1016,8 @@ def test_a_server_that_does_not_tell_of_snapshots_is_not_said_to_make_any(
     start_redis: Callable[..., RedisServer],
 ) -> None:
     with contextlib.closing(RedisStore(start_redis("--rename-command", "CONFIG", "").url())) as store:
-        found = next(finding for finding in store.examine() if "append-only" in finding.said)
-    assert (found.level, "nor are snapshots reported" in found.said) == ("note", True)
+        found = next(finding for finding in store.examine() if "append-only" in finding.message)
+    assert (found.level, "nor are snapshots reported" in found.message) == ("note", True)
 
 
 @pytest.mark.parametrize(

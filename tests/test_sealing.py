@@ -43,7 +43,7 @@ from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
-from langmem_adapters.inspection import bare
+from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain import ExperienceCache
 from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
@@ -1081,7 +1081,7 @@ def test_settings_hand_codec_and_redactor_to_every_service(tmp_path: Path) -> No
     at_rest = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"quagga" not in at_rest
     assert SECRET.encode() not in at_rest
-    plain = bare(settings.store)
+    plain = unwrap(settings.store)
     with pytest.raises(SerializationError):
         decode(plain.get(("longterm", "", "u1")).popitem()[1])
     assert "a.db" in repr(settings.store)
@@ -1141,7 +1141,7 @@ def test_a_wrong_codec_or_redactor_is_refused(name: str, wrong: Any) -> None:
 def test_what_a_sealed_store_passes_on() -> None:
     kept = MemoryStore()
     store = SealedStore(SealedStore(kept), redactor=redact)
-    assert bare(store) is kept
+    assert unwrap(store) is kept
     store.append(NS, [(uuid.uuid4().hex, b"1")])
     assert list(store.namespaces(("brain",))) == [NS]
     assert [row.namespace for row in store.recent(NS[:-1], limit=1)] == [NS]

@@ -598,7 +598,9 @@ def test_a_conversation_whose_answers_have_gone_leaves_no_place_behind(
         assert cache.invalidate(lambda _: True) == 12
     store: Any = any_store
     places = {
-        name for name in store.namespaces(("experience",)) if "semantic" in name and store.dates(name).left is None
+        name
+        for name in store.namespaces(("experience",))
+        if "semantic" in name and store.dates(name).expires_in is None
     }
     assert len(places) <= left
     if forget != "max_entries":  # else what was asked is embedded in the background, at some time

@@ -159,7 +159,7 @@ def test_whatever_came_in_between_an_append_is_what_it_would_be(
     assert store.get(NS) == held | values("new") | values("newer")
     assert ids(store) == [*(item.id for item in old.items), "new", "newer"]
     assert (dates := store.dates(NS)) is not None
-    assert dates.left is None
+    assert dates.expires_in is None
     store.clear(NS)
     with closing(sqlite3.connect(store.path)) as connection:
         assert connection.execute("SELECT count(*) FROM langmem_log").fetchone() == (0,)

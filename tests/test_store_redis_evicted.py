@@ -131,5 +131,5 @@ def test_sessions_whose_list_was_evicted_are_as_new_as_their_copies(
         assert Pruning(copy, older_than=3600).run().kinds == {}
         assert {info.session for info in Sessions(copy, user="ada").list_sessions()} == {"monday", "tuesday"}
     dates = [copy.dates(("brain", "", "ada", session)) for session in ("monday", "tuesday")]  # type: ignore[attr-defined]
-    assert [990 < (each.left or 0) <= 1000 for each in dates] == [True, False]
+    assert [990 < (each.expires_in or 0) <= 1000 for each in dates] == [True, False]
     copy.close()

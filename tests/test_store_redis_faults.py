@@ -340,5 +340,5 @@ def test_aof_with_kill_9(start_redis: Callable[..., RedisServer], fsync: str) ->
         until(lambda: len(told.made) > before + 20)
     told.check(store)
     left: Any = store.dates(NS)
-    assert 500 < left.left <= 600
+    assert 500 < left.expires_in <= 600
     store.close()

@@ -729,11 +729,11 @@ def test_a_cluster_is_told_from_a_server_also_where_one_node_has_all_slots(
     for guard in (None, {"k": None}):
         with pytest.raises(StoreError, match=r"is a cluster: use a redis\+cluster:// URL; or its keys are in parts"):
             store.write(NS, put={"k": b"v"}, guard=guard)
-    assert [found.remedy for found in store.examine() if "cluster" in found.said] == ["use a redis+cluster:// URL"]
+    assert [found.remedy for found in store.examine() if "cluster" in found.message] == ["use a redis+cluster:// URL"]
     store.close()
     store = in_cluster(server)
     store.write(NS, put={"k": b"v"}, guard={"k": None})
-    assert [found.said for found in store.examine() if "cluster" in found.said] == []
+    assert [found.message for found in store.examine() if "cluster" in found.message] == []
     store.close()
 
 

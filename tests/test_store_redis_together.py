@@ -121,8 +121,8 @@ def test_many_share_few_round_trips_and_each_gets_its_own_answer(
         assert page.values == {"m": str(n).encode()}
         dates = store.dates(session)
         assert dates
-        assert dates.left
-        assert 50 + n < dates.left <= 60 + n
+        assert dates.expires_in
+        assert 50 + n < dates.expires_in <= 60 + n
     assert len(store.recent(SESSIONS[0][:-1])) == len(SESSIONS)
     store.close()
 

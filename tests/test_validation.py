@@ -306,7 +306,7 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: _memory().search("bike", "3"), "k is a whole number, not '3'"),
         (lambda: _memory().search("bike", 2.5), "k is a whole number, not 2.5"),
         (lambda: _memory().search("bike", where="x"), "where is a function, .*, not 'x'"),
-        (lambda: _memory().search("bike", shown="abc"), "shown is a list of messages, not one str"),
+        (lambda: _memory().search("bike", exclude="abc"), "exclude is a list of messages, not one str"),
         (lambda: _memory().add([], session=5), "session is a text, not int"),
         (lambda: _memory(weights=["words"]), "weights are a dictionary of numbers by signal, not list"),
         (lambda: _memory(weights={"words": "1"}), "the weight of a signal is a finite number, not '1'"),

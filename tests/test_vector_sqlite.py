@@ -245,7 +245,7 @@ def test_a_namespace_begun_anew_between_two_searches_is_read_anew(vectors: SQLit
 def test_an_embedder_that_was_never_used_may_delete_and_the_dimension_stays_known(vectors: SQLiteVectors) -> None:
     put(vectors, {"a": unit(random.Random(10)), "b": unit(random.Random(11))})
     vectors.change("n/", EmbedderSpec("test", None), upsert={}, delete=["a"], position=(1, "e"))
-    mark = vectors.mark("n/")
+    mark = vectors.watermark("n/")
     assert mark is not None
     assert (mark.maker, mark.position) == (MAKER, (1, "e"))
 
@@ -253,7 +253,7 @@ def test_an_embedder_that_was_never_used_may_delete_and_the_dimension_stays_know
 def test_a_namespace_that_was_begun_before_anything_was_embedded_learns_its_dimension(vectors: SQLiteVectors) -> None:
     vectors.change("n/", EmbedderSpec("test", None), upsert={}, delete=[], position=(0, "begun"))
     put(vectors, {"a": unit(random.Random(10))})
-    mark = vectors.mark("n/")
+    mark = vectors.watermark("n/")
     assert mark is not None
     assert (mark.maker, mark.position) == (MAKER, (0, "begun"))
     short, wide = EmbedderSpec("test", 4), unit(random.Random(11), 4)

@@ -577,7 +577,7 @@ def test_a_search_shows_scores_words_signals_speaker_and_time() -> None:
     assert f"width:{100 * found[0].score:.0f}%" in made
     strongest = max(found[0].signals, key=lambda name: abs(found[0].signals[name]))
     assert shown.text.index(f"{strongest.replace('_', ' ')} +{found[0].signals[strongest]:.2f}") > 0
-    assert {"title": SIGNALS[strongest].what}.items() <= next(
+    assert {"title": SIGNALS[strongest].description}.items() <= next(
         attributes for _, attributes in shown.elements if "title" in attributes
     ).items()
     assert "lm-signals" not in html(memory.search("Where is the bike?")).partition("</style>")[2]

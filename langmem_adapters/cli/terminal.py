@@ -89,7 +89,7 @@ def format_findings(items: Sequence[Finding]) -> Text:
 
 def _format_finding(finding: Finding) -> Text:
     text = Text.assemble((f"{finding.level:<7}", _LEVEL_STYLES[finding.level]))
-    text.append(f"  {one_line(finding.subject)}: {one_line(finding.said)}")
+    text.append(f"  {one_line(finding.subject)}: {one_line(finding.message)}")
     return text.append(f"\n         → {one_line(finding.remedy)}", "dim") if finding.remedy else text
 
 

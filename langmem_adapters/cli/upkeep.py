@@ -34,7 +34,7 @@ from langmem_adapters.cli.terminal import (
 from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.files.scrubbing import files_of
 from langmem_adapters.flow import run
-from langmem_adapters.inspection import Health, StoreStats, bare
+from langmem_adapters.inspection import Health, StoreStats, unwrap
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.operations import Checkup, Migration, Pruning
 from langmem_adapters.progress import advancing
@@ -221,7 +221,7 @@ def migrate(
     if source.url == target.url or is_store_file(source, store_file(target)):
         raise ConfigurationError("a store cannot be migrated into itself: give two different URLs")
     with progress() as bar:
-        name = fingerprint(repr(bare(source.store)))
+        name = fingerprint(repr(unwrap(source.store)))
         migrated = Migration(source.store, target.store, name=name, progress=bar).run()
     total, differing = f"{migrated.namespaces:,} namespaces with {migrated.entries:,} entries", len(migrated.differing)
     if differing and not as_json:
@@ -239,7 +239,7 @@ def migrate(
 def vacuum(*, url: Url = None) -> None:
     """Give the space of what was removed from a file back to the disk. Writers wait meanwhile."""
     settings = existing_settings(url, None)
-    store = bare(settings.store)
+    store = unwrap(settings.store)
     if not hasattr(store, "vacuum"):
         raise ConfigurationError("only a file can be vacuumed; a server looks after its memory itself")
     size_before = store.stats().size

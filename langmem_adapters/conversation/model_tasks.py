@@ -16,7 +16,7 @@ from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.session import Conversation
 from langmem_adapters.conversation.summary import Summarizer
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, Step, answered, run, submit
+from langmem_adapters.flow import Flow, Step, call_either, run, submit
 from langmem_adapters.keys import Namespace
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import as_text, window
@@ -91,7 +91,7 @@ class ModelTasks:
     def check_inline(self) -> Flow[None]:
         """Raise ConfigurationError, before anything is stored, if this blocks and the model can only be awaited."""
         if not self._completer(None).blocks:
-            yield from answered(None, partial(asyncio.sleep, 0), _ASYNC_MODEL_ERROR)
+            yield from call_either(None, partial(asyncio.sleep, 0), _ASYNC_MODEL_ERROR)
 
     def compact_in_background(self) -> None:
         """:meth:`compact` on a worker thread; again, if messages were added while it ran."""

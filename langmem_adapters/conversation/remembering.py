@@ -100,7 +100,7 @@ class Remembering:
         long_term = self._flows.long_term
         if long_term is None or not visible or visible[-1].role != "user":
             return visible
-        matches = yield from long_term.search_flow(visible[-1].text, recall_k, shown=visible)
+        matches = yield from long_term.search_flow(visible[-1].text, recall_k, exclude=visible)
         recall_budget = None if budget is None else budget // _RECALL_DIVISOR
         recalled = recalled_message(matches, self._recall_heading, recall_budget, self._counter)
         if recalled is None:

@@ -243,7 +243,7 @@ class Conversation(SessionLog):
         if self.long_term is None:
             raise ConfigurationError("this BrainMemory has no long-term memory: give it long_term=")
         _, visible_messages = yield from self.newest(self.memory_k, _readable_messages)
-        return (yield from self.long_term.search_flow(query, k, shown=visible_messages))
+        return (yield from self.long_term.search_flow(query, k, exclude=visible_messages))
 
 
 def knowledge_after(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:

@@ -60,7 +60,7 @@ class FunctionCache(Calls, Shared, Generic[A]):
         """
         saved = Saved() if self._pool is None else self._pool.saved()
         counts: dict[str, Any] = {name: self._counts[name] for name in _COUNT_NAMES}
-        return views.Figures(counts | self._scoring.stats() | saved.told(), title=f"Cache of {self._name}")
+        return views.Figures(counts | self._scoring.stats() | saved.as_stats(), title=f"Cache of {self._name}")
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""

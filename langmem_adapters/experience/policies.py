@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
-from langmem_adapters.flow import Flow, is_coroutine, settled, step
+from langmem_adapters.flow import Flow, is_coroutine, resolve, step
 from langmem_adapters.model import Experience, Score
 from langmem_adapters.validation import check_sync_function
 
@@ -131,7 +131,7 @@ def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
     if flow is not None:
         return (yield from flow(*args))
     answer = yield from step(policy, *args)
-    return (yield from settled(answer, _ASYNC_ERROR))
+    return (yield from resolve(answer, _ASYNC_ERROR))
 
 
 def attempt(label: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:

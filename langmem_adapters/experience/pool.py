@@ -301,7 +301,7 @@ class ExperiencePool(Shared, PoolFlows):
         tag_counts = self._counts_of(tag)
         counts: dict[str, Any] = {name: tag_counts[name] for name in _COUNT_NAMES}
         title = f"Experiences {self.tag if tag is None else tag}".rstrip()
-        return views.Figures(counts | Saved.of(tag_counts).told(), title=title)
+        return views.Figures(counts | Saved.of(tag_counts).as_stats(), title=title)
 
     def saved(self, tag: str | None = None) -> Saved:
         """What the hits counted by :meth:`stats` have saved: seconds, tokens, money."""

@@ -142,7 +142,7 @@ class PoolFlows:
         self.tally(served)
         self._counts.add("misses", -1)
 
-    def begun(self, key: str) -> StartMark:
+    def start_mark(self, key: str) -> StartMark:
         """Note that a result is being made for a key; within :func:`refresh`, those begun earlier are outdated."""
         if not may_read():
             outdate(self._shelf.namespace, [key])

@@ -35,12 +35,12 @@ class Saved(NamedTuple):
     def __add__(self, other: Saved) -> Saved:  # type: ignore[override]
         return Saved(self.seconds + other.seconds, self.tokens + other.tokens, self.money + other.money)
 
-    def told(self) -> dict[str, float]:
+    def as_stats(self) -> dict[str, float]:
         """The figures as ``stats()`` has them: saved_seconds, saved_tokens, saved_money."""
         return {f"saved_{name}": value for name, value in self._asdict().items()}
 
     def add_to(self, counts: Counts) -> None:
-        """Add these figures to counts, under the names of :meth:`told`."""
+        """Add these figures to counts, under the names of :meth:`as_stats`."""
         counts.add("saved_seconds", self.seconds)
         counts.add("saved_tokens", self.tokens)
         counts.add("saved_money", self.money)

@@ -52,7 +52,7 @@ class Vectors(Protocol):
     query: the namespace counts as empty, and the next change replaces it. Failures are SearchErrors.
     """
 
-    def mark(self, name: str) -> Watermark | None:
+    def watermark(self, name: str) -> Watermark | None:
         """The state of a namespace; None: not begun."""
 
     def change(
@@ -167,7 +167,7 @@ class VectorIndex(Shared):
         self._record_refusals(name, results, deleted_ids)
 
     def _delete_vectors(self, name: str, ids: Sequence[str], since: Position | None) -> None:
-        mark = self._vectors.mark(name)
+        mark = self._vectors.watermark(name)
         if ids and mark is not None and self._maker.fits(mark.maker):
             self._vectors.change(name, self._maker, upsert={}, delete=ids, position=None, since=since)
 
@@ -189,7 +189,7 @@ class VectorIndex(Shared):
 
         An embedder that was never used is asked once for its dimension, if the namespace was begun under its name.
         """
-        mark = self._vectors.mark(encode_namespace(namespace))
+        mark = self._vectors.watermark(encode_namespace(namespace))
         if mark is None or mark.maker.embedder != self.embedder.name:
             return None
         if self.embedder.dimension is None and mark.maker.dimension is not None:
@@ -198,7 +198,7 @@ class VectorIndex(Shared):
 
     def holds(self, namespace: Namespace) -> bool:
         """Whether a namespace was begun, by whichever embedder."""
-        return self._vectors.mark(encode_namespace(namespace)) is not None
+        return self._vectors.watermark(encode_namespace(namespace)) is not None
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """The ``k`` documents nearest to the query, best first."""

@@ -103,7 +103,7 @@ class ChromaVectors:
         self._client: Any = None
         self._collections: LRU[str, Any] = LRU(_MAX_CACHED_COLLECTIONS)
 
-    def mark(self, name: str) -> Watermark | None:
+    def watermark(self, name: str) -> Watermark | None:
         with self._search_errors():
             collection = self._fetch_collection(name)
             return None if collection is None else _read_watermark(collection)

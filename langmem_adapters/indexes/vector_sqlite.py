@@ -86,7 +86,7 @@ class SQLiteVectors:
         self._lock = threading.Lock()
         self._matrices: OrderedDict[str, Matrix] = OrderedDict()
 
-    def mark(self, name: str) -> Watermark | None:
+    def watermark(self, name: str) -> Watermark | None:
         with search_errors("vector"):
             rows = self._database.fetch_all(_SELECT_NAMESPACE, (name,))
         return _to_namespace(rows[0]).mark if rows else None

@@ -321,7 +321,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     def _recall(self, brain: BrainMemory, question: str, shown: Sequence[Message]) -> Flow[list[Recalled]]:
         if brain.long_term is None or not self._recall_k:
             return []
-        return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, shown=shown), []))
+        return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, exclude=shown), []))
 
     def _finish_run(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
         thread = Thread(state["messages"], str(state.get(THREAD_KEY) or ""))

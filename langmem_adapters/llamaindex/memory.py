@@ -214,7 +214,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         memory = self._memory(session_id or "")
         self._outages.counts.add("recalls")
         try:
-            matches = await memory.asearch(question, self.similarity_top_k, shown=visible)
+            matches = await memory.asearch(question, self.similarity_top_k, exclude=visible)
         except LangmemError as error:
             self._outages.handle(error, self.on_error)
             return ""

@@ -199,7 +199,7 @@ class Recording:
             self._cut_raw = response.raw
         self._last_flags |= ending.last_flags
 
-    def whole(self) -> Any:
+    def answer(self) -> Any:
         """The last response, with the text of all deltas, and with what was told of a cut; None if nothing came.
 
         It was also cut if its pieces have a field for the reason why it ends, and none has a reason. It has no

@@ -103,7 +103,7 @@ class NodeVectors:
         shared_object = _unsynchronized_part(store)
         self._store_lock = contextlib.nullcontext if shared_object is None else lock_of(id(shared_object)).held
 
-    def mark(self, name: str) -> Watermark | None:
+    def watermark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None if it has not begun."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             return _watermark(connection, name)
@@ -209,7 +209,7 @@ class NodeVectors:
 
     def _start_namespace(self, name: str, maker: EmbedderSpec, since: Position | None) -> _NodeNamespace:
         """Find the namespace, or begin it; vectors of another embedder are deleted."""
-        mark = self.mark(name)
+        mark = self.watermark(name)
         check_position(mark, maker, since)
         if mark is not None and not mark.maker.fits(maker):
             self._clear(name)

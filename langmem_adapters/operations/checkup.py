@@ -11,7 +11,7 @@ from typing import Any
 from langmem_adapters.codec import decode, is_newer
 from langmem_adapters.errors import Conflict, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, bare, health_of
+from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of, unwrap
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Index, Store
@@ -50,7 +50,7 @@ class Checkup:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         check_store(store)
-        self._store: Any = bare(store)
+        self._store: Any = unwrap(store)
         self._index = index
         self._ttl = ttl
         self._new_id = new_id

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.inspection import Dates, bare
+from langmem_adapters.inspection import Dates, unwrap
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
@@ -75,7 +75,7 @@ class Migration:
     ) -> None:
         check_store(source)
         check_store(target)
-        self._source, self._target = bare(source), bare(target)
+        self._source, self._target = unwrap(source), unwrap(target)
         for store in (self._source, self._target):
             if not hasattr(store, "set_dates"):
                 raise ConfigurationError(f"{store!r} cannot be migrated, as it has no methods dates and set_dates")
@@ -135,7 +135,7 @@ class Migration:
         if source_content.digest == target_content.digest:
             self._copy_dates(namespace, dates)
             return source_content.entries.total, False
-        self._copy(namespace, *self._prepare_target(namespace, target_content), dates.left)
+        self._copy(namespace, *self._prepare_target(namespace, target_content), dates.expires_in)
         self._copied.add(namespace)
         return source_content.entries.total, True
 
@@ -186,8 +186,10 @@ class Migration:
     def _copy_dates(self, namespace: Namespace, dates: Dates) -> None:
         target_dates = self._target.dates(namespace)
         if target_dates is None:  # it exists, and is empty
-            self._target.write(namespace, ttl=dates.left)
-        elif dates.updated_at in {None, target_dates.updated_at} and _is_close(target_dates.left, dates.left):
+            self._target.write(namespace, ttl=dates.expires_in)
+        elif dates.updated_at in {None, target_dates.updated_at} and _is_close(
+            target_dates.expires_in, dates.expires_in
+        ):
             return
         self._target.set_dates(namespace, dates)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.inspection import bare
+from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import Index, Listed, Store
@@ -79,7 +79,7 @@ class Pruning:
         check_store(store)
         check_seconds("older_than", older_than, or_none=False)
         self._readable = store
-        self._store: Any = bare(store)
+        self._store: Any = unwrap(store)
         if not hasattr(self._store, "discard"):
             raise ConfigurationError(f"{self._store!r} cannot remove by age, as it has no method discard")
         self._older_than = older_than

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
-from langmem_adapters.inspection import bare
+from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Position, Store
@@ -164,7 +164,7 @@ class Records:
 
     def _relog_lost_records(self) -> None:
         """Log again the records that the log lost: a server that evicts keys may have evicted the log alone."""
-        store = bare(self.store)
+        store = unwrap(self.store)
         if not hasattr(store, "dates"):
             return
         # Read before the log, which tells of what comes meanwhile.
@@ -174,7 +174,7 @@ class Records:
             while lost_keys and (dates := store.dates(self.namespace)):
                 records = self.get(lost_keys[:PAGE_SIZE])
                 with suppress(Conflict):  # they have changed just now
-                    self.put(records, guard=records, ttl=dates.left)
+                    self.put(records, guard=records, ttl=dates.expires_in)
                     del lost_keys[:PAGE_SIZE]
         except StoreError as error:  # whatever can still be found, is
             _log.warning(

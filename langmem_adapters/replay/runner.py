@@ -255,7 +255,7 @@ class _Replay:
         window: list[Message] = yield _as_step(brain.window, brain.awindow)
         k = self._configuration.recall_k
         long_term = brain.long_term
-        memories: list[Recalled] = yield _as_step(long_term.search, long_term.asearch, question.text, k, shown=window)
+        memories: list[Recalled] = yield _as_step(long_term.search, long_term.asearch, question.text, k, exclude=window)
         return memories[:lines]
 
 

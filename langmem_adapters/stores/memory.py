@@ -141,7 +141,7 @@ class MemoryStore(Shared):
         with no_fork, self._lock.held():
             if content := self._existing_content(namespace):
                 content.updated_at = content.updated_at if dates.updated_at is None else dates.updated_at
-                content.expires_at = None if dates.left is None else self._clock() + dates.left
+                content.expires_at = None if dates.expires_in is None else self._clock() + dates.expires_in
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         with no_fork, self._lock.held():

@@ -208,7 +208,11 @@ class RedisStore(Shared):
         return redis_dates.dates(self._wire, self._keys.for_namespace(namespace))
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
-        run(self._commit(namespace, self._keys.for_namespace(namespace), [], dates.left, updated_at=dates.updated_at))
+        run(
+            self._commit(
+                namespace, self._keys.for_namespace(namespace), [], dates.expires_in, updated_at=dates.updated_at
+            )
+        )
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         return redis_dates.discard(self._wire, self._keys.for_namespace(namespace), before)

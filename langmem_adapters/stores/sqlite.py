@@ -216,7 +216,7 @@ class SQLiteStore(Shared):
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         now = self._clock()
-        expires_at = None if dates.left is None else now + dates.left
+        expires_at = None if dates.expires_in is None else now + dates.expires_in
         with self._database.writing() as connection, connection:
             connection.execute(
                 f"UPDATE langmem_namespaces SET next = next + {UNCOUNTED_ENTRIES}, total = total + {UNCOUNTED_ENTRIES},"  # noqa: S608

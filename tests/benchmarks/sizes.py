@@ -12,7 +12,7 @@ from pathlib import Path
 
 from langmem_adapters import BrainMemory, Message, open_store
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.inspection import bare
+from langmem_adapters.inspection import unwrap
 from langmem_adapters.operations import Checkup
 from langmem_adapters.protocols import Store
 
@@ -57,7 +57,7 @@ def _fill(store: Store, sessions: int, messages: int, content: str) -> None:
 
 def _size(store: Store) -> int:
     """The size when it has come to rest: a server frees memory beside its work."""
-    vacuum = getattr(bare(store), "vacuum", None)
+    vacuum = getattr(unwrap(store), "vacuum", None)
     if vacuum is not None:
         vacuum()
     last, now = 0, Checkup(store).stats().size or 0

@@ -113,7 +113,7 @@ class Calls:
             pool.tally(call.experience)
             return
         pool.tally(None)
-        call.keeps, call.start_mark = pool.writes, pool.begun(call.key)
+        call.keeps, call.start_mark = pool.writes, pool.start_mark(call.key)
         with self.held(call):
             if self._is_single_flight and pool.reads and pool.writes:
                 yield from self._join_flight(call)

@@ -84,7 +84,7 @@ class Recording(Protocol):
     def take(self, piece: Any, /) -> None:
         """Note the next piece in its current state."""
 
-    def whole(self) -> Any:
+    def answer(self) -> Any:
         """The answer; None, if no piece came."""
 
 
@@ -197,7 +197,7 @@ class SingleFlightAnswers(Shared):
                 recording.take(piece)
                 with self._handing_out(call):
                     yield piece
-            answer = recording.whole()
+            answer = recording.answer()
             storable = None if answer is None else self._storable(answer)
         if answer is None:
             self._calls.let_go(call)
@@ -229,7 +229,7 @@ class SingleFlightAnswers(Shared):
                 recording.take(piece)
                 with self._handing_out(call):
                     yield piece
-            answer = recording.whole()
+            answer = recording.answer()
             storable = None if answer is None else self._storable(answer)
         if answer is None:
             self._calls.let_go(call)

@@ -68,7 +68,7 @@ class Recording:
         message, info = chunk.message.model_copy(update=copy.deepcopy(containers)), copy.deepcopy(chunk.generation_info)
         self._chunks.append(ChatGenerationChunk(message=message, generation_info=info))
 
-    def whole(self) -> ChatResult:
+    def answer(self) -> ChatResult:
         """The answer that they add up to."""
         return join_chunks(self._chunks)
 
