@@ -10,6 +10,7 @@ import griffe
 __all__ = ["Docstrings"]
 
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+_PARAMETERS = re.compile(r"^( +)(\w+(?:, \w+)+): (.*(?:\n\1 .*)*)", re.MULTILINE)
 _ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(~?)([\w.]+)`")
 
 
@@ -20,7 +21,14 @@ class Docstrings(griffe.Extension):
         """Rewrite the docstring of one module, class, function or value."""
         if obj.docstring is not None:
             text = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+            text = _PARAMETERS.sub(_one_by_one, text)
             obj.docstring.value = _ROLE.sub(lambda role: _link(role, obj), text)
+
+
+def _one_by_one(parameters: re.Match[str]) -> str:
+    """Parameters that share a description, each with it: else the site knows neither their types nor their defaults."""
+    indent, names, description = parameters.groups()
+    return "\n".join(f"{indent}{name}: {description}" for name in names.split(", "))
 
 
 def _link(role: re.Match[str], obj: griffe.Object) -> str:

@@ -207,6 +207,7 @@ def test_the_docstrings_are_read_as_they_are_meant(site: Path) -> None:
     assert not re.search(r":(attr|class|data|exc|func|meth|mod):", html)
     assert "&gt;&gt;&gt; " in html.replace('<span class="gp">', "")  # a doctest, as code and not as a quotation
     assert "<blockquote>" not in html
+    assert not re.search(r"<code>\w+, \w+", html)  # parameters that share a description have types of their own
     assert re.search(r'class="autorefs[^>]* href="#langmem_adapters\.BrainMemory\.add_talk"><code>add_talk', html)
     assert "add_flow" not in html
 
