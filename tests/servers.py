@@ -146,14 +146,16 @@ class RedisServer:
         ]
         with (self.directory / "server.log").open("wb") as log:
             self._process = subprocess.Popen([*command, *self.args], stdout=log, stderr=log)
-        deadline = time.monotonic() + _PATIENCE
-        while self.running and time.monotonic() < deadline:
-            # Its own log first: whoever took the port meanwhile would answer a PING as well.
-            if _READY in self._log() and _answers(port):
-                return True
-            time.sleep(0.01)
-        self._end(kill=True)
-        return False
+        deadline, ready = time.monotonic() + _PATIENCE, False
+        try:
+            while not ready and self.running and time.monotonic() < deadline:
+                time.sleep(0.01)
+                # Its own log first: whoever took the port meanwhile would answer a PING as well.
+                ready = _READY in self._log() and _answers(port)
+        finally:
+            if not ready:  # also where the run is ended: nobody else knows of this process yet
+                self._end(kill=True)
+        return ready
 
     def _end(self, *, kill: bool) -> None:
         process, self._process = self._process, None

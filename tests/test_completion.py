@@ -243,9 +243,9 @@ def test_a_thought_that_the_server_began_is_not_the_answer_either() -> None:
 
 def test_thoughts_without_an_end_are_soon_read() -> None:
     answer = "<think>Hm.</think>" + "The tag <think> begins it. " * 30_000
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert run(Completer(lambda _: answer).ask("", "")) == answer.removeprefix("<think>Hm.</think>").strip()
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 def test_b3_tokens_are_the_models_own_count_or_an_estimate() -> None:

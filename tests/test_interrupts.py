@@ -92,7 +92,7 @@ def cells(prepare: Callable[[], Callable[[], object]], look: Callable[[], object
 
     thread = threading.Thread(target=run, daemon=True)  # which nobody waits for, where it hangs
     thread.start()
-    thread.join(40)
+    thread.join(120)
     assert outcome, "it hangs"
     assert isinstance(outcome[0], int), outcome[0]
     return outcome[0]
@@ -366,7 +366,7 @@ def test_j1_an_interrupt_beside_the_talk_leaves_the_connection_to_others(
             super().release(connection)
             interrupt("release")
 
-    pool = Pool.from_url(redis_server.url(), connection_class=Interruptible, max_connections=1, socket_timeout=0.1)
+    pool = Pool.from_url(redis_server.url(), connection_class=Interruptible, max_connections=1, socket_timeout=5)
     own = OwnConnections(pool, keep_borrowed=at_hand)
 
     def ping(connection: Any) -> Any:

@@ -183,9 +183,9 @@ def test_what_others_have_said_since_stays_where_the_thread_has_lost_what_it_kne
 def test_long_conversations_are_compared_soon() -> None:
     history = said(" ".join(f"Q{n} a{n}" for n in range(100)))
     thread = said(" ".join(f"Q{n - 400} b{n}" for n in range(500)))
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert existing_count(history, [*thread, *said("New")], by="questions") == 1000
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 def edited_at_its_end(size: int) -> tuple[list[Message], list[Message]]:

@@ -78,7 +78,8 @@ def notebook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Notebo
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'cache.db'}"
+    """As it is written in a cell: the folders of this machine may have names with blanks."""
+    return f'"sqlite:///{tmp_path / "cache.db"}"'
 
 
 def html(shown: Any) -> str:
@@ -146,8 +147,8 @@ def test_without_a_url_it_is_where_every_cache_is(notebook: Notebook, monkeypatc
 
 
 def test_a_url_may_be_a_variable_and_may_have_spaces(notebook: Notebook, tmp_path: Path) -> None:
-    notebook.run(f"url = 'sqlite:///{tmp_path}/named.db'")
-    assert "named.db" in repr(notebook.run("%langmem on $url"))
+    notebook.run("url = 'sqlite:///variable.db'")
+    assert "variable.db" in repr(notebook.run("%langmem on $url"))
     assert "two words.db" in repr(notebook.run(f"%langmem on 'sqlite:///{tmp_path}/two words.db'"))
 
 
@@ -155,10 +156,10 @@ def test_a_url_may_be_a_variable_and_may_have_spaces(notebook: Notebook, tmp_pat
 def test_a_url_may_have_backslashes_as_paths_of_windows_have_them(
     notebook: Notebook, tmp_path: Path, quoted: bool
 ) -> None:
-    url = rf"sqlite:///{tmp_path}/Users\ada\#1.db"
+    url = rf"sqlite:///Users\ada\#{quoted:d}.db"
     notebook.run(f'%langmem on "{url}"' if quoted else f"%langmem on {url}")
     notebook.run("model.invoke('Where?')")
-    assert [path.name for path in tmp_path.glob("*.db")] == [r"Users\ada\#1.db"]
+    assert [path.name for path in tmp_path.glob("*.db")] == [rf"Users\ada\#{quoted:d}.db"]
 
 
 def test_loading_again_and_unloading(notebook: Notebook, url: str) -> None:
@@ -260,9 +261,9 @@ def test_a_model_that_gives_no_answer_at_all_is_told_of(notebook: Notebook, url:
     assert "1 not kept" in repr(notebook.run("%langmem last"))
 
 
-def test_an_outage_is_not_said_to_be_a_success(notebook: Notebook, tmp_path: Path) -> None:
+def test_an_outage_is_not_said_to_be_a_success(notebook: Notebook, tmp_path: Path, url: str) -> None:
     (tmp_path / "cache.db").write_bytes(b"not a database" * 1_000)
-    notebook.run(f"%langmem on sqlite:///{tmp_path}/cache.db")
+    notebook.run(f"%langmem on {url}")
     assert notebook.run("model.invoke('Where?').content") == "answer 0"
     assert "1 not kept" in repr(notebook.run("%langmem last"))
     assert notebook.run("%langmem stats")["errors"] == 2
@@ -408,9 +409,11 @@ def test_mistakes_are_one_sentence(
     assert "is off" in repr(notebook.run("%langmem"))
 
 
-def test_an_outage_is_one_sentence(notebook: Notebook, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_outage_is_one_sentence(
+    notebook: Notebook, capsys: pytest.CaptureFixture[str], tmp_path: Path, url: str
+) -> None:
     (tmp_path / "cache.db").write_bytes(b"not a database" * 1_000)
-    notebook.run(f"%langmem on sqlite:///{tmp_path}/cache.db")
+    notebook.run(f"%langmem on {url}")
     assert "cache.db" in notebook.refuses("%langmem clear", capsys)
 
 

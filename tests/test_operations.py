@@ -329,7 +329,7 @@ def test_a_write_in_the_middle_of_a_discard_is_not_lost(redis_server: RedisServe
 
 
 def test_a_discard_needs_one_connection(redis_server: RedisServer, key_prefix: str) -> None:
-    store = RedisStore(redis_server.url(), prefix=key_prefix, clock=FakeClock(), max_connections=1, socket_timeout=0.5)
+    store = RedisStore(redis_server.url(), prefix=key_prefix, clock=FakeClock(), max_connections=1, socket_timeout=5)
     store.append(NS, [("a", b"")])
     assert store.discard(NS, FakeClock()() + 1)
     store.append((), [("a", b"")])

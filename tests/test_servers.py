@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from vcr.cassette import Cassette
 from vcr.errors import CannotOverwriteExistingCassetteException
 
+from tests import servers
 from tests.conftest import NetworkGuard, NetworkUsed
 from tests.openai_server import OpenAIServer, cassette
 from tests.servers import RedisServer, redis_servers
@@ -63,6 +64,18 @@ def test_server_that_cannot_start_says_why() -> None:
     server = RedisServer(next(iter(redis_servers().values())), args=("--no-such-option", "1"))
     with pytest.raises(RuntimeError, match="no-such-option"):
         server.start()
+    server.close()
+
+
+def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: int) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(servers, "_answers", interrupt)
+    server = RedisServer(next(iter(redis_servers().values())))
+    with pytest.raises(KeyboardInterrupt):
+        server.start()
+    assert not server.running
     server.close()
 
 
