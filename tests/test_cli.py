@@ -638,9 +638,9 @@ def test_names_are_what_was_typed_also_in_a_locale_that_has_no_such_letters(
 ) -> None:
     url = f"sqlite:///{tmp_path}/größe.db"
     written(tmp_path / "räder.json", [{"role": "user", "content": "My bike is grün."}])
-    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LANGMEM_TENANT": "Æ"}.items():
         monkeypatch.setenv(name, value)
-    arguments = ("--user", "Zoë", "--tenant", "Æ", "--long-term", "--url", url)
+    arguments = ("--user", "Zoë", "--long-term", "--url", url)
     assert script("import", str(tmp_path / "räder.json"), *arguments).stderr == ""
     assert [message.text for message in messages(url, "räder", "Zoë", "Æ")] == ["My bike is grün."]
 
