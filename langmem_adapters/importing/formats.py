@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -68,7 +69,8 @@ def read_transcripts(
             del values  # frees them before the lines are parsed
             return _read_export(text)
         if format_ in _MESSAGE_READERS:
-            name = decode_escaped_utf8(path.name)
+            # as it is typed: macOS may write a letter and its accent apart
+            name = unicodedata.normalize("NFC", decode_escaped_utf8(path.name))
             return to_transcripts(values, session or name.split(".")[0] or name, _MESSAGE_READERS[format_])
         return read_chatgpt(values) if format_ == "chatgpt" else read_locomo(values)
     except SerializationError as error:
