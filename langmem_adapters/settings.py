@@ -38,6 +38,7 @@ from langmem_adapters.sealing import BindingCodec, Codec, Redactor
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.settings_file import Config2, langmem_section, read_document, unused_settings
 from langmem_adapters.stores import masked_url
+from langmem_adapters.text import decode_escaped_utf8
 from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
 __all__ = ["Settings"]
@@ -254,7 +255,7 @@ def _environment_settings() -> dict[str, str]:
     settings = {}
     for name, variables in _ENVIRONMENT_VARIABLES.items():
         if value := next(filter(None, map(os.environ.get, variables)), None):
-            settings[name] = value
+            settings[name] = decode_escaped_utf8(value) if name == "tenant" else value  # others may be paths
     return settings
 
 

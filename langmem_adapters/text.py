@@ -16,6 +16,7 @@ __all__ = [
     "INDENT",
     "MessageLike",
     "as_text",
+    "decode_escaped_utf8",
     "escape_tags",
     "hanging_indent",
     "invalid_call_ids",
@@ -306,6 +307,20 @@ def hanging_indent(text: str) -> str:
 def replace_surrogates(text: str) -> str:
     """The text without lone surrogates, which no client can send."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def decode_escaped_utf8(text: str) -> str:
+    r"""A text of UTF-8 that Python has read as ASCII, with every other byte escaped; another text as it is.
+
+    In an ASCII locale, outside its UTF-8 mode, Python reads arguments and the names of files in this way.
+
+    >>> decode_escaped_utf8("Zo\udcc3\udcab")
+    'Zoë'
+    """
+    try:
+        return text.encode("ascii", "surrogateescape").decode()
+    except UnicodeError:
+        return text
 
 
 def escape_tags(text: str, *names: str) -> str:

@@ -633,6 +633,31 @@ def test_stored_text_that_the_output_cannot_show_is_shown_in_signs_that_it_can(
     assert "\\U0001f6b2 is a bike." in done.stdout
 
 
+def test_names_are_what_was_typed_also_in_a_locale_that_has_no_such_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/größe.db"
+    written(tmp_path / "räder.json", [{"role": "user", "content": "My bike is grün."}])
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LANGMEM_TENANT": "Æ"}.items():
+        monkeypatch.setenv(name, value)
+    arguments = ("--user", "Zoë", "--long-term", "--url", url)
+    assert script("import", str(tmp_path / "räder.json"), *arguments).stderr == ""
+    assert [message.text for message in messages(url, "räder", "Zoë", "Æ")] == ["My bike is grün."]
+
+    def read_as_ascii(*arguments: str) -> str:  # as such a process would
+        arguments = (*arguments, "--tenant", "Æ")
+        return run(
+            *(argument.encode().decode("ascii", "surrogateescape") for argument in arguments), "--url", url
+        ).output
+
+    for command in (["show", "räder"], ["recall", "grün"]):
+        assert "My bike is grün." in read_as_ascii(*command, "--user", "Zoë")
+    assert '"räder"' in read_as_ascii("export", "räder", "--user", "Zoë")
+    assert '"sessions": 1' in read_as_ascii("prune", "--user", "Zoë", "--older-than", "0.001s", "--dry-run", "--json")
+    assert json.loads(read_as_ascii("delete-user", "Zoë", "--yes", "--json"))["messages"] == 1
+    assert messages(url, "räder", "Zoë", "Æ") == []
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["sessions", "--help"], ["health"]])
 def test_an_output_for_which_there_is_no_room_is_one_sentence(

@@ -237,6 +237,11 @@ def test_a_wrong_llamaindex_message_is_named(tmp_path: Path, wrong: Any, named: 
         read_transcripts(written(tmp_path / "talk.json", wrong))
 
 
+def test_a_session_has_the_name_of_its_file_in_the_form_in_which_it_is_typed(tmp_path: Path) -> None:
+    file = written(tmp_path / "ra\u0308der.json", [{"role": "user", "content": "hi"}])
+    assert [each.session for each in read_transcripts(file)] == ["r\u00e4der"]
+
+
 def test_a_gzipped_file_is_unpacked_to_a_hundred_times_its_size_and_no_further(tmp_path: Path) -> None:
     talk = json.dumps([{"role": "user", "content": "hi " * 10_000}]).encode()
     file = tmp_path / "talk.json.gz"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -70,6 +72,25 @@ def found(memory: LongTermMemory, query: str, k: int = 1) -> list[str]:
 )
 def test_a_day_is_found_however_it_is_written(diary: LongTermMemory, query: str) -> None:
     assert found(diary, query) == ["fence"]
+
+
+def test_dates_and_names_are_read_with_accents_in_either_form() -> None:
+    """A letter and its accent may be one character or two, in what was said, and in what is asked."""
+    one, two = (partial(unicodedata.normalize, form) for form in ("NFC", "NFD"))
+    for said, asked in ((one, two), (two, one), (two, two)):
+        memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada", clock=lambda: NOW)
+        talk = {
+            4: ("Jörg", "Ich war müde."),
+            5: ("Jörg", "Arzt am 2026-03-16."),
+            12: ("Zoë", "Ich fliege nächsten Sonntag."),
+            13: ("Zoë", "Ich schlief."),
+        }
+        for day, (name, text) in talk.items():
+            memory.add([Message(role="user", name=said(name), content=said(text), created_at=at(2026, 3, day))])
+        for query, day in (("Was war am 4. März?", 4), ("Was ist übermorgen?", 5), ("Und 2026-03-15?", 12)):
+            assert [each.text for each in memory.search(asked(query), 1)] == [said(talk[day][1])]
+        best = memory.search(asked("Schlief Zoë?"), 1, explain=True)[0]
+        assert (best.text, best.signals["speaker"] > 0) == (said("Ich schlief."), True)
 
 
 @pytest.mark.parametrize("query", ["What did I do on the 4th?", "co robiłem 4 marca", "am 4.3. gemacht?"])

@@ -22,7 +22,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError, Stor
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.vector_chroma_url import folder_of
 from langmem_adapters.inspection import Dates
-from langmem_adapters.protocols import Appended
+from langmem_adapters.protocols import Appended, Page
 from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -144,6 +144,20 @@ def test_expired_sessions_leave_the_file_a_few_rows_at_a_time(tmp_path: Path) ->
         raw.close()
     assert counts == [1501, 502, 3, 4]
     assert [row.namespace for row in store.recent(("s",))] == [("s", "new")]
+
+
+def test_a_session_of_which_a_part_was_removed_stays_gone_if_the_clock_goes_back(tmp_path: Path) -> None:
+    """A session expires as a whole: what is left of it must not be taken for the session."""
+    clock = FakeClock()
+    store = SQLiteStore(tmp_path / "back.db", clock=clock)
+    store.append(("s", "old"), [(str(n), b"") for n in range(2500)], put={"title": b"t"}, ttl=10)
+    clock.advance(11)
+    store.append(("s", "new"), [("n", b"")])
+    clock.advance(-5)
+    assert store.scan(("s", "old"), keys=["title"]) == Page([], 0, {})
+    assert [row.namespace for row in store.recent(("s",))] == [("s", "new")]
+    assert store.append(("s", "old"), [("1", b"said again")]) == Appended([True], 1, {})
+    assert [item.data for item in store.scan(("s", "old")).items] == [b"said again"]
 
 
 def test_expired_sessions_leave_the_memory_beside_writes() -> None:

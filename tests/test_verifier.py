@@ -267,6 +267,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("snippets", "What is a[i][j]?", "What is a[j][i]?"),
         ("symbols", "Rate this: 😀", "Rate this: 😡"),
         ("symbols", "Which country is 🇦🇺?", "Which country is 🇺🇦?"),
+        ("symbols", "What does \U0001fae9 mean?", "What does \U0001faea mean?"),  # known to Python 3.14, or none yet
+        ("symbols", "What is \uf8ff Watch?", "What is \uf8fe Watch?"),  # private characters: Apple's logo is one
         ("symbols", "What is √16?", "What is 16?"),
         ("symbols", "What is 5 ± 3?", "What is 5, 3?"),
         ("symbols", "What is 3 · 5?", "What is 3, 5?"),

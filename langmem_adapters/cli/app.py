@@ -40,6 +40,7 @@ from langmem_adapters.cli.commands import (
     Tenant,
     Url,
     User,
+    as_typed,
     check_not_encrypted,
     existing_settings,
     settings_for,
@@ -120,7 +121,8 @@ def import_(
     *,
     format_: Annotated[FileFormat, typer.Option("--format", help="The format of the file.")] = "auto",
     session: Annotated[
-        str, typer.Option(help="The name of the session, for chat messages. Default: the file's name.")
+        str,
+        typer.Option(help="The name of the session, for chat messages. Default: the file's name.", callback=as_typed),
     ] = "",
     long_term: Annotated[
         bool | None,
@@ -186,7 +188,7 @@ def sessions(
 
 @app.command()
 def show(
-    session: Annotated[str, typer.Argument(help="The session's id.")],
+    session: Annotated[str, typer.Argument(help="The session's id.", callback=as_typed)],
     *,
     last: Annotated[int | None, typer.Option(min=1, help="Show only this many of the newest messages.")] = None,
     url: Url = None,
@@ -207,13 +209,13 @@ def show(
 
 @app.command()
 def recall(
-    question: Annotated[str, typer.Argument(help="What to look for.")],
+    question: Annotated[str, typer.Argument(help="What to look for.", callback=as_typed)],
     *,
     k: Annotated[
         int | None,
         typer.Option("-k", min=1, help="How many results at the most. Default: LANGMEM_SIMILARITY_TOP_K, or 5."),
     ] = None,
-    session: Annotated[str, typer.Option(help="Whose memory to search, if there is no user.")] = "",
+    session: Annotated[str, typer.Option(help="Whose memory to search, if there is no user.", callback=as_typed)] = "",
     url: Url = None,
     user: User = "",
     tenant: Tenant = None,
@@ -265,7 +267,9 @@ def eval_(
 
 @app.command()
 def export(
-    session: Annotated[str | None, typer.Argument(help="The session's id. Default: all of the user.")] = None,
+    session: Annotated[
+        str | None, typer.Argument(help="The session's id. Default: all of the user.", callback=as_typed)
+    ] = None,
     *,
     output: Annotated[Path | None, typer.Option(help="The file to write. Default: standard output.")] = None,
     url: Url = None,

@@ -15,6 +15,7 @@ from langmem_adapters.codec import refuse_sealed_or_newer
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
 from langmem_adapters.files.urls import file_of
 from langmem_adapters.settings import Settings
+from langmem_adapters.text import decode_escaped_utf8
 
 __all__ = [
     "Commands",
@@ -22,6 +23,7 @@ __all__ = [
     "Tenant",
     "Url",
     "User",
+    "as_typed",
     "check_not_encrypted",
     "existing_settings",
     "is_store_file",
@@ -54,8 +56,15 @@ Url = Annotated[
     str | None,
     typer.Option(help="The store, such as sqlite:///file.db. Default: LANGMEM_STORE_URL, REDIS_URL, langmem.db here."),
 ]
-User = Annotated[str, typer.Option(help="The user whose memory it is. Default: none.")]
-Tenant = Annotated[str | None, typer.Option(help="The tenant. Default: LANGMEM_TENANT.")]
+
+
+def as_typed(value: str | None) -> str | None:
+    """The callback of each argument that is a text, and no path: what was typed, whatever the locale."""
+    return None if value is None else decode_escaped_utf8(value)
+
+
+User = Annotated[str, typer.Option(help="The user whose memory it is. Default: none.", callback=as_typed)]
+Tenant = Annotated[str | None, typer.Option(help="The tenant. Default: LANGMEM_TENANT.", callback=as_typed)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 
 

@@ -15,6 +15,7 @@ from langmem_adapters.cli.commands import (
     Tenant,
     Url,
     User,
+    as_typed,
     existing_settings,
     is_store_file,
     settings_for,
@@ -147,8 +148,12 @@ def prune(
     ] = False,
     as_json: Json = False,
     url: Url = None,
-    user: Annotated[str | None, typer.Option(help="Only of this user. Default: everybody's.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only of this tenant. Default: everybody's.")] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Only of this user. Default: everybody's.", callback=as_typed)
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Only of this tenant. Default: everybody's.", callback=as_typed)
+    ] = None,
 ) -> None:
     """Remove sessions and working memories that nobody has written to for long, and what indexes have of expired ones.
 
@@ -182,7 +187,7 @@ def _parse_duration(text: str) -> float:
 
 @upkeep.command("delete-user")
 def delete_user(
-    user: Annotated[str, typer.Argument(help="The user to delete.")],
+    user: Annotated[str, typer.Argument(help="The user to delete.", callback=as_typed)],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     as_json: Json = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,6 +18,7 @@ from langmem_adapters.importing.transcript import Transcript, to_transcripts
 from langmem_adapters.importing.unsupported import unsupported_advice
 from langmem_adapters.json_files import LocatedValue, text_of, values_of
 from langmem_adapters.sessions import Line, parse_lines
+from langmem_adapters.text import decode_escaped_utf8
 from langmem_adapters.validation import check_text
 
 __all__ = ["FileFormat", "read_transcripts"]
@@ -67,7 +69,9 @@ def read_transcripts(
             del values  # frees them before the lines are parsed
             return _read_export(text)
         if format_ in _MESSAGE_READERS:
-            return to_transcripts(values, session or path.name.split(".")[0] or path.name, _MESSAGE_READERS[format_])
+            # as it is typed: macOS may write a letter and its accent apart
+            name = unicodedata.normalize("NFC", decode_escaped_utf8(path.name))
+            return to_transcripts(values, session or name.split(".")[0] or name, _MESSAGE_READERS[format_])
         return read_chatgpt(values) if format_ == "chatgpt" else read_locomo(values)
     except SerializationError as error:
         raise SerializationError(f"{path}: {error}") from error

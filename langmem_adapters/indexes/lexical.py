@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -238,7 +239,8 @@ class LexicalIndex(Shared):
 
     def _to_row(self, document: Document) -> Row:
         """Make a document's row; its words include its speaker's name, its date, and the dates that it speaks of."""
-        text, timestamp = document.text, document.at
+        text, timestamp = _composed(document.text), document.at
+        document = document._replace(text=text, speaker=_composed(document.speaker))
         term_counts = Counter(self._analyzer(text))
         extra_texts = (document.speaker, date_words(timestamp), mentioned_date_words(text, timestamp))
         if any(extra_texts):  # analyzed apart: an English date or a foreign name does not tell the text's language
@@ -326,7 +328,13 @@ def _to_position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
     return (rows[0][0], to_text(rows[0][1])) if rows else None
 
 
+def _composed(text: str) -> str:
+    """The text with each accented letter as one character, as the names of months and speakers are compared."""
+    return unicodedata.normalize("NFC", text)
+
+
 def _truncate_query(query: str) -> str:
+    query = _composed(query)
     if len(query) <= 2 * _QUERY_END_CHARS:
         return query
     return f"{query[:_QUERY_END_CHARS]} {query[-_QUERY_END_CHARS:]}"

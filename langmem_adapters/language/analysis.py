@@ -30,7 +30,7 @@ __all__ = [
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in any order, with repetitions. It must be pure: the same text, the same terms."""
 
-ANALYZER_ID = "langmem-12"
+ANALYZER_ID = "langmem-13"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
 _MIN_IDENTIFIER_DIGITS = 7  # of a number that identifies something, such as a telephone

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from contextlib import suppress
 from datetime import date, timedelta
 from functools import lru_cache
@@ -117,7 +118,7 @@ def with_dates(query: str, now: float) -> str:
     today = day_of(now)
     if today is None or len(query) > _MAX_QUERY_CHARS or named_date(query):
         return query
-    text = QUOTED_PATTERN.sub(" ", query.lower().replace("\u2019", "'"))
+    text = QUOTED_PATTERN.sub(" ", unicodedata.normalize("NFC", query).lower().replace("\u2019", "'"))
     text = " ".join(_QUESTION_PATTERN.findall(text)) or text
     span = next(relative_spans(text, today), None)
     if span is None and _TODAY_PATTERN.search(text):

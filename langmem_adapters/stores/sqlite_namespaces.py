@@ -188,8 +188,10 @@ def update_row(
         if ttl is not None or state.expires_at is not None:
             columns["expires_at"] = None if ttl is None else now + ttl
         connection.execute(_update_statement(*columns), (*columns.values(), state.number))
-    if state.expired_number is not None:
-        NAMESPACE_TABLES.remove(connection, state.expired_number, _CULL_ROWS)
+    expired = state.expired_number
+    if expired is not None and not NAMESPACE_TABLES.remove(connection, expired, _CULL_ROWS):
+        # The rest stays gone, even if the clock goes back to before it had expired.
+        connection.execute("UPDATE langmem_namespaces SET expires_at = 0 WHERE number = ?", (expired,))
     return next_, total
 
 
