@@ -77,7 +77,9 @@ class Thread(Sequence[Message]):
 
     def dialogue_until(self, message_id: str, limit: int) -> list[Message]:
         """What was said in the last ``limit`` messages up to the one with this id; nothing if there is none."""
-        count = self.count_through(message_id) or 0 if message_id else 0
+        if not message_id:
+            return []
+        count = self.count_through(message_id) or 0
         return [self[n] for n in range(max(count - limit, 0), count) if self._is_dialogue_at(n)]
 
     def _first_shared_position(self, first_id: str, start: int) -> int:
