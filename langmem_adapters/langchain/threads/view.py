@@ -89,6 +89,7 @@ class Thread(Sequence[Message]):
         return count - 1
 
     def _message_at(self, n: int) -> BaseMessage:
+        """A message, with an id: if it lacks one, all that lack one are given theirs, once."""
         if self._mark and not self._messages[n].id:
             self._messages, self._mark = list(_with_generated_ids(self._messages, self._mark)), ""
         return self._messages[n]
