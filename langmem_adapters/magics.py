@@ -40,6 +40,11 @@ class _Answer(NamedTuple):
     age: float | None = None
 
 
+class _CellAnswer(NamedTuple):
+    cell: int  # counted here, from 1
+    answer: _Answer
+
+
 class Report:
     """The output of a command: a sentence or a few lines, and for a notebook a view."""
 
@@ -89,8 +94,9 @@ class Notebook:
         self._url: str | None = None
         self._former_cache: Any = None
         self._cell = 0
-        self._reported_cell: tuple[int, int | None] = (0, None)
-        self._recent_answers: deque[tuple[int, _Answer]] = deque(maxlen=_MAX_ANSWERS)
+        self._reported_cell = 0
+        self._reported_number: int | None = None  # as the shell counts; None: it does not count that cell
+        self._recent_answers: deque[_CellAnswer] = deque(maxlen=_MAX_ANSWERS)
         self._is_watching = False
 
     def langmem(self, line: str) -> Any:
@@ -142,12 +148,14 @@ class Notebook:
 
     def _off(self, words: list[str]) -> Report:
         _refuse_arguments("off", words)
-        cache, self._cache, self._url, self._is_watching = self._cache, None, None, False
-        former_cache, self._former_cache = self._former_cache, None
-        if cache is not None and get_llm_cache() is not cache:
+        cache, former_cache = self._cache, self._former_cache
+        self._cache = self._url = self._former_cache = None
+        self._is_watching = False
+        if cache is None:
+            return Report("The cache of this notebook is off.")
+        if get_llm_cache() is not cache:
             return Report("The cache of this notebook is off; another one, set after it, stays on.")
-        if cache is not None:
-            set_llm_cache(former_cache)
+        set_llm_cache(former_cache)
         return Report("The cache of this notebook is off.")
 
     def _status(self, words: list[str]) -> Report:
@@ -183,17 +191,21 @@ class Notebook:
     def _answers(self) -> list[_Answer]:
         """The answers of the last cell in which a model was asked."""
         recent = list(self._recent_answers)
-        return [answer for cell, answer in recent if cell == recent[-1][0]]
+        return [answer for cell, answer in recent if cell == recent[-1].cell]
 
     def _cell_report(self) -> Report:
-        cell, number = self._reported_cell
-        is_over = bool(self._recent_answers) and self._recent_answers[-1][0] == cell and number is not None
+        number = self._reported_number
+        is_over = number is not None and self._was_asked_in(self._reported_cell)
         return _format_report(f"In [{number}]" if is_over else "This cell", self._answers())
+
+    def _was_asked_in(self, cell: int) -> bool:
+        """Whether the last answer is one of this cell."""
+        return bool(self._recent_answers) and self._recent_answers[-1].cell == cell
 
     # --- events of the shell and the cache
 
     def _report_answer(self, answer: _Answer) -> None:
-        self._recent_answers.append((self._cell, answer))
+        self._recent_answers.append(_CellAnswer(self._cell, answer))
 
     def begin(self, info: Any) -> None:  # noqa: ARG002 - as the shell calls it
         """A cell is about to run."""
@@ -201,13 +213,9 @@ class Notebook:
 
     def end(self, result: Any) -> None:
         """A cell has run."""
-        if (
-            not self._recent_answers
-            or self._recent_answers[-1][0] != self._cell
-            or self._reported_cell[0] == self._cell
-        ):
+        if not self._was_asked_in(self._cell) or self._reported_cell == self._cell:
             return  # nothing was asked, or a cell that ran inside of this one has reported it
-        self._reported_cell = (self._cell, result.execution_count)
+        self._reported_cell, self._reported_number = self._cell, result.execution_count
         if self._is_watching:
             data, metadata = self._shell.display_formatter.format(self._cell_report())
             self._shell.display_pub.publish(data, metadata)

@@ -98,7 +98,8 @@ def import_flow(store: Store, session: ExpiringSession, blob: str | bytes) -> Fl
     stored_messages = as_stored(store, [message for _, message in memory.history])
     pairs = zip(memory.history, stored_messages, strict=True)
     memory = memory._replace(history=[_IdentifiedMessage(identity, message) for (identity, _), message in pairs])
-    added, lost_identities = 0, set[str]()
+    added = 0
+    lost_identities: set[str] = set()  # of messages that were counted, but displaced by another writer
     while True:
         values = yield from session.get(None)
         log = (yield from session.scan()).items
@@ -114,7 +115,8 @@ def import_flow(store: Store, session: ExpiringSession, blob: str | bytes) -> Fl
         added += len(entries) - len(lost_identities)
         new_items = (yield from session.scan(after=log[-1].seq if log else 0)).items
         displaced = _displaced_ids(dict(entries), new_items)
-        if not (lost_identities := {identity for identity, id_ in new_ids.items() if id_ in displaced}):
+        lost_identities = {identity for identity, id_ in new_ids.items() if id_ in displaced}
+        if not lost_identities:
             return added
 
 
@@ -210,8 +212,9 @@ def _new_messages(
         id_ = entry_id(message.id or identity)
         update: dict[str, Any] = {"id": message.id or identity}
         if id_ in used_ids or (id_ in stored and not _has_same_content(stored[id_], message)):
+            id_ = identity
             metagpt_fields = {**message.metadata.get(METAGPT, {}), "id": message.id}
-            id_, update = identity, {"id": identity, "metadata": {**message.metadata, METAGPT: metagpt_fields}}
+            update = {"id": identity, "metadata": {**message.metadata, METAGPT: metagpt_fields}}
         ids[identity] = id_
         used_ids.add(id_)
         if id_ not in stored:

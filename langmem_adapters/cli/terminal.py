@@ -129,11 +129,14 @@ def format_hits(results: Sequence[Recalled]) -> Text:
 
 def _format_hit(result: Recalled) -> Text:
     message, occurrences = result.memory.message, result.memory.occurrences
-    latest = occurrences[-1] if occurrences else None
+    details = [message.name or message.role]
+    if occurrences:
+        latest = occurrences[-1]
+        session = f"session {latest.session}" if latest.session else ""
+        details = [format_time(latest.created_at), session, *details]
+    if len(occurrences) > 1:
+        details.append(f"said {len(occurrences)} times")
     text = Text.assemble((f"{result.score:.2f}", "bold green"))
-    origin = [format_time(latest.created_at), f"session {latest.session}" if latest.session else ""] if latest else []
-    repetitions = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
-    for detail in (*origin, message.name or message.role, repetitions):
-        if detail:
-            text.append(f" · {one_line(detail)}", "dim")
+    for detail in filter(None, details):
+        text.append(f" · {one_line(detail)}", "dim")
     return text.append(f"\n{escape_control_chars(message.text)}")

@@ -228,14 +228,14 @@ def migrate(
     with progress() as bar:
         name = fingerprint(repr(unwrap(source.store)))
         migrated = Migration(source.store, target.store, name=name, progress=bar).run()
-    total, differing = f"{migrated.namespaces:,} namespaces with {migrated.entries:,} entries", len(migrated.differing)
+    total = f"{migrated.namespaces:,} namespaces with {migrated.entries:,} entries"
+    differing = len(migrated.differing)
     if differing and not as_json:
         problem = f"{differing:,} of {total} were written all the time: stop the writers and run again"
         write(problem, style="red", console=ERR)
     else:
-        write_result(
-            migrated._asdict(), f"{total} are the same in both; {migrated.copied:,} were copied now.", as_json=as_json
-        )
+        text = f"{total} are the same in both; {migrated.copied:,} were copied now."
+        write_result(migrated._asdict(), text, as_json=as_json)
     if differing:
         raise typer.Exit(1)
 

@@ -283,7 +283,9 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
     def _recent_answer(self, tenant_cache: TenantCache, request: Request) -> list[Generation] | None:
         """The answer from this process's memory, if it was read recently."""
-        return tenant_cache.answers.recent(request.key) if self._uses_read_cache and request.key else None
+        if not (self._uses_read_cache and request.key):
+            return None
+        return tenant_cache.answers.recent(request.key)
 
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
         """The request, completed with what only its caller knows; its key is "" if others might be mistaken for it."""
@@ -304,7 +306,9 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def _keep(
         self, tenant_cache: TenantCache, request: Request, answer: Sequence[Generation]
     ) -> Flow[Invocation | None]:
-        return (yield from tenant_cache.answers.keep(request, answer)) if request.key else None
+        if not request.key:
+            return None
+        return (yield from tenant_cache.answers.keep(request, answer))
 
     def _tune_threshold(
         self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress

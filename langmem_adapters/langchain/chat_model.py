@@ -329,7 +329,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
 def _model_input(messages: list[BaseMessage], prepared: Request | None) -> list[BaseMessage]:
     """The messages that the model is shown: with examples, if the request was given some."""
-    return messages if prepared is None else with_examples(messages, prepared[-1])  # a plain tuple, once with examples
+    return messages if prepared is None else with_examples(messages, Request(*prepared).examples)  # a plain tuple
 
 
 def _chat_result(generations: list[ChatGeneration]) -> ChatResult:

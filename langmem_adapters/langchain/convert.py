@@ -8,7 +8,6 @@ a fixed table, never by a name in stored data.
 from __future__ import annotations
 
 import logging
-from itertools import compress
 from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import (
@@ -260,13 +259,14 @@ def _ai_message(message: Message, fields: dict[str, Any], host_fields: dict[str,
 def _lift_invalid_calls(fields: dict[str, Any]) -> None:
     """Move calls whose arguments are not JSON to where LangChain keeps them."""
     content = fields["content"]
-    if isinstance(content, list):
-        invalid_flags = [isinstance(block, dict) and block.get("type") == "invalid_tool_call" for block in content]
-        if any(invalid_flags):
-            fields["invalid_tool_calls"] = list(compress(content, invalid_flags))
-            fields["content"] = [
-                block for block, is_invalid in zip(content, invalid_flags, strict=True) if not is_invalid
-            ]
+    blocks = content if isinstance(content, list) else []
+    if invalid_calls := [block for block in blocks if _is_invalid_call(block)]:
+        fields["invalid_tool_calls"] = invalid_calls
+        fields["content"] = [block for block in blocks if not _is_invalid_call(block)]
+
+
+def _is_invalid_call(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "invalid_tool_call"
 
 
 def _build(cls: type[_MessageT], fields: dict[str, Any], message: Message) -> _MessageT:
@@ -279,8 +279,10 @@ def _build(cls: type[_MessageT], fields: dict[str, Any], message: Message) -> _M
 def _salvage(cls: type[_MessageT], fields: dict[str, Any], message: Message) -> _MessageT:
     """Build the message from the fields that its class accepts: those that are refused together are tried by halves."""
     accepted = {name: value for name, value in fields.items() if name in _REQUIRED_FIELDS[cls]}
-    untried = [[name for name in fields if name not in accepted]]
-    while untried and (names := untried.pop()):
+    optional_names = [name for name in fields if name not in accepted]
+    untried = [optional_names] if optional_names else []
+    while untried:
+        names = untried.pop()
         tried = {name: fields[name] for name in names}
         try:
             cls(**accepted, **tried)

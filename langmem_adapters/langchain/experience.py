@@ -234,9 +234,9 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     def _run_scope(self, runtime: Runtime[Any]) -> Scope | None:
         """The scope whose answers the run may be served; None if it must bypass the cache."""
         scope = self._scope(runtime)
-        lookups = ((self._scope.user, scope.user), (self._scope.tenant, scope.tenant))
-        is_incomplete = any(not id_ for lookup, id_ in lookups if not isinstance(lookup, str))
-        return None if self._strict and is_incomplete else scope
+        lacks_user = not scope.user and not isinstance(self._scope.user, str)  # an id that was given is not looked for
+        lacks_tenant = not scope.tenant and not isinstance(self._scope.tenant, str)
+        return None if self._strict and (lacks_user or lacks_tenant) else scope
 
     def _answers_of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():

@@ -154,9 +154,10 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         an interrupted turn: see :meth:`record_turn`.
         """
         new = _without_recalled(messages)
-        self._write(
-            close_interrupted(gather(new, _warn), mark_interrupted_message) if is_cut_off() else _to_stored(new)
-        )
+        if is_cut_off():
+            self._write(close_interrupted(gather(new, _warn), mark_interrupted_message))
+        else:
+            self._write(_to_stored(new))
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """:meth:`add_user_message`, without blocking the event loop."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from operator import is_
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
@@ -271,44 +270,45 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         return {name: value for name, value in update.items() if state.get(name) != value} or None
 
     def _prepare_request(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
-        brain, state = self._brain(self._scope(request.runtime)), request.state
-        full_thread = thread = Thread(state["messages"], mark := str(state.get(THREAD_KEY) or ""))
-        if not (len(request.messages) == len(full_thread) and all(map(is_, request.messages, state["messages"]))):
-            thread = Thread(request.messages, mark)
-        empty = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
+        brain, state, system = self._brain(self._scope(request.runtime)), request.state, request.system_message
+        mark = str(state.get(THREAD_KEY) or "")
+        full_thread = Thread(state["messages"], mark)
+        is_full = list(map(id, request.messages)) == list(map(id, state["messages"]))
+        thread = full_thread if is_full else Thread(request.messages, mark)
         loaded = yield from self._attempt(load_context(brain, thread, state, self._text_of), None)
-        context, start = loaded or (empty, (yield from count_recorded(None, thread, state, empty, self._text_of)))
+        if loaded is not None:
+            context, start = loaded
+        else:  # in an outage, the state still has a summary
+            context = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
+            start = yield from count_recorded(None, thread, state, context, self._text_of)
         unrecorded: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
-        if context is not empty or RECORDED_KEY in state:
-            counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
-            count = start if thread is full_thread else (yield from self._attempt(counting, None))
+        if loaded is not None or RECORDED_KEY in state:
+            count: int | None = start
+            if not is_full:
+                counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
+                count = yield from self._attempt(counting, None)
             unrecorded = unrecorded if count is None else messages_so_far(full_thread, count, state)
-        conversation = None
-        if context is not empty:
+        conversation: list[Message] | None = None
+        if loaded is not None:
             flow = conversation_of(brain, context, thread, start, state, text_of=self._text_of, limit=self._memory_k)
             conversation = yield from self._attempt(flow, None)
         question_message = latest_question(unrecorded)
         question = question_message.text if question_message else latest_question_text(thread)
-        system = request.system_message
+        shown = with_question(thread[:] if conversation is None else conversation, question_message)
         budget = PromptBudget(
-            with_question(thread[:] if conversation is None else conversation, question_message),
-            system,
-            memory_k=self._memory_k,
-            max_tokens=self._max_tokens,
-            counter=self._counter,
+            shown, system, memory_k=self._memory_k, max_tokens=self._max_tokens, counter=self._counter
         )
         memories = yield from self._recall(brain, question, budget.messages_for(system, budget.memory_tokens))
-        summary = context.summary.text if context.summary else ""
-        system, visible = self._with_memories(budget, system, summary, memories)
+        system, visible = self._with_memories(budget, system, context.summary, memories)
         messages: list[Any] = [thread.original(message) or from_message(message) for message in visible]
         return request.override(messages=messages, system_message=system), unrecorded
 
     def _with_memories(
-        self, budget: PromptBudget, system: SystemMessage | None, summary: str, memories: Sequence[Recalled]
+        self, budget: PromptBudget, system: SystemMessage | None, summary: Summary | None, memories: Sequence[Recalled]
     ) -> tuple[SystemMessage | None, Sequence[Message]]:
         """The system message with the memories that no visible message repeats, and the visible messages."""
         while True:
-            section = memory_section(summary, memories, budget.memory_tokens, self._counter)
+            section = memory_section(summary.text if summary else "", memories, budget.memory_tokens, self._counter)
             extended = with_section(system, section) if section else system
             visible = budget.messages_for(extended)
             texts = {message.text for message in visible}

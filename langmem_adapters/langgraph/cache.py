@@ -165,11 +165,14 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             entry = None if data is None else self._read_entry(data, namespace)
             self._counts.add("misses" if entry is None else "hits")
             if entry is not None:
-                values[namespace, key] = value = entry[0]
-                sum((cost(metric, self._prices) for metric in _model_usage(value)), Saved()).add_to(self._counts)
+                (value,) = entry
+                values[namespace, key] = value
+                saved = sum((cost(metric, self._prices) for metric in _model_usage(value)), Saved())
+                saved.add_to(self._counts)
         return values
 
     def _read_entry(self, data: bytes, namespace: Namespace) -> tuple[ValueT] | None:
+        """The value of an entry, in a tuple as it may be None; None for a miss."""
         try:
             fields = decode(data)
             kind, expires_at = fields["kind"], fields["expires_at"]
@@ -261,7 +264,7 @@ def _model_usage(value: Any) -> Iterator[Metric]:
             usage: Any = item.usage_metadata
             if usage and usage.get("total_cost") != 0:  # 0 marks a hit of a LangChain cache, perhaps without counts
                 name = item.response_metadata.get("model_name") or item.response_metadata.get("model") or ""
-                tokens_in, tokens_out = (usage.get(f"{way}_tokens") for way in ("input", "output"))
+                tokens_in, tokens_out = usage.get("input_tokens"), usage.get("output_tokens")
                 if isinstance(tokens_in, int) and isinstance(tokens_out, int):
                     yield Metric(model=str(name), input_tokens=tokens_in, output_tokens=tokens_out)
         elif isinstance(item, Mapping):

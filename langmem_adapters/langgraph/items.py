@@ -185,10 +185,7 @@ class NamespaceItems:
         if before.count == 0 or page.total % _REGISTER_INTERVAL == 0:  # a server may have evicted it from the tree
             self._register()
         count = before.count + sum(name not in page.values for name in put) - len(deleted)
-        keeps_expiry = not deleted and all(
-            item.expires_at is None and (old_item := old.get(name)) is not None and old_item.expires_at is None
-            for name, item in put.items()
-        )
+        keeps_expiry = not deleted and all(_lasts(item) and _lasts(old.get(name)) for name, item in put.items())
         stamp = before.stamp if keeps_expiry else self._new_id()
         after = before.after_put(_expiry_times(put.values()), count=count, stamp=stamp)
         done = self._write(page.values, after, put, deleted, changed=[*put, *deleted])
@@ -250,10 +247,10 @@ class NamespaceItems:
         superseded = [
             entry for entry in stale_entries(reversed(entries), items.keys() - {*expired}) if entry.seq in old_seqs
         ]
+        if not expired and not superseded and before.tidied == count:
+            return 0
         # The log tells at its end of each key whose entry is removed, so that an index that is behind forgets it.
-        done = (not expired and not superseded and before.tidied == count) or self._write(
-            values, after, {}, expired, changed=expired, remove=superseded
-        )
+        done = self._write(values, after, {}, expired, changed=expired, remove=superseded)
         return len(expired) if done else 0
 
     def close(self) -> bool:
@@ -286,15 +283,14 @@ class NamespaceItems:
         remove: Sequence[Item] = (),
     ) -> bool:
         """Make a change, unless another came first; ``changed`` are the keys that the index must look at."""
-        tidied = (
-            {COMPACTION_KEY: compaction_mark(max(item.seq for item in remove), after.count, self._new_id())}
-            if remove
-            else {}
-        )
+        data = {name: item.to_bytes() for name, item in put.items()}
+        if remove:
+            data[COMPACTION_KEY] = compaction_mark(max(item.seq for item in remove), after.count, self._new_id())
+        data[_TOTALS_KEY] = after.to_bytes()
         try:
             self._store.write(
                 self._namespace,
-                put={**{name: item.to_bytes() for name, item in put.items()}, **tidied, _TOTALS_KEY: after.to_bytes()},
+                put=data,
                 delete=deleted,
                 append=change_entries(changed, self._new_id),
                 remove=remove,
@@ -316,6 +312,11 @@ class NamespaceItems:
 
 def _expiry_times(items: Iterable[StoredItem]) -> list[float | None]:
     return [item.expires_at for item in items]
+
+
+def _lasts(item: StoredItem | None) -> bool:
+    """Whether there is an item, and it never expires."""
+    return item is not None and item.expires_at is None
 
 
 def _encode_key(key: str) -> str:

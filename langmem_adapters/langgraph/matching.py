@@ -64,11 +64,14 @@ def item_filter(filter_: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any
 
     Raises ConfigurationError for another operator, before anything is searched.
     """
-    if not isinstance(filter_ or {}, Mapping):
-        raise ConfigurationError(f"a filter is a dictionary, not {type(filter_).__name__}")
-    for name in sorted(_COMBINING & (filter_ or {}).keys()):
-        raise ConfigurationError(f"a filter names fields, all of which must match; it has no operator {name!r}")
-    conditions = {field: _condition(value) for field, value in (filter_ or {}).items()}
+    fields = filter_ or {}
+    if not isinstance(fields, Mapping):
+        raise ConfigurationError(f"a filter is a dictionary, not {type(fields).__name__}")
+    if combining := _COMBINING & fields.keys():
+        raise ConfigurationError(
+            f"a filter names fields, all of which must match; it has no operator {min(combining)!r}"
+        )
+    conditions = {field: _condition(value) for field, value in fields.items()}
     return lambda value: all(condition(value.get(field)) for field, condition in conditions.items())
 
 

@@ -192,16 +192,16 @@ class LongTermStore(Shared, BaseStore):
 
     def _get(self, ops: Sequence[GetOp]) -> dict[tuple[Namespace, str], Item]:
         """The items of all gets, read with one look at each namespace."""
-        keys: dict[Namespace, dict[str, bool]] = {}
+        keys_by_namespace: dict[Namespace, dict[str, None]] = {}  # in the order of the gets
+        to_refresh = {(tuple(op.namespace), op.key) for op in ops if op.refresh_ttl}
         for op in ops:
-            refresh_by_key = keys.setdefault(tuple(op.namespace), {})
-            refresh_by_key[op.key] = op.refresh_ttl or refresh_by_key.get(op.key, False)
+            keys_by_namespace.setdefault(tuple(op.namespace), {})[op.key] = None
         items: dict[tuple[Namespace, str], Item] = {}
-        for namespace, refresh_by_key in keys.items():
+        for namespace, keys in keys_by_namespace.items():
             namespace_items = self._items(namespace)
-            existing = namespace_items.get([*refresh_by_key])
+            existing = namespace_items.get([*keys])
             with _best_effort_write():
-                namespace_items.refresh({key: item for key, item in existing.items() if refresh_by_key[key]})
+                namespace_items.refresh({key: item for key, item in existing.items() if (namespace, key) in to_refresh})
             items |= {(namespace, key): _to_host_item(Item, namespace, key, item) for key, item in existing.items()}
         return items
 
@@ -236,11 +236,10 @@ class LongTermStore(Shared, BaseStore):
                 self._items(namespace).refresh(items)
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
-        namespaces = {
-            namespace[: op.max_depth]
-            for namespace in self._namespaces(common_prefix(op))
-            if matches_conditions(namespace, op) and not self._remove_if_empty(namespace)
-        }
+        namespaces = set()
+        for namespace in self._namespaces(common_prefix(op)):
+            if matches_conditions(namespace, op) and not self._remove_if_empty(namespace):
+                namespaces.add(namespace[: op.max_depth])
         return sorted(namespaces)[op.offset : op.offset + op.limit]
 
     def _namespaces(self, prefix: Namespace) -> Iterator[Namespace]:
@@ -250,6 +249,7 @@ class LongTermStore(Shared, BaseStore):
         yield from self._tree.below(prefix)
 
     def _remove_if_empty(self, namespace: Namespace) -> bool:
+        """Remove a namespace without items; returns whether it has none."""
         if is_empty := self._items(namespace).is_empty():
             with _best_effort_write():
                 self._tree.remove(namespace, only_if=self._items(namespace).close)

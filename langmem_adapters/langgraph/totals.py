@@ -50,10 +50,13 @@ class Totals:
 
     def after_put(self, expiry_times: Sequence[float | None], *, count: int, stamp: str) -> Totals:
         """The totals after items with these times of expiry were put."""
-        due_times = [time for time in (self.due if self.count else None, *expiry_times) if time is not None]
-        expiry_times = expiry_times if self.count == 0 else [*expiry_times, self.last]
-        last = None if None in expiry_times else max((time for time in expiry_times if time is not None), default=None)
-        return Totals(count, min(due_times, default=None), last, stamp, self.tidied)
+        due_times, last_times = list(expiry_times), list(expiry_times)
+        if self.count:
+            due_times.append(self.due)
+            last_times.append(self.last)
+        due = min((time for time in due_times if time is not None), default=None)
+        last = max((time for time in last_times if time is not None), default=None)
+        return Totals(count, due, None if None in last_times else last, stamp, self.tidied)
 
     def ttl(self, now: float) -> float | None:
         """Seconds after which the whole namespace may expire; None: never."""

@@ -66,10 +66,18 @@ class Answers(SingleFlightAnswers):
             counts = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens")}
             return Metric(model=model(), **counts)
 
-        sources: dict[str, Any] = {"clock": clock, "new_id": new_id}
-        settings: dict[str, Any] = {"rules": Rules(metric=metric, **rules), "responses": _ResponseConverter(**sources)}
-        settings |= {"counts": counts, "scoring": scoring, "cache": _ResponseCache, "keep_requests": False}
-        super().__init__(pool, KeyedRequest, **settings, **sources)
+        super().__init__(
+            pool,
+            KeyedRequest,
+            rules=Rules(metric=metric, **rules),
+            responses=_ResponseConverter(clock, new_id),
+            cache=_ResponseCache,
+            counts=counts,
+            keep_requests=False,
+            scoring=scoring,
+            clock=clock,
+            new_id=new_id,
+        )
 
     def _mark_served(self, call: Invocation) -> Any:
         kwargs = call.value.additional_kwargs

@@ -185,7 +185,6 @@ def from_standard(standard: str | dict[Any, Any], *, of_file: bool = False) -> F
     if isinstance(standard, str):
         return {"block_type": "text", "text": standard}
     kind = str(standard.get("type"))
-    text = standard.get("refusal" if kind == "refusal" else "text")
     if kind in _BLOCK_TYPES and ("base64" in standard or "url" in standard):
         return _medium_fields(_BLOCK_TYPES[kind], standard)
     if kind == "reasoning":
@@ -196,6 +195,7 @@ def from_standard(standard: str | dict[Any, Any], *, of_file: bool = False) -> F
         return {"block_type": "tool_call", **names, "tool_kwargs": standard.get("args") or {}}
     if kind == "non_standard" and isinstance(value := standard.get("value"), dict) and "block_type" in value:
         return value if of_file or not _mentions_file(value) else None
+    text = standard.get("refusal" if kind == "refusal" else "text")
     return {"block_type": "text", "text": text} if isinstance(text, str) else None
 
 

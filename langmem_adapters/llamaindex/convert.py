@@ -158,8 +158,8 @@ def _split_blocks(blocks: Sequence[BaseContentBlock]) -> _Parts:
             content.append(standard)
             layout.append(rest)
         is_guessable = is_guessable and not rest and (args is not None or not calls)
-    one_text = len(content) == 1 and type(blocks[0]) is TextBlock and blocks[0].text
-    return _Parts(one_text or content or "", calls, None if is_guessable else layout)
+    only_text = blocks[0].text if len(content) == 1 and type(blocks[0]) is TextBlock else ""
+    return _Parts(only_text or content or "", calls, None if is_guessable else layout)
 
 
 def _load_blocks(message: Message, host_fields: dict[str, Any]) -> Iterator[Any]:

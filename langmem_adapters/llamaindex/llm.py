@@ -59,7 +59,7 @@ def _areturning(response: Any) -> Call:
 
 
 def _reporting(callback: Call, returning: Call, llm: LLM, /, *request: Any, **kwargs: Any) -> Call:
-    """Gives a response, and reports it to callbacks and events as if the model had made it."""
+    """A function that gives a response, and reports it to callbacks and events as if the model had made it."""
     return lambda response: callback()(returning(response))(llm, *request, **kwargs)
 
 
@@ -160,7 +160,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         pool_settings: dict[str, Any] = {"tag": tag, "ttl": ttl, "prices": prices}
         pool_settings |= {"max_entries": max_entries, "max_bytes": max_bytes}
         can_reopen = store is None and isinstance(tenant, str)
-        self._url, self._settings = url, {"tenant": tenant, **pool_settings, **rules} if can_reopen else None
+        self._url, self._settings = url, ({"tenant": tenant, **pool_settings, **rules} if can_reopen else None)
         opened_store = cache_store(url, store)
         shared_pool = ExperiencePool(opened_store, **pool_settings)  # adds up the counts of all tenants
         counts, scoring = Counts(), BackgroundScoring(scorer, "a response", WarnOnce())
@@ -259,7 +259,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any], returning: Call = _returning
     ) -> tuple[KeyedRequest | None, Call, Call]:
         """The request of a chat, a function that asks the model, and one that gives a stored answer."""
-        request = self._keyed_request(chat_key, last_user_text(messages), messages, kwargs)
+        question = last_user_text(messages)
+        request = self._keyed_request(lambda: chat_key(self._wrapped, messages, kwargs), question, kwargs)
         serve = _reporting(llm_chat_callback, returning, self, messages, **kwargs)
         return request, lambda _: ask(messages, **kwargs), serve
 
@@ -267,20 +268,20 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         self, ask: Call, prompt: str, formatted: bool, kwargs: dict[str, Any], returning: Call = _returning
     ) -> tuple[KeyedRequest | None, Call, Call]:
         """:meth:`_chat_call` for a completion."""
-        request = self._keyed_request(completion_key, prompt, prompt, formatted, kwargs)
+        request = self._keyed_request(lambda: completion_key(self._wrapped, prompt, formatted, kwargs), prompt, kwargs)
         arguments = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal takes its pictures in this place
         serve = _reporting(llm_completion_callback, returning, self, *arguments, **kwargs)
         return request, lambda _: ask(*arguments, **kwargs), serve
 
-    def _keyed_request(self, make_key: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
+    def _keyed_request(self, make_key: Callable[[], str], question: str, kwargs: dict[str, Any]) -> KeyedRequest | None:
         if self._tenants.current_for_call() is None:
             return None
         try:
-            key = make_key(self._wrapped, *request)
+            key = make_key()
         except SerializationError as error:
             self._answers.count_unkeyed(error)
             return None
-        return KeyedRequest(key, question, request[-1].get("max_tokens", getattr(self._wrapped, "max_tokens", None)))
+        return KeyedRequest(key, question, kwargs.get("max_tokens", getattr(self._wrapped, "max_tokens", None)))
 
     # --- what others want to know of the model
 

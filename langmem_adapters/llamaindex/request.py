@@ -103,7 +103,9 @@ def model_key(llm: LLM) -> str:
 def _check_complete(llm: LLM, kwargs: Mapping[str, Any]) -> None:
     """Refuse a request that does not say all; nor would the provider, after a hit, know what had been said."""
     parameters = {**(getattr(llm, "additional_kwargs", None) or {}), **kwargs}
-    parameters |= extra_body if isinstance(extra_body := parameters.get("extra_body"), Mapping) else {}
+    extra_body = parameters.get("extra_body")
+    if isinstance(extra_body, Mapping):
+        parameters |= extra_body
     if getattr(llm, "track_previous_responses", False) or parameters.get(_CONVERSATION_PARAMETER):
         raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar, cast
@@ -57,10 +58,12 @@ def _has_content(response: Response) -> bool:
     if isinstance(response, CompletionResponse):
         return bool(response.text.strip())
     message = response.message
-    return bool(message.additional_kwargs.get("tool_calls")) or any(
-        bool(block.text.strip()) if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock)
-        for block in message.blocks
-    )
+    return bool(message.additional_kwargs.get("tool_calls")) or any(map(_is_content, message.blocks))
+
+
+def _is_content(block: ContentBlock) -> bool:
+    """Whether it is text, and not an empty one, or anything but a thought."""
+    return bool(block.text.strip()) if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock)
 
 
 def write_response(response: Response) -> dict[str, Any]:
@@ -133,10 +136,13 @@ def _response_class(data: Mapping[str, Any], default: type[R]) -> type[R]:
 
     Only classes that this process already has are looked at: nothing is imported because a store names it.
     """
-    classes = [default]
-    for cls in classes:
-        classes += cast("list[type[R]]", cls.__subclasses__())
-    return next((cls for cls in classes if [cls.__module__, cls.__name__] == data.get("class")), default)
+    pending = deque([default])
+    while pending:
+        cls = pending.popleft()
+        if [cls.__module__, cls.__name__] == data.get("class"):
+            return cls
+        pending.extend(cast("list[type[R]]", cls.__subclasses__()))
+    return default
 
 
 def _read_message(data: dict[str, Any]) -> ChatMessage:

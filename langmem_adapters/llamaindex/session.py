@@ -66,8 +66,10 @@ class ChatSession:
                 check_count(name, number, minimum=0)
         start = offset or 0
         stop = None if limit is None else min(start + limit, sys.maxsize)
-        active = stop if status == _ACTIVE else 0 if status else None  # how many of them are read; None: all
-        page = yield from self._read_page(active, archive=status != _ACTIVE)
+        if status == _ACTIVE:
+            page = yield from self._read_page(stop)
+        else:
+            page = yield from self._read_page(0 if status else None, archive=True)  # archived ones are not in the log
         self.seen_ids = [item.id for item in page.items]
         return _readable_chats((_archived_items(page) + page.items)[start:stop])
 
@@ -89,7 +91,8 @@ class ChatSession:
         LlamaIndex gives its memory blocks what it has read, and not what this returns.
         """
         check_count("n", n, minimum=0)
-        seen_ids, self.seen_ids = {*self.seen_ids[:n]}, self.seen_ids[n:]
+        seen_ids = set(self.seen_ids[:n])
+        self.seen_ids = self.seen_ids[n:]
 
         def oldest(page: Page) -> Page:
             seen_items = [item for item in page.items if item.id in seen_ids]
@@ -102,7 +105,8 @@ class ChatSession:
                 return {**_oldest_removal(page), "archive": [(item.id, item.data) for item in page.items]}
             return _deletion(page, page.items)
 
-        return _readable_chats(oldest((yield from self._change(plan, n))).items)
+        page = yield from self._change(plan, n)
+        return _readable_chats(oldest(page).items)
 
     def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
         """Remove the active message at a position, and return it."""
@@ -148,12 +152,13 @@ class ChatSession:
             change = plan(page)
             if not any(change.values()):
                 return page
-            last_number, entries = decode(page.values.get(ARCHIVED, b"0")), change.pop("archive", [])
+            last_number = decode(page.values.get(ARCHIVED, b"0"))
             if type(last_number) is not int:
                 raise SerializationError(f"the value {ARCHIVED!r} of this session is not a number")
-            put = {f"{ARCHIVE}{last_number + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
-            own_put = change.pop("put", {})
-            put |= {ARCHIVED: encode(last_number + max(len(entries), 1)), **own_put}
+            entries = change.pop("archive", [])
+            numbered = enumerate(entries, start=last_number + 1)
+            put = {f"{ARCHIVE}{number:08}/{id_}": data for number, (id_, data) in numbered}
+            put |= {ARCHIVED: encode(last_number + max(len(entries), 1)), **change.pop("put", {})}
             marked_values = yield from self._log.ensure_marks(page.items, page.values)
             if marked_values is None:
                 continue

@@ -29,7 +29,8 @@ def standard_block(block: str | _Block) -> _Standard:
         return {"type": "text", "text": block}
     kind = block.get("type")
     reader = _READERS.get(kind) if isinstance(kind, str) else None
-    return (reader(block) if reader is not None else None) or dict(block)
+    standard = None if reader is None else reader(block)
+    return standard or dict(block)
 
 
 def _text(block: _Block) -> _Standard | None:

@@ -55,7 +55,8 @@ def ending_of(response: Any) -> Ending:
     reports = _reports(response, raw)
     event = as_mapping(raw.get("response"))  # of OpenAI's Responses, whose streams all begin under way
     cut = any(map(is_cut, reports)) or (event.get("status") not in _RUNNING_STATUSES and is_cut(event))
-    return Ending(cut, frozenset(is_last for report in (*reports, event) if (is_last := _is_last(report)) is not None))
+    flags = map(_is_last, (*reports, event))
+    return Ending(cut, frozenset(flag for flag in flags if flag is not None))
 
 
 def _reports(response: Any, raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -81,6 +82,7 @@ def is_broken_off(*reports: Mapping[str, Any]) -> bool:
 
 
 def _is_last(report: Mapping[str, Any]) -> bool | None:
+    """Whether a report says that its piece is the last one; None if it has no field for that."""
     if "contentBlockDelta" in report:  # Bedrock's, whose last piece has the usage
         return False
     if isinstance(metadata := report.get("metadata"), Mapping) and "usage" in metadata:

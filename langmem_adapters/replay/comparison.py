@@ -98,14 +98,12 @@ class Comparison(Mapping[str, Outcome]):
 
     def __repr__(self) -> str:
         cells = self._cells()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join(
-            "  ".join(
-                cell.rjust(width) if n else cell.ljust(width)
-                for n, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in cells
-        )
+        name_width, *widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for name, *numbers in cells:
+            columns = [number.rjust(width) for number, width in zip(numbers, widths, strict=True)]
+            lines.append("  ".join([name.ljust(name_width), *columns]).rstrip())
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         titles, *rows = self._cells()

@@ -127,7 +127,7 @@ def _replay_flow(
     if setup.model is None and any(each.summarize_at is not None for each in configurations.values()):
         raise ConfigurationError("a configuration with summarize_at needs a model= that makes summaries")
     last_sessions = {session.user: session.session for session in sessions}
-    scoped_questions = [(*_scope_of(question, last_sessions), question) for question in checked_questions(questions)]
+    scoped_questions = [_with_scope(question, last_sessions) for question in checked_questions(questions)]
     total = len(configurations) * (sum(len(session.messages) for session in sessions) + len(scoped_questions))
     outcomes = {}
     with advancing(progress, "replaying", total, "messages") as advance:
@@ -136,13 +136,21 @@ def _replay_flow(
     return Comparison(outcomes)
 
 
-def _scope_of(question: Question, last_sessions: Mapping[str, str]) -> tuple[str, str]:
-    """The user and the session in which a question is asked."""
-    if not question.user and len(last_sessions) == 1:
-        return next(iter(last_sessions.items()))
-    if question.user not in last_sessions:
+class _ScopedQuestion(NamedTuple):
+    """A question, and the user and the session in which it is asked."""
+
+    user: str
+    session: str
+    question: Question
+
+
+def _with_scope(question: Question, last_sessions: Mapping[str, str]) -> _ScopedQuestion:
+    user = question.user
+    if not user and len(last_sessions) == 1:
+        (user,) = last_sessions
+    if user not in last_sessions:
         raise ConfigurationError("a question names one of the users whose conversations are replayed")
-    return question.user, last_sessions[question.user]
+    return _ScopedQuestion(user, last_sessions[user], question)
 
 
 class _Replay:
@@ -165,9 +173,7 @@ class _Replay:
         self._served = 0
         self._tokens = 0
 
-    def flow(
-        self, sessions: Sequence[RecordedSession], questions: Sequence[tuple[str, str, Question]]
-    ) -> Flow[Outcome]:
+    def flow(self, sessions: Sequence[RecordedSession], questions: Sequence[_ScopedQuestion]) -> Flow[Outcome]:
         """Go through the conversation, and then ask."""
         brains: dict[tuple[str, str], BrainMemory] = {}
         start = self._setup.timer()
@@ -183,10 +189,11 @@ class _Replay:
         stats = [brain.stats() for brain in brains.values()]
         usages = stats if self._completer is None else [*stats, self._completer.stats]
         tokens = self._tokens + sum(usage["tokens_in"] + usage["tokens_out"] for usage in usages)
-        summaries, failed_summaries = (sum(usage[name] for usage in stats) for name in ("calls", "failed_summaries"))
+        summaries = sum(usage["calls"] for usage in stats)
+        failed_summaries = sum(usage["failed_summaries"] for usage in stats)
         shares = []
-        for user, session, question in questions:
-            shares.append((yield from self._evidence_share(user, session, question)))
+        for scoped_question in questions:
+            shares.append((yield from self._evidence_share(*scoped_question)))
             self._advance(1)
         recall = statistics.fmean(shares) if shares else None
         return Outcome(self._calls, self._served, summaries, failed_summaries, tokens, recall, seconds)

@@ -17,6 +17,10 @@ from langmem_adapters.providers.tool_calls import are_complete
 __all__ = ["Recording", "answer_chunks", "as_cached", "join_chunks"]
 
 _REASONING_KEY = "reasoning_content"  # LangChain's own name for reasoning that is no block of the content
+# Fields that the last chunk has as the message has them.
+_COPIED_FIELDS = AIMessageChunk.model_fields.keys() - {
+    "additional_kwargs", "content", "id", "invalid_tool_calls", "tool_calls", "type"
+}  # fmt: skip
 _TRACE_METADATA_KEY = "lc_gateway_metadata"  # LangChain's own name for metadata that it keeps out of messages
 
 
@@ -26,23 +30,17 @@ def answer_chunks(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
     They have no id: LangChain gives them the id of the run.
     """
     message = generation.message
-    *first, last = split_words(message.content) if isinstance(message.content, str) else [message.content]
+    content = message.content
+    *first_words, last = split_words(content) if isinstance(content, str) else [content]
     kwargs = dict(message.additional_kwargs)
-    if first and _REASONING_KEY in kwargs:  # before the text, as in the provider's own streams
-        yield ChatGenerationChunk(
-            message=AIMessageChunk(content="", additional_kwargs={_REASONING_KEY: kwargs.pop(_REASONING_KEY)})
-        )
-    for word in first:
+    if first_words and _REASONING_KEY in kwargs:  # before the text, as in the provider's own streams
+        reasoning = {_REASONING_KEY: kwargs.pop(_REASONING_KEY)}
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", additional_kwargs=reasoning))
+    for word in first_words:
         yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-    converted = {"additional_kwargs", "content", "id", "invalid_tool_calls", "tool_calls", "type"}
-    fields = {name: value for name, value in message.__dict__.items() if name in AIMessageChunk.model_fields}
-    other_fields: dict[str, Any] = {name: value for name, value in fields.items() if name not in converted}
-    other_fields |= {
-        "additional_kwargs": kwargs,
-        "tool_call_chunks": list(_call_chunks(message)),
-        "chunk_position": "last",
-    }
-    chunk = AIMessageChunk(content=last, **other_fields)
+    fields: dict[str, Any] = {name: value for name, value in message.__dict__.items() if name in _COPIED_FIELDS}
+    fields |= {"additional_kwargs": kwargs, "tool_call_chunks": list(_call_chunks(message)), "chunk_position": "last"}
+    chunk = AIMessageChunk(content=last, **fields)
     yield ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 

@@ -40,5 +40,6 @@ def _example_text(value: Any) -> str:
 
 def _final_messages(answer: Any) -> Any:
     """The messages of an answer that call no tools."""
-    messages = [entry.get("message") for entry in answer if isinstance(entry, dict)] if isinstance(answer, list) else []
+    entries = answer if isinstance(answer, list) else []
+    messages = [entry.get("message") for entry in entries if isinstance(entry, dict)]
     return [message for message in messages if isinstance(message, dict) and not message.get("tool_calls")]

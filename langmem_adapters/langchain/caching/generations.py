@@ -49,9 +49,9 @@ def _has_content(content: str | list[Any]) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
     blocks = [standard_block(block) for block in content]
-    kinds = {block["value"].get("type") if _is_non_standard(block) else block.get("type") for block in blocks}
+    types = set(map(_block_type, blocks))
     text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
-    return not refuses(content) and bool(text.strip() or kinds - THOUGHT_TYPES - {"text"})
+    return not refuses(content) and bool(text.strip() or types - THOUGHT_TYPES - {"text"})
 
 
 def _is_awaited_call(block: Any) -> bool:
@@ -60,8 +60,11 @@ def _is_awaited_call(block: Any) -> bool:
     return isinstance(caller, dict) and str(caller.get("type")).startswith("code_execution")
 
 
-def _is_non_standard(block: dict[str, Any]) -> bool:
-    return block.get("type") == "non_standard" and isinstance(block.get("value"), dict)
+def _block_type(block: dict[str, Any]) -> Any:
+    """The type of a standard block, or of a provider's own that it holds."""
+    if block.get("type") == "non_standard" and isinstance(block.get("value"), dict):
+        return block["value"].get("type")
+    return block.get("type")
 
 
 def write_generations(generations: Sequence[Generation]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FrameType, FunctionType
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
@@ -39,7 +39,7 @@ _SNAPSHOT_KEY = "_langmem_seen"
 _description_lock = ForkSafeLock()
 _PARTIAL_PREFIX = "[('"  # how LangChain's description begins if it is no dump of the whole model
 _NOT_DUMPED_MARK = '"not_implemented"'  # LangChain's dump of an object whose contents it does not dump
-_MAX_FRAMES = 8  # callers that are looked at: the model is the third, and only an address could be missing from a dump
+_MAX_FRAMES = 7  # callers that are looked at: the model is the third, and only an address could be missing from a dump
 # Fields that few models describe, even of those that describe their name.
 _RARELY_DESCRIBED = ADDRESS_FIELDS | {"default_headers", "default_query", "output_version"}
 _ADDRESS_PATTERN = re.compile(" at 0x[0-9a-fA-F]+")
@@ -76,17 +76,18 @@ def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> str:
     For a completion model, the text has neither the parameters of the call nor those that are bound to the model.
     Raises SerializationError if one of these is not data: its text might be that of another value, too.
     """
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way
-    remaining_frames = sys.maxsize if llm_string.startswith(_PARTIAL_PREFIX) else _MAX_FRAMES
-    while frame is not None and (remaining_frames := remaining_frames - 1):
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way
+    frames_left = sys.maxsize if llm_string.startswith(_PARTIAL_PREFIX) else _MAX_FRAMES
+    while frame is not None and frames_left:
         model = frame.f_locals.get("self")
         if isinstance(model, BaseLanguageModel):
             parameters = without_call_settings(frame.f_locals.get("kwargs", {}))
             if not isinstance(model, BaseLLM):
                 return with_omitted_parts(model, llm_string, parameters, was_asked=was_asked)
             llm_string = _with_omitted_fields(model, llm_string, was_asked=was_asked)
-            return f"{llm_string[:-1]}, ('given', {fingerprint(identity(parameters))!r})]" if parameters else llm_string
-        frame = frame.f_back  # type: ignore[assignment] # None above the first
+            return _appended(llm_string, "given", fingerprint(identity(parameters))) if parameters else llm_string
+        frame = frame.f_back
+        frames_left -= 1
     return llm_string
 
 
@@ -106,7 +107,7 @@ def _with_omitted_fields(model: BaseLanguageModel[Any], llm_string: str, *, was_
     if not llm_string.endswith("]"):
         return llm_string
     if address := unstated_address(model):
-        llm_string = f"{llm_string[:-1]}, ('address', {address!r})]"
+        llm_string = _appended(llm_string, "address", address)
     hidden = _excluded_fields(type(model)) | _masked_fields(model)
     if not (llm_string.startswith(_PARTIAL_PREFIX) or _NOT_DUMPED_MARK in llm_string or hidden):
         return llm_string
@@ -114,16 +115,27 @@ def _with_omitted_fields(model: BaseLanguageModel[Any], llm_string: str, *, was_
     if snapshot.omitted is None:
         secrets = model.lc_secrets.keys() - hidden
         names = type(model).model_fields.keys() - _IGNORED_FIELDS - secrets - snapshot.bookkeeping
-        if not llm_string.startswith(_PARTIAL_PREFIX):
+        if llm_string.startswith(_PARTIAL_PREFIX):
+            snapshot.omitted = _undescribed_hashes(model, names)
+        else:
             undumped = hidden | {name for name in names if _is_undumped(getattr(model, name))}
             snapshot.omitted = list(_field_hashes(model, {name for name in undumped if _is_set(model, name)}))
-        elif described := _partial_description(model):
-            set_fields = {name for name in names & _RARELY_DESCRIBED if getattr(model, name) is not None}
-            omitted_fields = {name for name in names - _RARELY_DESCRIBED - described.keys() if _is_set(model, name)}
-            snapshot.omitted = list(_field_hashes(model, set_fields | omitted_fields))
-        else:
-            snapshot.omitted = [("class", name_of(type(model))), *_field_hashes(model, names)]
-    return f"{llm_string[:-1]}, ('untold', {snapshot.omitted!r})]" if snapshot.omitted else llm_string
+    return _appended(llm_string, "untold", snapshot.omitted) if snapshot.omitted else llm_string
+
+
+def _undescribed_hashes(model: BaseLanguageModel[Any], names: set[str]) -> list[tuple[str, str]]:
+    """Hashes of the fields that a model does not tell of itself; if it tells nothing, of its class and all fields."""
+    described = _partial_description(model)
+    if not described:
+        return [("class", name_of(type(model))), *_field_hashes(model, names)]
+    set_fields = {name for name in names & _RARELY_DESCRIBED if getattr(model, name) is not None}
+    omitted_fields = {name for name in names - _RARELY_DESCRIBED - described.keys() if _is_set(model, name)}
+    return list(_field_hashes(model, set_fields | omitted_fields))
+
+
+def _appended(llm_string: str, name: str, value: Any) -> str:
+    """A text that ends with a list of parameters, with one more in the list."""
+    return f"{llm_string[:-1]}, {(name, value)!r}]"
 
 
 def _with_parameter_values(llm_string: str, parameters: Mapping[str, Any]) -> str:
@@ -135,7 +147,7 @@ def _with_parameter_values(llm_string: str, parameters: Mapping[str, Any]) -> st
     if not llm_string.endswith("]") or _is_json(parameters):
         return llm_string
     values = list(_value_fingerprints(without_call_settings(parameters)))
-    return f"{llm_string[:-1]}, ('given', {values!r})]" if values else llm_string
+    return _appended(llm_string, "given", values) if values else llm_string
 
 
 def _value_fingerprints(value: Any) -> Iterator[str]:
@@ -151,9 +163,8 @@ def _value_fingerprints(value: Any) -> Iterator[str]:
             yield fingerprint(identity(value))
         except (SerializationError, RecursionError):
             if hasattr(value, "shape") or _ADDRESS_PATTERN.search(repr(value)):
-                raise SerializationError(
-                    f"an object of type {type(value).__qualname__} has nothing that identifies it"
-                ) from None
+                kind = type(value).__qualname__
+                raise SerializationError(f"an object of type {kind} has nothing that identifies it") from None
 
 
 @dataclass
@@ -191,7 +202,8 @@ def _take_snapshot(
     if snapshot is not None and snapshot.model_id == id(model):
         if not _differs(snapshot.comparable, comparable):
             return snapshot
-        changed = _differing_names(snapshot.comparable, comparable)
+        old = snapshot.comparable
+        changed = {name for name in comparable.keys() | old.keys() if _differs(old.get(name), comparable.get(name))}
         if was_asked:
             same = {name for name in changed if values.get(name) is snapshot.values.get(name)}
             bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
@@ -203,10 +215,6 @@ def _take_snapshot(
     attributes.pop(_DESCRIPTION_KEY, None)
     attributes[_SNAPSHOT_KEY] = snapshot = _FieldSnapshot(id(model), values, independent_copy(comparable), bookkeeping)
     return snapshot
-
-
-def _differing_names(former: Mapping[str, Any], current: Mapping[str, Any]) -> set[str]:
-    return {name for name in current.keys() | former.keys() if _differs(former.get(name), current.get(name))}
 
 
 def _comparable_value(value: Any) -> Any:

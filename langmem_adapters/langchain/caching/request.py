@@ -46,6 +46,7 @@ CALL_SETTINGS = frozenset(
 # What belongs to an earlier answer, or to a tool's, and is not sent to the model again.
 _ANSWER_METADATA = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
 _ANSWER_METADATA |= {"chunk_position", "tool_call_chunks"}  # of an answer that was joined from its chunks
+_EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 _CALL_KEYS = ("name", "args", "id")  # what a call of a tool consists of
 _call_fields = itemgetter(*_CALL_KEYS)
 _GENERATED_ID_PREFIX = "lc_"
@@ -96,11 +97,11 @@ def check_self_contained(llm_string: str) -> None:
 @functools.lru_cache(maxsize=512)
 def _continues_conversation(llm_string: str) -> bool:
     model, parameters = _request_parts(llm_string)
-    parameter_sets = [model["kwargs"] if model else {}, parameters if isinstance(parameters, dict) else {}]
-    nested = [parameter_set.get(name) for parameter_set in parameter_sets for name in _NESTED_PARAMETERS]
-    parameter_sets += [parameter_set for parameter_set in nested if isinstance(parameter_set, dict)]
-    is_named_in_text = isinstance(parameters, str) and any(mark in parameters for mark in _CONVERSATION_MARKS)
-    return is_named_in_text or any(parameter_set.get(_CONVERSATION) for parameter_set in parameter_sets)
+    if isinstance(parameters, str) and any(mark in parameters for mark in _CONVERSATION_MARKS):
+        return True
+    outer = [model["kwargs"] if model else {}, parameters if isinstance(parameters, dict) else {}]
+    nested = [part.get(name) for part in outer for name in _NESTED_PARAMETERS]
+    return any(part.get(_CONVERSATION) for part in [*outer, *nested] if isinstance(part, dict))
 
 
 def _visible_prompt(prompt: str) -> Any:
@@ -133,14 +134,12 @@ def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
         fields = {**fields, "content": content}
     if isinstance(extra := fields.get("additional_kwargs"), dict):
         fields = {**fields, "additional_kwargs": kwargs_without_item_ids(extra)}
-    return {
-        "class": class_,
-        **{
-            name: value
-            for name, value in fields.items()
-            if name not in _ANSWER_METADATA and (name == "content" or value not in (None, "", [], {}))
-        },
+    visible = {
+        name: value
+        for name, value in fields.items()
+        if name not in _ANSWER_METADATA and (name == "content" or value not in _EMPTY_VALUES)
     }
+    return {"class": class_, **visible}
 
 
 def _visible_block(block: Any, *, is_answered: bool) -> Any:
@@ -173,7 +172,8 @@ def _is_plain_block(block: Any, kind: str) -> bool:
     if not isinstance(block, dict) or block.get("type") != kind:
         return False
     keys = {"text"} if kind == "text" else set(_CALL_KEYS)
-    return keys == {name for name, value in block.items() if name in keys or (value and name not in {"type", "index"})}
+    others = block.keys() - keys - {"type", "index"}
+    return keys <= block.keys() and not any(block[name] for name in others)
 
 
 @functools.lru_cache(maxsize=512)

@@ -39,13 +39,14 @@ class TenantCache(NamedTuple):
         store, namespace = self.pool.store, experience_namespace(self.pool.scope, self.pool.tag)
         stored = yield from step(store.get, namespace, [key])
         deleted = yield from step(self.pool.delete, key=key)
+        if self.paraphrases is None:
+            return deleted
         partition = partition_of(stored[key]) if key in stored else None
-        if self.paraphrases is not None and partition is not None:
-            yield from self.paraphrases.verified_answers.drop_flow(partition, key)
-        elif self.paraphrases is not None:  # the place of its question is unknown
-            yield from self.paraphrases.verified_answers.sweep_flow(
-                lambda other: other == key and not store.get(namespace, [key])
-            )
+        questions = self.paraphrases.verified_answers
+        if partition is not None:
+            yield from questions.drop_flow(partition, key)
+        else:  # the place of its question is unknown
+            yield from questions.sweep_flow(lambda other: other == key and not store.get(namespace, [key]))
         return deleted
 
     def invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
@@ -56,19 +57,23 @@ class TenantCache(NamedTuple):
         if not (tag is None or isinstance(tag, str)):
             raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")
         pool = self.pool.at(tag)
-        namespace = experience_namespace(pool.scope, pool.tag)
-        questions = (*namespace, SEMANTIC_PART)
-        verified_answers = None if self.paraphrases is None else self.paraphrases.verified_answers.at(questions)
         if where is None:
-            removed = yield from step(pool.invalidate, lambda _: True)
-            if verified_answers is not None:
-                yield from verified_answers.clear_flow()
-            yield from step(self._clear_questions, questions)
-            yield from step(pool.clear)  # unreadable entries, too, and what was stored meanwhile
-            return removed
+            return (yield from self._clear_tag(pool))
         removed = yield from step(pool.invalidate, lambda experience: self._is_selected(experience, where))
-        if verified_answers is not None:
-            yield from verified_answers.sweep_flow(lambda key: not pool.store.get(namespace, [key]))
+        if self.paraphrases is not None:
+            namespace = experience_namespace(pool.scope, pool.tag)
+            questions = self.paraphrases.verified_answers.at((*namespace, SEMANTIC_PART))
+            yield from questions.sweep_flow(lambda key: not pool.store.get(namespace, [key]))
+        return removed
+
+    def _clear_tag(self, pool: ExperiencePool) -> Flow[int]:
+        """Delete everything that is kept under the tag of a pool, by any cache; returns how many answers."""
+        removed = yield from step(pool.invalidate, lambda _: True)
+        namespace = (*experience_namespace(pool.scope, pool.tag), SEMANTIC_PART)
+        if self.paraphrases is not None:
+            yield from self.paraphrases.verified_answers.at(namespace).clear_flow()
+        yield from step(self._clear_questions, namespace)
+        yield from step(pool.clear)  # unreadable entries, too, and what was stored meanwhile
         return removed
 
     def _is_selected(self, experience: Experience, where: Callable[[list[Generation]], bool]) -> bool:

@@ -32,13 +32,15 @@ def heaviest_alignment(weights: Sequence[Mapping[int, int]], column_count: int) 
                 start -= 1
             first_columns[start:total] = [column] * (total - start)
     pairs: list[tuple[int, int]] = []
-    end, total = (len(weights), column_count), len(first_columns)
+    end_row, end_column, total = len(weights), column_count, len(first_columns)
     while total:
-        candidates = [(row, column) for row, column in pairs_by_total[total] if row < end[0] and column < end[1]]
-        in_last_column = [pair for pair in candidates if pair[1] == end[1] - 1]
-        top_row = candidates[0][0]  # rows rise
-        in_top_row = (pair for pair in candidates if pair[0] == top_row)
-        end = in_last_column[-1] if in_last_column else max(in_top_row)
-        total -= weights[end[0]][end[1]]
-        pairs.append(end)
+        candidates = [(row, column) for row, column in pairs_by_total[total] if row < end_row and column < end_column]
+        rows_of_last_column = [row for row, column in candidates if column == end_column - 1]
+        if rows_of_last_column:
+            end_row, end_column = rows_of_last_column[-1], end_column - 1
+        else:
+            end_row, _ = candidates[0]  # rows rise
+            end_column = max(column for row, column in candidates if row == end_row)
+        total -= weights[end_row][end_column]
+        pairs.append((end_row, end_column))
     return pairs[::-1]

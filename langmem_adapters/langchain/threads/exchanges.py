@@ -124,17 +124,21 @@ def has_other_answer(old: Exchange, new: Exchange) -> bool:
 def position_pairs(old: Exchange, new: Exchange) -> list[tuple[int, int]]:
     """The positions of the messages that both forms of an exchange have; rising."""
     pairs = [(min(old.keys), min(new.keys))] if _asks_the_same(old, new) else []
-    positions_by_key: dict[tuple[int, object], list[int]] = {}  # by id, by content, by content without its calls
+    by_id: dict[object, list[int]] = {}
+    by_content: dict[object, list[int]] = {}
+    by_content_without_calls: dict[object, list[int]] = {}
     for n, keys in old.keys.items():
-        for key in enumerate((keys.id, keys.content, keys.content and keys.content[:3])):
-            positions_by_key.setdefault(key, []).append(n)
+        if keys.id:
+            by_id.setdefault(keys.id, []).append(n)
+        if keys.content:
+            by_content.setdefault(keys.content, []).append(n)
+            by_content_without_calls.setdefault(keys.content[:3], []).append(n)
     for position, keys in list(new.keys.items())[len(pairs) :]:
         last_position = pairs[-1][0] if pairs else -1
-        for key in enumerate((keys.id, keys.content, keys.content)):
-            positions = positions_by_key.get(key, []) if key[1] else []
-            if positions[-1:] > [last_position]:
-                pairs.append((positions[bisect_right(positions, last_position)], position))
-                break
+        candidates = by_id.get(keys.id), by_content.get(keys.content), by_content_without_calls.get(keys.content)
+        positions = next((ns for ns in candidates if ns and ns[-1] > last_position), None)
+        if positions is not None:
+            pairs.append((positions[bisect_right(positions, last_position)], position))
     return pairs
 
 
@@ -144,8 +148,10 @@ def _asks_the_same(old: Exchange, new: Exchange) -> bool:
     A filter may have changed it before it was recorded, or a client sends more with it than it keeps. But a client that
     keeps the ids of answers may have asked something else: an agent may be given a part of a question.
     """
-    if old.question == new.question or None in {old.question, new.question}:
-        return old.question == new.question is not None
+    if old.question is None or new.question is None:
+        return False
+    if old.question == new.question:
+        return True
     ids = {keys.id for keys in old.keys.values()} - {None}
     return old.is_changed or ids.isdisjoint(keys.id for keys in new.keys.values())
 
@@ -166,12 +172,12 @@ def pair_exchanges(history: list[Exchange], thread: list[Exchange], by: MatchBy)
     if shared_by_id and by == "questions":
         by = "ids"  # a client that returns ids returns answers
     pairs: ExchangePairs = []
-    start = 0, 0
+    history_start = thread_start = 0
     for n, m in [*shared_by_id, (len(history), len(thread))]:
-        between = history[start[0] : n]
-        pairs += _longest_common(between, _without_pending_question(between, thread[start[1] : m]), by)
-        pairs += zip(history[n : n + 1], thread[m : m + 1], strict=True)
-        start = n + 1, m + 1
+        between = history[history_start:n]
+        pairs += _longest_common(between, _without_pending_question(between, thread[thread_start:m]), by)
+        pairs += zip(history[n : n + 1], thread[m : m + 1], strict=True)  # none at the end of both
+        history_start, thread_start = n + 1, m + 1
     return pairs
 
 

@@ -8,6 +8,7 @@ from langmem_adapters.conversation.log import entry_id
 from langmem_adapters.conversation.stored_summary import content_fingerprint, unspaced_text
 from langmem_adapters.langchain.threads.exchanges import (
     Exchange,
+    ExchangePairs,
     MatchBy,
     TextOf,
     has_other_answer,
@@ -81,8 +82,7 @@ def existing_count_by_id(
 
 def renumbered_count(history: Sequence[Message], thread: Sequence[Message], text_of: TextOf = unspaced_text) -> int:
     """How many messages a thread has up to its last question that a history has under another id."""
-    pairs = pair_exchanges(split_exchanges(history, unspaced_text), split_exchanges(thread, text_of), "answers")
-    both = (pair for old, new in pairs for pair in position_pairs(old, new))
+    both = _positions_in_both(_shared_exchanges(history, thread, "answers", text_of))
     return max((m + 1 for n, m in both if thread[m].role == "user" and thread[m].id != history[n].id), default=0)
 
 
@@ -90,8 +90,19 @@ def shared_positions(
     history: Sequence[Message], thread: Sequence[Message], text_of: TextOf = unspaced_text
 ) -> dict[int, int]:
     """The positions in a history of messages that a thread has too, each with its position in the thread."""
-    pairs = pair_exchanges(split_exchanges(history, unspaced_text), split_exchanges(thread, text_of), "questions")
-    return {n: position for old, new in pairs for n, position in position_pairs(old, new)}
+    return dict(_positions_in_both(_shared_exchanges(history, thread, "questions", text_of)))
+
+
+def _shared_exchanges(
+    history: Sequence[Message], thread: Sequence[Message], by: MatchBy, text_of: TextOf
+) -> ExchangePairs:
+    return pair_exchanges(split_exchanges(history, unspaced_text), split_exchanges(thread, text_of), by)
+
+
+def _positions_in_both(pairs: ExchangePairs) -> Iterator[tuple[int, int]]:
+    """The positions in the history and in the thread of each message that both have."""
+    for old, new in pairs:
+        yield from position_pairs(old, new)
 
 
 def _summarized_count(thread: Sequence[Message], summary: Summary | None, text_of: TextOf) -> int:
@@ -126,14 +137,13 @@ def merge(
         retained_positions: Those that stay nevertheless: the thread had them before deleted messages were taken out.
         text_of: As in :func:`existing_count`.
     """
-    pairs = pair_exchanges(
-        split_exchanges(history, unspaced_text), split_exchanges(thread[:start], text_of), "questions"
-    )
-    positions = {n: position for old, new in pairs for n, position in position_pairs(old, new)}
+    pairs = _shared_exchanges(history, thread[:start], "questions", text_of)
+    positions = dict(_positions_in_both(pairs))
     own_positions = {*own_positions, *_removed_positions(history, {*positions, *retained_positions}, set(shared_ids))}
     left_out = {*own_positions, *(n for old, new in pairs if has_other_answer(old, new) for n in old.keys)}
-    is_emptied = 0 < len(own_positions) == len(history)  # nothing of the session is left, so the thread alone counts
-    cursor = _start_position(*pairs[0]) if pairs else 0 if is_emptied else start
+    # If nothing of the session is left, the thread alone counts.
+    known_count = 0 if 0 < len(own_positions) == len(history) else start
+    cursor = _start_position(*pairs[0]) if pairs else known_count
     # By now the first exchange may be another one under the same ids.
     own_ids = {history[n].id for n in own_positions}
     cursor = next((position for position in range(cursor) if thread[position].id in own_ids), cursor)

@@ -88,7 +88,8 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
             if line := truncate(escape_tags(text, *_TAGS), remaining_tokens - 1, counter):
                 remaining_tokens -= counter(f"{line}\n")
                 lines.append(line)
-        parts += [f"<{name}>", *lines, f"</{name}>"] if lines else []
+        if lines:
+            parts += [f"<{name}>", *lines, f"</{name}>"]
     return _HEADER + "\n".join(parts) + f"\n{_FOOTER}" if parts else ""
 
 

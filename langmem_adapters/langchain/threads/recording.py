@@ -102,7 +102,8 @@ def count_recorded_at_start(
 
     Without a session, as in an outage, the state and the context decide.
     """
-    count = _count_in_state(thread, state.get(RECORDED_KEY) or None)
+    recorded_id = state.get(RECORDED_KEY)
+    count = thread.count_through(recorded_id) if recorded_id else None
     if count is not None:
         return count
     if BEGAN_KEY in state:  # a saved thread, which keeps ids
@@ -119,13 +120,16 @@ def count_recorded(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
 ) -> Flow[int]:
     """:func:`count_recorded_at_start` later in the run, when the thread has grown and others may have cut it."""
-    count = _count_in_state(thread, state.get(RECORDED_KEY))
-    if count is not None:
-        return count
-    if state.get(RECORDED_KEY):  # that message was taken out of the thread
-        return (yield from _count_by_ids(brain, thread, state, context, text_of))
-    until_question = thread.prefix(_count_through_question(thread))
-    return (yield from count_recorded_at_start(brain, until_question, state, context, text_of))
+    recorded_id = state.get(RECORDED_KEY)
+    if recorded_id is None:
+        until_question = thread.prefix(_count_through_question(thread))
+        return (yield from count_recorded_at_start(brain, until_question, state, context, text_of))
+    if not recorded_id:
+        return 0
+    count = thread.count_through(recorded_id)
+    if count is None:  # that message was taken out of the thread
+        count = yield from _count_by_ids(brain, thread, state, context, text_of)
+    return count
 
 
 def _count_by_ids(
@@ -168,11 +172,12 @@ def _skipped_messages(
     latest = thread[:start][-_MAX_EXAMINED:]
     for message in latest:
         if message.id not in mark_by_id:
-            missing += [message] if is_dialogue(message) else []
-        elif mark_by_id[message.id] in {None, thread[0].id}:
-            missing, skipped = [], []
-        else:
-            missing, skipped = [], skipped + missing
+            if is_dialogue(message):
+                missing.append(message)
+            continue
+        is_own = mark_by_id[message.id] in {None, thread[0].id}
+        skipped = [] if is_own else skipped + missing
+        missing = []
     skipped = yield from _never_recorded(brain, skipped, latest, text_of)
     from_question = dropwhile(lambda message: message.role != "user", skipped)  # an answer alone may have been edited
     return [original for message in from_question if (original := thread.original(message))]
@@ -202,9 +207,10 @@ def _never_recorded(
 
 def _new_question_position(thread: Thread, state: Mapping[str, Any]) -> int:
     """The position of the run's question, which is new whatever its id; the thread's end, if others took it out."""
-    position = _count_through_question(thread) - 1
+    count = _count_through_question(thread)
     shown_ids = {message.id for message in state.get(UNRECORDED_KEY) or []}
-    return position if position >= 0 and (not shown_ids or thread[position].id in shown_ids) else len(thread)
+    is_taken_out = not count or (shown_ids and thread[count - 1].id not in shown_ids)
+    return len(thread) if is_taken_out else count - 1
 
 
 def _count_through_question(thread: Thread) -> int:
@@ -232,17 +238,11 @@ def record(
     new = to_session_messages(messages, history, state, marks, text_of)
     new = mark_changed_questions(new, messages, state, text_of)
     removed_ids = (m.id for m, original in zip(new, messages, strict=True) if thread.count_through(original.id) is None)
-    if summarized := summarized_ids(history, thread, start, removed_ids, state=state, text_of=text_of):
-        new[-1:] = [m.model_copy(update={"metadata": {**m.metadata, SUMMARIZED_KEY: summarized}}) for m in new[-1:]]
+    summarized = summarized_ids(history, thread, start, removed_ids, state=state, text_of=text_of)
+    if summarized and new:
+        new[-1] = new[-1].model_copy(update={"metadata": {**new[-1].metadata, SUMMARIZED_KEY: summarized}})
     yield from append_messages(brain, new, warn)
     return len(new)
-
-
-def _count_in_state(thread: Thread, recorded_id: str | None) -> int | None:
-    """How many messages are recorded, by the thread's state; None if the state does not say."""
-    if recorded_id == "":
-        return 0
-    return thread.count_through(recorded_id) if recorded_id else None
 
 
 def first_unrecorded_position(thread: Thread, start: int, state: Mapping[str, Any]) -> int:

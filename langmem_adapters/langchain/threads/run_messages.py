@@ -22,10 +22,10 @@ def merge_run_messages(earlier: Sequence[M], current: Sequence[M]) -> list[M]:
     """
     positions = {message.id: n for n, message in enumerate(current)}
     remaining: dict[Any, M] = {message.id: message for message in current}
-    current_forms = [remaining.pop(message.id, None) for message in earlier]
+    same_ids = [remaining.pop(message.id, None) for message in earlier]
     merged: list[M] = []
-    for message, current_form in zip(earlier, current_forms, strict=True):
-        current_form = current_form or _take_renamed(message, remaining) or message  # noqa: PLW2901
+    for message, same_id in zip(earlier, same_ids, strict=True):
+        current_form = same_id or _take_renamed(message, remaining) or message
         preceding = [id_ for id_ in remaining if positions[id_] < positions.get(current_form.id, 0)]
         merged += [remaining.pop(id_) for id_ in preceding]
         merged.append(current_form)

@@ -26,9 +26,11 @@ def _default_user(runtime: Runtime[Any]) -> object:
 
 
 def _default_session(runtime: Runtime[Any]) -> object:
-    info = runtime.execution_info  # None outside of a run
     session_id = _context_value(runtime, "session_id")
-    return (info and info.thread_id) if session_id is None or session_id == "" else session_id
+    if session_id is not None and session_id != "":
+        return session_id
+    info = runtime.execution_info  # None outside of a run
+    return info.thread_id if info else None
 
 
 def _context_value(runtime: Runtime[Any], name: str) -> object:

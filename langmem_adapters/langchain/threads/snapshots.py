@@ -64,10 +64,10 @@ def is_cut_off() -> bool:
 
 def _caller(frame: FrameType | None, methods: set[str]) -> FrameType | None:
     """The caller of these methods of a history, from outside of the history and of a class derived from it."""
-    frame = frame and frame.f_back
-    while frame and frame.f_code.co_name in methods:
-        frame = frame.f_back
-    return frame
+    caller = frame.f_back if frame else None
+    while caller and caller.f_code.co_name in methods:
+        caller = caller.f_back
+    return caller
 
 
 def _run_id() -> UUID | None:
@@ -89,8 +89,10 @@ class _OpenTurn(NamedTuple):
 
     def is_prefix_of(self, messages: list[BaseMessage]) -> bool:
         """Whether these messages begin with them; they have been through JSON, where an artifact may change."""
-        if self.last is None or self.length > len(messages):
-            return self.last is None
+        if self.last is None:
+            return True
+        if self.length > len(messages):
+            return False
         last = messages[self.length - 1]
         return (last.type, last.id, last.content) == (self.last.type, self.last.id, self.last.content)
 
@@ -107,7 +109,10 @@ class Snapshots:
         """The messages for this read; None if it must read from the store."""
         if reader.input_messages is not None and (turn := self._close_turn(reader.input_messages)):
             return reader.input_messages[: turn.length]
-        run_id, messages = self._latest_read or (None, None)
+        latest_read = self._latest_read  # once, as another thread may invalidate it
+        if latest_read is None:
+            return None
+        run_id, messages = latest_read
         return messages if run_id == reader.run_id else None
 
     def _close_turn(self, input_messages: list[BaseMessage]) -> _OpenTurn | None:

@@ -55,28 +55,28 @@ def without_unstorable(message: Message) -> Message:
     >>> without_unstorable(plot).host, without_unstorable(plot).metadata
     ({'langchain': {'status': 'error'}}, {'unstored': ['artifact']})
     """
-    unstored: list[str] = []
+    parts = [*message.host.values(), *(call.args for call in message.tool_calls), message.metadata]
+    unstored = {name for fields in parts for name, value in fields.items() if not _is_storable(value)}
     content = message.content
-    host = {name: _storable_fields(fields, unstored) for name, fields in message.host.items()}
-    calls = [call.model_copy(update={"args": _storable_fields(call.args, unstored)}) for call in message.tool_calls]
     if not isinstance(content, str):
-        content = [block for block in content if _check_storable("content", block, unstored)]
-    metadata = _storable_fields(message.metadata, unstored)
+        content = [block for block in content if _is_storable(block)]
+    if len(content) < len(message.content):
+        unstored.add("content")
     if not unstored:
         return message
-    metadata = {**metadata, UNSTORED_KEY: sorted(set(unstored))}
+    host = {name: _storable_fields(fields) for name, fields in message.host.items()}
+    calls = [call.model_copy(update={"args": _storable_fields(call.args)}) for call in message.tool_calls]
+    metadata = {**_storable_fields(message.metadata), UNSTORED_KEY: sorted(unstored)}
     return message.model_copy(update={"host": host, "tool_calls": calls, "content": content, "metadata": metadata})
 
 
-def _storable_fields(fields: dict[str, T], unstored: list[str]) -> dict[str, T]:
-    return {name: value for name, value in fields.items() if _check_storable(name, value, unstored)}
+def _storable_fields(fields: dict[str, T]) -> dict[str, T]:
+    return {name: value for name, value in fields.items() if _is_storable(value)}
 
 
-def _check_storable(name: str, value: Any, unstored: list[str]) -> bool:
-    """Whether a value can be stored; if not, its name is added to ``unstored``."""
+def _is_storable(value: Any) -> bool:
     try:
         to_plain(value)
     except SerializationError:
-        unstored.append(name)
         return False
     return True

@@ -87,7 +87,7 @@ def _to_thread(brain: BrainMemory, summary: str) -> Flow[dict[str, Any]]:
     history = yield from step(brain.messages)
     stored_summary = yield from step(brain.get_summary)
     session = brain.scope.session
-    messages = _with_unique_ids([(message.id, from_message(message), message) for message in history], session)
+    messages = _with_unique_ids(history, session)
     if stored_summary is None:
         return {"messages": messages}
     if summary == "key":
@@ -96,15 +96,16 @@ def _to_thread(brain: BrainMemory, summary: str) -> Flow[dict[str, Any]]:
     return {"messages": [summary_message, *messages]}
 
 
-def _with_unique_ids(messages: list[tuple[str, BaseMessage, Message]], session: str) -> list[BaseMessage]:
-    """Give each message its stored id, or one made from its content; no two are the same."""
-    used_ids: set[str] = set()
-    for id_, message, stored in messages:
-        while not id_ or id_ in used_ids:
-            id_ = fingerprint(session, id_, stored.to_data())  # noqa: PLW2901 - until it is free
-        used_ids.add(id_)
-        message.id = id_
-    return [message for _, message, _ in messages]
+def _with_unique_ids(history: Sequence[Message], session: str) -> list[BaseMessage]:
+    """Stored messages for a host, each with its stored id, or one made from its content; no two are the same."""
+    message_by_id: dict[str, BaseMessage] = {}
+    for stored in history:
+        id_ = stored.id
+        while not id_ or id_ in message_by_id:
+            id_ = fingerprint(session, id_, stored.to_data())
+        message_by_id[id_] = from_message(stored)
+        message_by_id[id_].id = id_
+    return list(message_by_id.values())
 
 
 def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -> Flow[int]:

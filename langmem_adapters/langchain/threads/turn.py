@@ -70,7 +70,9 @@ def _group_by_message(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
     for piece in pieces:
         piece_id = piece.id if isinstance(piece, AIMessageChunk) else None
         group = group_by_id.get(piece_id) if piece_id else None
-        if group is None or (group is not groups[-1] and getattr(group[-1], "chunk_position", None) == "last"):
+        if group is not None and group is not groups[-1] and getattr(group[-1], "chunk_position", None) == "last":
+            group = None  # that message is complete, and another one has its id
+        if group is None:
             if not groups or not _continues(groups[-1][-1], piece, last_id):
                 groups.append([])
                 last_id = None

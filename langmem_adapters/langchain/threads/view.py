@@ -77,7 +77,9 @@ class Thread(Sequence[Message]):
 
     def dialogue_until(self, message_id: str, limit: int) -> list[Message]:
         """What was said in the last ``limit`` messages up to the one with this id; nothing if there is none."""
-        count = self.count_through(message_id) or 0 if message_id else 0
+        if not message_id:
+            return []
+        count = self.count_through(message_id) or 0
         return [self[n] for n in range(max(count - limit, 0), count) if self._is_dialogue_at(n)]
 
     def _first_shared_position(self, first_id: str, start: int) -> int:
@@ -87,6 +89,7 @@ class Thread(Sequence[Message]):
         return count - 1
 
     def _message_at(self, n: int) -> BaseMessage:
+        """A message, with an id: if it lacks one, all that lack one are given theirs, once."""
         if self._mark and not self._messages[n].id:
             self._messages, self._mark = list(_with_generated_ids(self._messages, self._mark)), ""
         return self._messages[n]
