@@ -170,7 +170,7 @@ def _read_turns(
 ) -> dict[int, Turn]:
     """The documents that have these numbers; not all numbers have one."""
     stretches = {number // STRETCH_SIZE for number in numbers}
-    turns_by_stretch: dict[int, dict[int, Turn | None]] = {
+    turns_by_stretch: dict[int, dict[int, Turn | None]] = {  # None: no document has that number
         stretch: cache.get(stretch, versions[stretch]) or {} for stretch in stretches
     }
     missing = [number for number in numbers if number not in turns_by_stretch[number // STRETCH_SIZE]]

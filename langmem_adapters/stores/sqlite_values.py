@@ -86,7 +86,7 @@ def read_all(connection: sqlite3.Connection, number: int, *, has_inline: bool) -
 def _pad_keys(keys: Sequence[str]) -> Sequence[str]:
     """Repeat the last key up to a power of two, so that few statements have to be prepared."""
     padded_count = 1 << (len(keys) - 1).bit_length()
-    return [*keys, *keys[-1:] * (padded_count - len(keys))]
+    return [*keys, *list(keys[-1:]) * (padded_count - len(keys))]
 
 
 def put(connection: sqlite3.Connection, number: int, values: Mapping[str, bytes], *, has_inline: bool) -> None:
