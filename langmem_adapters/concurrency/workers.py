@@ -198,6 +198,7 @@ class _WorkerPool:
                 self._ask_batch(*task)
 
     def _next(self) -> Job | tuple[Pipeline, list[Job]] | None:
+        """Take the next task: a job, or a batch of questions to a pipeline; None ends this worker."""
         with self._lock:
             self.started_count += 1
             pipeline = next(iter(self._batches), None)

@@ -28,7 +28,7 @@ def as_examples(experiences: Sequence[Experience]) -> str:
     lines = []
     for number, experience in enumerate(experiences, start=1):
         score = score_of(experience) or "N/A"
-        request, response = _shorten_middle(as_text(experience.req)), _shorten_middle(as_text(experience.resp))
+        request, response = _example_text(experience.req), _example_text(experience.resp)
         lines.append(f"{number}. Given the request: {request}, Returns: {response}, Which scored: {score}.")
     return "\n".join(lines)
 
@@ -60,7 +60,9 @@ def role_zero_context(req: Any, experiences: Sequence[Experience]) -> Any:
     return [*before, {**last, "content": content}]
 
 
-def _shorten_middle(text: str) -> str:
-    """A text, shortened in the middle if it is long: the question is often at the end."""
-    half = _MAX_CHARS // 2
-    return hanging_indent(text if len(text) <= _MAX_CHARS else f"{text[:half]} … {text[-half:]}")
+def _example_text(value: Any) -> str:
+    """A request or a response as text, shortened in the middle if it is long: the question is often at the end."""
+    text, half = as_text(value), _MAX_CHARS // 2
+    if len(text) > _MAX_CHARS:
+        text = f"{text[:half]} … {text[-half:]}"
+    return hanging_indent(text)

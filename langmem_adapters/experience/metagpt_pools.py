@@ -84,7 +84,7 @@ def _docstore_records(path: Path) -> list[Any]:
 
 
 class ChromaEntry(NamedTuple):
-    """An entry of a Chroma collection, and the object that MetaGPT keeps in it (``held``); None, if there is none."""
+    """An entry of a Chroma collection, and the object that MetaGPT keeps in it (``record``); None, if there is none."""
 
     collection: str
     id: str

@@ -81,12 +81,15 @@ class PoolFlows:
             kind = type(experience).__name__
             raise ConfigurationError(f"an experience is made as Experience(req=…, resp=…), not {kind}")
         now = self._clock()
+        expires_at = experience.expires_at
+        if not expires_at and self.ttl is not None:
+            expires_at = now + self.ttl
         stored = experience.model_copy(
             update={
                 "tag": self.tag,
                 "uuid": experience.uuid or self._new_id(),
                 "timestamp": now if experience.timestamp is None else experience.timestamp,
-                "expires_at": experience.expires_at if self.ttl is None or experience.expires_at else now + self.ttl,
+                "expires_at": expires_at,
             }
         )
         if self.writes:
@@ -112,21 +115,27 @@ class PoolFlows:
         if not self.reads:
             return None
         data = yield from step(self._shelf.get, key_of(None, key))
+        if data is None:
+            return None
         try:
-            experience = None if data is None else self._read(data)
+            experience = self._read(data)
         except SerializationError as error:
             self._count_unreadable(error)
-            data = experience = None
-        if data is not None and experience is None:
+            return None
+        if experience is None:
             yield from step(self._shelf.discard, key, data)
         return experience
 
     def recent(self, key: str) -> Experience | None:
         """The experience under a key, if the read cache has it: no store is asked, and nothing is counted."""
         cache = self._shelf.read_cache
-        data = cache.get(key) if cache is not None and self.reads else None
-        experience = None if data is None else Experience.from_bytes(data)
-        return None if experience is None or self._has_expired(experience) else experience
+        if cache is None or not self.reads:
+            return None
+        data = cache.get(key)
+        if data is None:
+            return None
+        experience = Experience.from_bytes(data)
+        return None if self._has_expired(experience) else experience
 
     def tally(self, served: Experience | None) -> None:
         """Count a hit, and what it saved; for None, a miss, unless look-ups are switched off."""

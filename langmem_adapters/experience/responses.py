@@ -61,7 +61,8 @@ class Responses:
             forms, items = [form for form, _ in value], [data for _, data in value]
             return Experience(req=req, resp=items, metric=metric, form=forms)
         form, data = self.freeze(value)
-        return Experience(req=req, resp=data, metric=metric, form=form, **({} if data is not None else {"none": True}))
+        extra = {"none": True} if data is None else {}
+        return Experience(req=req, resp=data, metric=metric, form=form, **extra)
 
     def from_experience(self, experience: Experience) -> Any:
         """The response of an experience; for a stream, the list of its items. Raises as :meth:`restore` does."""
@@ -99,7 +100,8 @@ class Responses:
         for form in _FORMS:
             try:
                 data = self._to_data(form, value)
-                if not (changed_type := first_changed_type(value, self._from_data(form, data))):
+                changed_type = first_changed_type(value, self._from_data(form, data))
+                if not changed_type:
                     return form, data
                 lost_type = changed_type
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do

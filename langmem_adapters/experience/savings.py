@@ -35,6 +35,9 @@ class Saved(NamedTuple):
     def __add__(self, other: Saved) -> Saved:  # type: ignore[override]
         return Saved(self.seconds + other.seconds, self.tokens + other.tokens, self.money + other.money)
 
+    def __sub__(self, other: Saved) -> Saved:
+        return self + Saved(-other.seconds, -other.tokens, -other.money)
+
     def as_stats(self) -> dict[str, float]:
         """The figures as ``stats()`` has them: saved_seconds, saved_tokens, saved_money."""
         return {f"saved_{name}": value for name, value in self._asdict().items()}
@@ -48,10 +51,7 @@ class Saved(NamedTuple):
     @classmethod
     def of(cls, counts: Counts) -> Saved:
         """Read the figures from counts."""
-        return cls() + cls(counts["saved_seconds"], counts["saved_tokens"], counts["saved_money"])
-
-    def __sub__(self, other: Saved) -> Saved:
-        return self + Saved(-other.seconds, -other.tokens, -other.money)
+        return cls(float(counts["saved_seconds"]), counts["saved_tokens"], float(counts["saved_money"]))
 
 
 def cost(metric: Metric, prices: Prices) -> Saved:

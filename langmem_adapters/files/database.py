@@ -106,6 +106,13 @@ class Database:
         with self._breaker.guarding(may_close=False):
             return self._fetch_all(select, values)
 
+    def close(self) -> None:
+        """Close the idle connections. The next transaction opens a new one."""
+        if self._pid == os.getpid():
+            with forks.no_fork, self._memory_lock:
+                close_all(self._idle, self._pid)
+            self._ready = False  # until then the file may be replaced; one in memory is new
+
     def _fetch_all(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         connection = self._borrow()
         try:
@@ -119,6 +126,34 @@ class Database:
         """Be the only writer for a moment, which a locked file refuses."""
         with _Transaction(self, _BEGIN_WRITE, None):
             pass
+
+    def _begin(self, connection: Connection, statement: str) -> None:
+        """Begin a transaction. With ``fails_fast``, retry every moment, and wait only while other writers progress.
+
+        SQLite itself retries after up to 0.1 s, which is too seldom among many writers.
+        """
+        if self._breaker is None:
+            connection.execute(statement)
+            return
+        start = time.monotonic()
+        deadline = start + self._timeout
+        last_version = None  # of the file's content, as others have written it
+        while True:
+            try:
+                connection.execute(statement)
+            except sqlite3.OperationalError as error:  # noqa: PERF203 - each try may fail
+                if "locked" not in str(error):
+                    raise
+                now = time.monotonic()
+                (version,) = connection.execute("PRAGMA data_version").fetchone()
+                if version != last_version:
+                    deadline = min(now + self._timeout, start + _MAX_WAIT_SECONDS)
+                    last_version = version
+                if now > deadline:
+                    raise
+                time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - so that two do not retry in step
+            else:
+                return
 
     def _end(self, connection: Connection, error: BaseException | None, begin_statement: str) -> None:
         if error is not None:
@@ -147,32 +182,6 @@ class Database:
             self._give_back(connection)
         if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
             raise self._to_store_error(error) from error
-
-    def _begin(self, connection: Connection, statement: str) -> None:
-        """Begin a transaction. With ``fails_fast``, retry every moment, and wait only while other writers progress.
-
-        SQLite itself retries after up to 0.1 s, which is too seldom among many writers.
-        """
-        if self._breaker is None:
-            connection.execute(statement)
-            return
-        start = time.monotonic()
-        deadline, writes = start + self._timeout, None
-        while True:
-            try:
-                connection.execute(statement)
-            except sqlite3.OperationalError as error:  # noqa: PERF203 - each try may fail
-                if "locked" not in str(error):
-                    raise
-                now, before = time.monotonic(), writes
-                (writes,) = connection.execute("PRAGMA data_version").fetchone()
-                if writes != before:
-                    deadline = min(now + self._timeout, start + _MAX_WAIT_SECONDS)
-                if now > deadline:
-                    raise
-                time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - so that two do not retry in step
-            else:
-                return
 
     def _borrow(self) -> Connection:
         forks.begin_work()
@@ -274,13 +283,6 @@ class Database:
         if isinstance(error, UnicodeEncodeError):
             return SerializationError("an id or a key holds half of a surrogate pair, which cannot be stored")
         return self.location.to_store_error(error, self._timeout)
-
-    def close(self) -> None:
-        """Close the idle connections. The next transaction opens a new one."""
-        if self._pid == os.getpid():
-            with forks.no_fork, self._memory_lock:
-                close_all(self._idle, self._pid)
-            self._ready = False  # until then the file may be replaced; one in memory is new
 
 
 class _Transaction(contextlib.AbstractContextManager[Connection]):

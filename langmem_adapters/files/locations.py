@@ -125,22 +125,7 @@ class FileLocation:
 
     def connect(self, timeout: float, close_idle: Callable[[], object]) -> Connection:
         """Open the file at this place; refuse if its -wal does not belong to it."""
-        latest = self._latest_connection()
-        if latest is not None:
-            self.is_current(latest)
-        if self._wal_was_removed():
-            close_idle()
-            if self._wal_was_removed():
-                raise StoreUnavailable(
-                    f"the -wal of {self.path} was removed while it was open, and others of this process still use it:"
-                    " try again when they are done, or end the process"
-                )
-        if self._old_wal is not None and _identity(self.path) and _identity(f"{self.file}-wal") == self._old_wal:
-            raise StoreUnavailable(
-                f"{self.path} was replaced while it was open, and {self.file}-wal holds changes of the old file, which"
-                " would damage the new one: end whatever uses it, remove its -wal and -shm, and put it there again"
-            )
-        self._old_wal = None
+        self._check_wal(close_idle)
         while True:
             before = _identity(self.path)
             connection = sqlite3.connect(
@@ -157,6 +142,25 @@ class FileLocation:
                     _open_connections.add(connection)
                 return connection
             connection.close()  # replaced just now: which file was opened is unknown
+
+    def _check_wal(self, close_idle: Callable[[], object]) -> None:
+        """Raise StoreUnavailable if the -wal at this place is not that of the file."""
+        latest = self._latest_connection()
+        if latest is not None:
+            self.is_current(latest)  # notes the -wal of the old file, if it was replaced
+        if self._wal_was_removed():
+            close_idle()
+            if self._wal_was_removed():
+                raise StoreUnavailable(
+                    f"the -wal of {self.path} was removed while it was open, and others of this process still use it:"
+                    " try again when they are done, or end the process"
+                )
+        if self._old_wal is not None and _identity(self.path) and _identity(f"{self.file}-wal") == self._old_wal:
+            raise StoreUnavailable(
+                f"{self.path} was replaced while it was open, and {self.file}-wal holds changes of the old file, which"
+                " would damage the new one: end whatever uses it, remove its -wal and -shm, and put it there again"
+            )
+        self._old_wal = None
 
     def note_wal(self, connection: Connection) -> None:
         """Remember the identity of the -wal, once the file was read."""
@@ -175,16 +179,19 @@ class FileLocation:
 
     def _wal_was_removed(self) -> bool:
         """Whether this process has the file open with another -wal: a new connection would share its locks."""
-        while not self.in_memory:
+        if self.in_memory:
+            return False
+        while True:
             with _listing_lock.held():  # before the identities: a new connection may have a new -wal
                 connections = [each for each in _open_connections if each.wal is not None]
             file, wal = _identity(self.path), _identity(f"{self.file}-wal")
             stale = [each for each in connections if each.is_open and each.file == file and each.wal != wal]
-            closing_pids = {each.closed_by for each in stale}  # 0: it is not being closed
-            if 0 in closing_pids or os.getpid() not in closing_pids:
-                return 0 in closing_pids
+            closing_pids = {each.closed_by for each in stale}
+            if 0 in closing_pids:  # it is not being closed
+                return True
+            if os.getpid() not in closing_pids:
+                return False
             pauses.sleep(_RETRY_SECONDS)  # closing the last one removes the -wal, and then releases its locks
-        return False
 
     def to_store_error(self, error: sqlite3.Error, seconds: float) -> StoreError:
         """An error of SQLite in plain words; ``seconds`` is how long other writers were waited for."""

@@ -25,6 +25,9 @@ _MAX_DEPTH = 4  # from a vector index to its vectors to their database, and one 
 _TIMEOUT_SECONDS = 5.0  # to wait for others
 _CHROMA_FILE = "chroma.sqlite3"
 _PACKAGE_PREFIX = "langmem_adapters."
+_VECTOR_TABLE = "langmem_vector_namespaces"
+_NAMESPACE_TABLES = {"store": "langmem_namespaces", "index": "langmem_*_namespaces"}
+_FIND_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ?"
 
 
 class Files(NamedTuple):
@@ -39,9 +42,10 @@ def files_of(*backends: object) -> Files:
     databases, folders = set[Path](), set[Path]()
     for backend in backends:
         for part in _library_objects(backend, _MAX_DEPTH):
-            if isinstance(part, Database):
-                databases.update([part.location.file] if part.location.file else [])
-            elif isinstance(folder := vars(part).get("_folder"), str) and folder:
+            folder = vars(part).get("_folder")
+            if isinstance(part, Database) and part.location.file is not None:
+                databases.add(part.location.file)
+            elif isinstance(folder, str) and folder:
                 folders.add(Path(folder))
     return Files(
         frozenset(path for path in databases if path.is_file()),
@@ -78,11 +82,6 @@ def has_vectors(backend: object) -> bool:
             if table and connection.execute(f"SELECT 1 FROM {_VECTOR_TABLE} LIMIT 1").fetchone():  # noqa: S608
                 return True
     return False
-
-
-_VECTOR_TABLE = "langmem_vector_namespaces"
-_NAMESPACE_TABLES = {"store": "langmem_namespaces", "index": "langmem_*_namespaces"}
-_FIND_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ?"
 
 
 def scrub(*backends: object) -> None:

@@ -77,9 +77,10 @@ def database_of(url: str) -> str:
         if scheme == "unix":
             return f"unix://{unquote(target)}?db={int(database or 0)}"
         if scheme == "redis+sentinel":
-            return f"{scheme}://{_join_hosts(hosts, 26379)}/{path_parts[0]}/{int((path_parts[1:] or ['0'])[0])}"
-        number = int(database or (path_parts or ["0"])[0])
-        return f"{scheme.replace('rediss', 'redis')}://{_join_hosts(hosts, 6379)}/{number}"
+            service, number, *_ = (*path_parts, "0")
+            return f"{scheme}://{_join_hosts(hosts, 26379)}/{service}/{int(number)}"
+        number = database or (path_parts[0] if path_parts else "0")
+        return f"{scheme.replace('rediss', 'redis')}://{_join_hosts(hosts, 6379)}/{int(number)}"
     except (ValueError, IndexError):  # the store says what is wrong with it
         return text
 

@@ -29,7 +29,10 @@ class _Content(BaseModel):
     def message_text(self) -> str:
         # Speech is a part with its text, beside a part that names the recording.
         parts = [part.get("text") if isinstance(part, dict) else part for part in self.parts or []]
-        return "\n".join([*(part for part in parts if isinstance(part, str)), *([self.text] if self.text else [])])
+        texts = [part for part in parts if isinstance(part, str)]
+        if self.text:
+            texts.append(self.text)
+        return "\n".join(texts)
 
     def attachments(self) -> list[Any]:
         """Pictures and other files: the export names them, and does not hold them."""
@@ -104,12 +107,16 @@ def _to_transcript(name: str, conversation: _Conversation, messages: Sequence[_M
 
 def _to_message(message: _Message) -> Message:
     content = message.content or _Content()
-    metadata = {} if content.content_type == "text" else {"content_type": content.content_type}
+    metadata: dict[str, Any] = {}
+    if content.content_type != "text":
+        metadata["content_type"] = content.content_type
+    if attachments := content.attachments():
+        metadata["parts"] = attachments
     return Message(
         id=message.id,
         role=message.author.role,
         name=message.author.name,
         content=content.message_text(),
         created_at=message.create_time,
-        metadata={**metadata, **({"parts": content.attachments()} if content.attachments() else {})},
+        metadata=metadata,
     )

@@ -60,18 +60,17 @@ def read_transcripts(
         if len(values) == 1 and text.lstrip().startswith('"'):  # LlamaIndex persisted its chat stores so at first
             values = values_of(values[0].value)
         format_ = _detect_format(values) if format_ == "auto" else format_
-        transcripts = read_llamaindex_sessions(values) if format_ == "llama-index" else None
-        if format_ not in _MESSAGE_READERS or transcripts is not None:
+        if format_ == "llama-index" and (transcripts := read_llamaindex_sessions(values)) is not None:
             _refuse_session(session, format_)
-        if transcripts is not None:
             return transcripts
-        if format_ == "jsonl":
-            del values  # frees them before the lines are parsed
-            return _read_export(text)
         if format_ in _MESSAGE_READERS:
             # as it is typed: macOS may write a letter and its accent apart
             name = unicodedata.normalize("NFC", decode_escaped_utf8(path.name))
             return to_transcripts(values, session or name.split(".")[0] or name, _MESSAGE_READERS[format_])
+        _refuse_session(session, format_)
+        if format_ == "jsonl":
+            del values  # frees them before the lines are parsed
+            return _read_export(text)
         return read_chatgpt(values) if format_ == "chatgpt" else read_locomo(values)
     except SerializationError as error:
         raise SerializationError(f"{path}: {error}") from error

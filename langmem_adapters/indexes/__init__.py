@@ -31,6 +31,12 @@ __all__ = [
     "vectors_of",
 ]
 
+_MAX_VECTOR_INDEXES = 64  # those that were asked for last
+_lock = ForkSafeLock()  # held while a driver is imported
+_shared: dict[tuple[str, float | None], Index] = {}
+_shared_backends: dict[tuple[str, float | None], Vectors] = {}
+_shared_vector_indexes: LRU[tuple[str, float | None, int], tuple[Any, VectorIndex]] = LRU(_MAX_VECTOR_INDEXES)
+
 
 def open_index(url: str | None = None) -> Index:
     """Make the lexical index that goes with a store's URL. Nothing is opened before the first use.
@@ -109,22 +115,6 @@ def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
         return _shared[key]
 
 
-def cache_index(url: str | None = None, store: Store | None = None) -> Index:
-    """:func:`index_of` for caches: their shared index has a short timeout, so it delays no caller."""
-    return index_of(url, store, PATIENCE_SECONDS)
-
-
-def _shared_key(url: str | None, timeout: float | None) -> tuple[str, float | None]:
-    """The key of a shared index: one in memory needs no timeout, so there is only one."""
-    url = url or default_url()
-    return url, None if url.startswith("memory:") else timeout
-
-
-def cache_vectors(url: str | None, embedder: Any) -> VectorIndex:
-    """Return the one vector index that all caches in this process share for a URL and an embedder."""
-    return shared_vectors(url, embedder, PATIENCE_SECONDS)
-
-
 def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None) -> VectorIndex:
     """Return the one vector index that this process shares for a URL and an embedder.
 
@@ -140,15 +130,27 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
         entry = _shared_vector_indexes.get(key)
         if entry is None:
             own_embedder = Embedder.of(embedder)
-            backend = _shared_backends[backend_key] = _shared_backends.get(backend_key) or _make_vectors(*backend_key)
-            entry = embedder, VectorIndex(backend, own_embedder)
+            if backend_key not in _shared_backends:
+                _shared_backends[backend_key] = _make_vectors(*backend_key)
+            entry = embedder, VectorIndex(_shared_backends[backend_key], own_embedder)
             _shared_vector_indexes.put(key, entry)
         return entry[1]
+
+
+def _shared_key(url: str | None, timeout: float | None) -> tuple[str, float | None]:
+    """The key of a shared index: one in memory needs no timeout, so there is only one."""
+    url = url or default_url()
+    return url, None if url.startswith("memory:") else timeout
 
 
 def index_of(url: str | None, store: Store | None, timeout: float | None = None) -> Index:
     """Return the shared index of the URL, or a new one in memory for a caller's own store."""
     return shared_index(url, timeout) if store is None else open_index("memory:")
+
+
+def cache_index(url: str | None = None, store: Store | None = None) -> Index:
+    """:func:`index_of` for caches: their shared index has a short timeout, so it delays no caller."""
+    return index_of(url, store, PATIENCE_SECONDS)
 
 
 def vectors_of(url: str | None, store: Store | None, embedder: Any) -> VectorIndex | None:
@@ -158,8 +160,6 @@ def vectors_of(url: str | None, store: Store | None, embedder: Any) -> VectorInd
     return shared_vectors(url, embedder) if store is None else open_vectors("memory:", embedder)
 
 
-_MAX_VECTOR_INDEXES = 64  # those that were asked for last
-_lock = ForkSafeLock()  # held while a driver is imported
-_shared: dict[tuple[str, float | None], Index] = {}
-_shared_backends: dict[tuple[str, float | None], Vectors] = {}
-_shared_vector_indexes: LRU[tuple[str, float | None, int], tuple[Any, VectorIndex]] = LRU(_MAX_VECTOR_INDEXES)
+def cache_vectors(url: str | None, embedder: Any) -> VectorIndex:
+    """Return the one vector index that all caches in this process share for a URL and an embedder."""
+    return shared_vectors(url, embedder, PATIENCE_SECONDS)

@@ -49,6 +49,12 @@ from langmem_adapters.sharing import Shared
 __all__ = ["LexicalIndex"]
 
 _QUERY_END_CHARS = 100_000  # read at the beginning and at the end of a longer query
+_STOP_WORD_WEIGHT = 0.1
+_CORRECTION_WEIGHT = 0.8
+_MAX_CORRECTIONS = 3  # of a word; if there are more, each is a mere guess
+_MAX_PART_FREQUENCY = 1000  # documents; more take long to read, and parts in so many tell little beside whole words
+_SELECT_NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
+_SELECT_POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND seq IS NOT NULL"
 
 
 class LexicalIndex(Shared):
@@ -186,15 +192,10 @@ class LexicalIndex(Shared):
         name = self._row_name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
-            return query if corpus is None else self._split_speakers(connection, corpus.namespace, query)[1]
-
-    def _split_speakers(
-        self, connection: sqlite3.Connection, namespace: int, query: str
-    ) -> tuple[frozenset[str], str, dict[str, float]]:
-        """The speakers that a query names, the query without them, unless nothing is left then, and its terms."""
-        speakers, nameless_query = named_speakers(_truncate_query(query), speaker_names(connection, namespace))
-        terms = self._query_terms(nameless_query)
-        return (speakers, nameless_query, terms) if terms else (speakers, query, self._query_terms(query))
+            if corpus is None:
+                return query
+            _, nameless_query, _ = self._split_speakers(connection, corpus.namespace, query)
+            return nameless_query
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
         """The evidence of the ``k`` best documents, of those ``also`` named by their ids, and of their neighbours.
@@ -247,6 +248,15 @@ class LexicalIndex(Shared):
             term_counts.update(self._analyzer("\n".join(extra for extra in extra_texts if extra)))
         return Row(document, term_counts, text_marks(text) | (ANSWER if document.role == "assistant" else 0))
 
+    def _split_speakers(
+        self, connection: sqlite3.Connection, namespace: int, query: str
+    ) -> tuple[frozenset[str], str, dict[str, float]]:
+        """The speakers that a query names, the query without them, unless nothing is left then, and its terms."""
+        speakers, nameless_query = named_speakers(_truncate_query(query), speaker_names(connection, namespace))
+        if terms := self._query_terms(nameless_query):
+            return speakers, nameless_query, terms
+        return speakers, query, self._query_terms(query)
+
     def _query_terms(self, query: str) -> dict[str, float]:
         """The terms of a query with their counts; stop words of its language count for little.
 
@@ -254,14 +264,17 @@ class LexicalIndex(Shared):
         """
         query, named_date_words = split_dates(_truncate_query(query))
         terms = self._analyzer(query)
-        counts: dict[str, float] = {**Counter([term for term in terms if term not in self._stop_words] or terms)}
+        informative_terms = [term for term in terms if term not in self._stop_words]
+        counts: dict[str, float] = {**Counter(informative_terms or terms)}
         if stop_words := foreign_stop_words(query):
             stop_terms = self._analyzer(" ".join(stop_words))
             counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in stop_terms if term in counts}
         day_words = possible_day_words(query)
         if named_date_words:
             return dict.fromkeys(self._analyzer(f"{named_date_words} {day_words}"), 1.0) | counts
-        return dict.fromkeys(self._analyzer(day_words), _STOP_WORD_WEIGHT) | counts if day_words else counts
+        if day_words:
+            return dict.fromkeys(self._analyzer(day_words), _STOP_WORD_WEIGHT) | counts
+        return counts
 
     def _weigh_query(
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
@@ -306,16 +319,6 @@ class LexicalIndex(Shared):
         return Corpus(*row) if row is not None and row[2] else None
 
 
-_STOP_WORD_WEIGHT = 0.1
-_CORRECTION_WEIGHT = 0.8
-_MAX_CORRECTIONS = 3  # of a word; if there are more, each is a mere guess
-_MAX_PART_FREQUENCY = 1000  # documents; more take long to read, and parts in so many tell little beside whole words
-
-
-_SELECT_NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
-_SELECT_POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND seq IS NOT NULL"
-
-
 def _to_hits(
     connection: sqlite3.Connection, terms: Sequence[Term], scored_numbers: Sequence[tuple[float, int]]
 ) -> list[Hit]:
@@ -325,7 +328,10 @@ def _to_hits(
 
 
 def _to_position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
-    return (rows[0][0], to_text(rows[0][1])) if rows else None
+    if not rows:
+        return None
+    seq, entry = rows[0]
+    return seq, to_text(entry)
 
 
 def _composed(text: str) -> str:

@@ -77,9 +77,10 @@ class KeyedLexicalIndex(LexicalIndex):
 
     def _to_row(self, document: Document) -> Row:
         """:meth:`LexicalIndex._to_row`, with the speaker only among the words, which are in no particular order."""
-        row, repeat_threads = super()._to_row(document), tuple(map(self._keyed_thread, document.again))
-        keyed_document = document._replace(speaker="", thread=self._keyed_thread(document.thread), again=repeat_threads)
+        row = super()._to_row(document)
+        thread, repeat_threads = self._keyed_thread(document.thread), tuple(map(self._keyed_thread, document.again))
+        keyed_document = document._replace(speaker="", thread=thread, again=repeat_threads)
         return row._replace(document=keyed_document, counts=Counter(dict(sorted(row.counts.items()))))
 
     def _keyed_thread(self, name: str) -> str:
-        return name and self._digest(f"thread {name}")
+        return self._digest(f"thread {name}") if name else ""

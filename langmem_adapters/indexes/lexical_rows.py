@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 STRETCH_SIZE = 256  # documents
+_MAX_BATCH_POSTINGS = 100_000  # written together; each takes about 100 bytes meanwhile
 _MAX_SPEAKERS = 1000  # the most names of a namespace that are looked for in a query
 
 _TABLES = ("postings", "terms", "documents", "stretches", "speakers", "again", "namespaces")
@@ -134,8 +135,6 @@ def _write_rows(
     _update_counts(connection, namespace, version, stretches, speakers)
 
 
-_MAX_BATCH_POSTINGS = 100_000  # postings, each of which takes about 100 bytes meanwhile
-
 # The greatest tf and the least length are bounds: they stay when the document that had them is removed.
 _UPSERT_TERM = """
     INSERT INTO langmem_lexical_terms VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, term) DO UPDATE
@@ -183,11 +182,12 @@ def _reserve_number(connection: sqlite3.Connection, namespace: int, thread: byte
         " ORDER BY number DESC LIMIT 1",
         (namespace, thread),
     ).fetchone()
-    if row is None or row[1] == STRETCH_SIZE:
+    stretch, used = row or (0, STRETCH_SIZE)
+    if used == STRETCH_SIZE:
         insert = "INSERT INTO langmem_lexical_stretches (namespace, thread) VALUES (?, ?)"
-        row = (connection.execute(insert, (namespace, thread)).lastrowid, 0)
-    connection.execute("UPDATE langmem_lexical_stretches SET used = used + 1 WHERE number = ?", (row[0],))
-    return cast(int, row[0] * STRETCH_SIZE + row[1])
+        stretch, used = connection.execute(insert, (namespace, thread)).lastrowid, 0
+    connection.execute("UPDATE langmem_lexical_stretches SET used = used + 1 WHERE number = ?", (stretch,))
+    return cast(int, stretch * STRETCH_SIZE + used)
 
 
 def _update_counts(
@@ -203,24 +203,26 @@ def _update_counts(
         ((old_documents,),) = connection.execute(
             "SELECT documents FROM langmem_lexical_stretches WHERE number = ?", (stretch,)
         )
-        stretch_delta += (old_documents + documents > 0) - (old_documents > 0)
+        was_filled, is_filled = old_documents > 0, old_documents + documents > 0
+        stretch_delta += is_filled - was_filled
         connection.execute(
             "UPDATE langmem_lexical_stretches SET documents = documents + ?, length = length + ?, changed = ?"
             " WHERE number = ?",
             (documents, length, version, stretch),
         )
-    documents, length = (sum(counts) for counts in zip(*stretches.values(), strict=True))
+    total_documents = sum(documents for documents, _ in stretches.values())
+    total_length = sum(length for _, length in stretches.values())
     connection.execute(
         "UPDATE langmem_lexical_namespaces"
         " SET documents = documents + ?, length = length + ?, stretches = stretches + ? WHERE number = ?",
-        (documents, length, stretch_delta, namespace),
+        (total_documents, total_length, stretch_delta, namespace),
     )
     connection.executemany(
         "INSERT INTO langmem_lexical_speakers VALUES (?, ?, ?)"
         " ON CONFLICT (namespace, name) DO UPDATE SET documents = documents + excluded.documents",
         [(namespace, speaker, count) for speaker, count in speakers.items() if speaker],
     )
-    if documents < 0:
+    if total_documents < 0:
         connection.execute("DELETE FROM langmem_lexical_speakers WHERE namespace = ? AND documents = 0", (namespace,))
 
 

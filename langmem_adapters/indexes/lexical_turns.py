@@ -124,8 +124,9 @@ def _read_stretches(
         " WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
     ).fetchall()
-    stretches = {row[0]: Stretch(row[2], row[3], bool(row[4])) for row in rows}
-    return {row[0]: row[1] for row in rows}, stretches
+    versions = {number: version for number, version, *_ in rows}
+    stretches = {n: Stretch(documents, length, bool(ordered)) for n, _, documents, length, ordered in rows}
+    return versions, stretches
 
 
 def _postings_by_stretch(
@@ -169,7 +170,7 @@ def _read_turns(
 ) -> dict[int, Turn]:
     """The documents that have these numbers; not all numbers have one."""
     stretches = {number // STRETCH_SIZE for number in numbers}
-    turns_by_stretch: dict[int, dict[int, Turn | None]] = {
+    turns_by_stretch: dict[int, dict[int, Turn | None]] = {  # None: no document has that number
         stretch: cache.get(stretch, versions[stretch]) or {} for stretch in stretches
     }
     missing = [number for number in numbers if number not in turns_by_stretch[number // STRETCH_SIZE]]
@@ -192,7 +193,10 @@ def _load_turns(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[
         " WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(numbers),),
     )
-    return {row[0]: Turn(to_text(row[1]), row[2], to_text(row[3]), row[4], row[5]) for row in rows}
+    return {
+        number: Turn(to_text(id_), length, to_text(speaker), at, marks)
+        for number, id_, length, speaker, at, marks in rows
+    }
 
 
 def _stretch_idf(corpus: Corpus, term: Term) -> float:

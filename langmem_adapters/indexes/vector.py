@@ -154,13 +154,16 @@ class VectorIndex(Shared):
             self._delete_vectors(name, deleted_ids, since)  # deletions do not wait for an embedder
             raise
         results = dict(zip(documents, embeddings, strict=True))
-        non_blank = {id_: result for id_, result in results.items() if result and result.vector}
+        findable: dict[str, Embedding] = {}
+        for id_, result in results.items():
+            if result and result.vector:
+                # Pieces are kept only for messages of conversations, since nobody asks for others.
+                findable[id_] = Embedding(result.vector) if documents[id_].at is None else result
         self._vectors.change(
             name,
             self._maker,
-            # Pieces are kept only for messages of conversations, since nobody asks for others.
-            upsert={id_: Embedding(e.vector) if documents[id_].at is None else e for id_, e in non_blank.items()},
-            delete=[*deleted_ids, *(id_ for id_ in results if id_ not in non_blank)],
+            upsert=findable,
+            delete=[*deleted_ids, *(id_ for id_ in results if id_ not in findable)],
             position=position,
             since=since,
         )
@@ -261,7 +264,8 @@ class VectorIndex(Shared):
         """The embedding of a query, cached, since one search asks for it up to three times."""
         last_query = self._last_query
         if last_query is None or last_query[0] != text:
-            last_query = self._last_query = text, self.embedder.read_query(text)
+            last_query = text, self.embedder.read_query(text)
+            self._last_query = last_query
         return last_query[1]
 
     @property

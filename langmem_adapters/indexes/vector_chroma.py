@@ -83,15 +83,18 @@ class ChromaVectors:
         if not (_is_installed("chromadb") and _is_installed("numpy")):
             raise MissingDependency("chromadb", "chroma")
         self._given_client = None if isinstance(url_or_client, str) else url_or_client
-        if self._given_client is None and sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
-            version = sqlite3.sqlite_version
-            raise ConfigurationError(
-                f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has {version};"
-                " give open_vectors the URL of the store, beside which vectors need no Chroma"
-            )
-        self._folder = folder_of(url_or_client) if isinstance(url_or_client, str) else ""
-        self._server = server_of(url_or_client) if isinstance(url_or_client, str) and not self._folder else None
-        self._name = self._folder or ("{}:{}".format(*self._server) if self._server else "the given client")
+        self._folder, self._name = "", "the given client"
+        self._server: tuple[str, int, bool] | None = None
+        if isinstance(url_or_client, str):
+            if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
+                raise ConfigurationError(
+                    f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has {sqlite3.sqlite_version};"
+                    " give open_vectors the URL of the store, beside which vectors need no Chroma"
+                )
+            self._name = self._folder = folder_of(url_or_client)
+            if not self._folder:
+                self._server = server_of(url_or_client)
+                self._name = f"{self._server[0]}:{self._server[1]}"
         self._change_lock = lock_of(self._name if self._given_client is None else id(url_or_client))
         self._reset()
 
@@ -332,7 +335,7 @@ def _read_watermark(collection: Any) -> Watermark:
     metadata = json.loads((collection.metadata or {}).get(_METADATA_KEY, "{}"))
     position = metadata.get("position")
     maker = EmbedderSpec(metadata.get("embedder", ""), metadata.get("dimension"))
-    return Watermark(maker, position and (position[0], position[1]))
+    return Watermark(maker, None if position is None else (position[0], position[1]))
 
 
 def _batches(values: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -27,7 +27,9 @@ def nearest(collection: Any, vector: Vector, k: int, quota: int) -> list[tuple[s
     limit = min(max(k, _MIN_RESULTS), quota)
     result = collection.query(query_embeddings=[list(vector)], n_results=limit, include=["distances"])
     ids, distances = result["ids"][0], result["distances"][0]
-    if len(ids) < max(limit, k) and len(ids) < (count := collection.count()) <= _MAX_EXACT_VECTORS:
+    is_complete = len(ids) >= max(limit, k)
+    count = len(ids) if is_complete else collection.count()
+    if len(ids) < count <= _MAX_EXACT_VECTORS:
         exact_cosines: dict[str, float] = {}
         for offset in range(0, count, quota):
             exact_cosines |= cosines(collection, vector, limit=min(count, quota), offset=offset)

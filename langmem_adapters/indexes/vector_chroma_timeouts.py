@@ -26,8 +26,10 @@ class TimeoutsByAuth(ClientAuthProvider):
     def __init__(self, system: System) -> None:
         super().__init__(system)
         provider_name = Settings().chroma_client_auth_provider
-        provider_class: Any = get_class(provider_name, cast("Any", ClientAuthProvider)) if provider_name else None
-        self._provider: ClientAuthProvider | None = provider_class and provider_class(system)
+        self._provider: ClientAuthProvider | None = None
+        if provider_name:
+            provider_class: Any = get_class(provider_name, cast("Any", ClientAuthProvider))
+            self._provider = provider_class(system)
 
     @override
     def authenticate(self) -> ClientAuthHeaders:

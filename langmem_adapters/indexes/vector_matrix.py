@@ -108,23 +108,26 @@ class Matrix:
     @property
     def newest(self) -> tuple[int, bytes]:
         """The highest number that was ever added, and its id."""
-        return (int(self._numbers[self._count - 1]), self._ids[self._count - 1]) if self._count else (0, b"")
+        if not self._count:
+            return 0, b""
+        return int(self._numbers[self._count - 1]), self._ids[self._count - 1]
 
     def extend(self, rows: list[tuple[int, bytes, bytes]], expected: int) -> None:
         """Add ``(number, id, stored vector)``; the total will be ``expected``, or more."""
         start, end = self._count, self._count + len(rows)
-        new_vectors = np.frombuffer(b"".join(row[2] for row in rows), "<f4").reshape(len(rows), -1)
+        numbers, ids, stored_vectors = zip(*rows, strict=True)
+        new_vectors = np.frombuffer(b"".join(stored_vectors), "<f4").reshape(len(rows), -1)
         if end > len(self._numbers):
             capacity = max(end, expected, start * 5 // 4)
             self._vectors = _resized(self._vectors.reshape(-1, new_vectors.shape[1]), capacity)
             self._numbers = _resized(self._numbers, capacity)
             self._is_alive = _resized(self._is_alive, capacity)
         self._vectors[start:end] = new_vectors
-        self._numbers[start:end] = [row[0] for row in rows]
+        self._numbers[start:end] = numbers
         self._is_alive[start:end] = True
         self._quantize_rows(start, end)
-        self._ids.extend(row[1] for row in rows)
-        self._rows.update((row[1], index) for index, row in enumerate(rows, start))
+        self._ids.extend(ids)
+        self._rows.update((id_, row) for row, id_ in enumerate(ids, start))
         self._count = end
         self.living_count += len(rows)
 
@@ -132,8 +135,8 @@ class Matrix:
         """Quantize new rows to 8 bits too, if that is of use."""
         if kernels() is None:
             return
-        new_rows, old_rows = quantize(self._vectors[start:end]), self._quantized
-        codes, scale, error = (new_rows.codes[:0], new_rows.scale[:0], 0.0) if old_rows is None else old_rows
+        new_rows = quantize(self._vectors[start:end])
+        codes, scale, error = self._quantized or QuantizedRows(new_rows.codes[:0], new_rows.scale[:0], 0.0)
         if len(scale) < len(self._numbers):
             codes, scale = _resized(codes, len(self._numbers)), _resized(scale, len(self._numbers))
         codes[start:end], scale[start:end] = new_rows.codes, new_rows.scale

@@ -37,9 +37,13 @@ class RefusedDocuments:
 
     def record(self, name: str, *, settled: Sequence[str], refused: Sequence[str]) -> list[str]:
         """Record refused documents, and those settled otherwise; returns those that were not refused before."""
-        old_counts, reported = self._counts.get(name, {}), {*settled, *refused}
+        old_counts = self._counts.get(name, {})
+        reported = {*settled, *refused}
         new_counts = {id_: count for id_, count in old_counts.items() if id_ not in reported}
-        new_counts |= {id_: count for id_ in refused if (count := old_counts.get(id_, 0) + 1) < _MAX_REFUSALS}
+        for id_ in refused:
+            count = old_counts.get(id_, 0) + 1
+            if count < _MAX_REFUSALS:
+                new_counts[id_] = count
         self.forget(name)
         if new_counts:
             self._counts[name] = new_counts

@@ -180,13 +180,14 @@ class SQLiteVectors:
             # The lock before the transaction, so that a later caller never sees an earlier state.
             with search_errors("vector"), self._database.reading() as connection, connection:
                 namespace = _find_namespace(connection, name)
-                has_vectors = namespace is not None and namespace.documents and namespace.mark.maker.fits(maker)
-                if namespace is not None and has_vectors:
-                    _refresh_matrix(connection, matrix, namespace)
-                else:
+                if namespace is not None and not (namespace.documents and namespace.mark.maker.fits(maker)):
+                    namespace = None
+                if namespace is None:
                     matrix.reset(0)
+                else:
+                    _refresh_matrix(connection, matrix, namespace)
             has_grown = not old_size or matrix.size > old_size
-            yield matrix if has_vectors else None
+            yield None if namespace is None else matrix
         if has_grown:
             self._evict_matrices(name)
 
@@ -279,8 +280,9 @@ def _refresh_matrix(connection: sqlite3.Connection, matrix: Matrix, namespace: _
         matrix.extend(page, namespace.documents)
     if matrix.living_count != namespace.documents:
         removals = connection.execute(_SELECT_NEW_REMOVALS, (namespace.number, matrix.last_removal[0])).fetchall()
-        matrix.remove(row for _, row in removals)
-        matrix.last_removal = removals[-1] if removals else matrix.last_removal
+        if removals:
+            matrix.remove(row for _, row in removals)
+            matrix.last_removal = removals[-1]
     if matrix.living_count != namespace.documents:
         existing = connection.execute("SELECT number FROM langmem_vector_rows WHERE namespace = ?", (namespace.number,))
         matrix.retain(number for (number,) in existing)
@@ -292,11 +294,16 @@ def _is_consistent(connection: sqlite3.Connection, matrix: Matrix) -> bool:
     The last removal applied in memory must be recorded too, unless many came after it.
     """
     (number, id_), (removal_number, removed_row) = matrix.newest, matrix.last_removal
-    row_existed = connection.execute(_ROW_EXISTED, (number, id_, matrix.namespace, number)).fetchone()[0]
-    if not row_existed or not removal_number:
-        return bool(row_existed)
-    removal_row = connection.execute(_SELECT_REMOVAL, (removal_number, removed_row, matrix.namespace)).fetchone()
-    return removal_row is not None or removal_number <= _last_removal(connection, matrix.namespace)[0] - _MAX_REMOVALS
+    (row_existed,) = connection.execute(_ROW_EXISTED, (number, id_, matrix.namespace, number)).fetchone()
+    if not row_existed:
+        return False
+    if not removal_number:
+        return True
+    removal = (removal_number, removed_row, matrix.namespace)
+    if connection.execute(_SELECT_REMOVAL, removal).fetchone() is not None:
+        return True
+    newest_removal, _ = _last_removal(connection, matrix.namespace)
+    return removal_number <= newest_removal - _MAX_REMOVALS
 
 
 _ROW_EXISTED = (

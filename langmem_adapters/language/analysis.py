@@ -69,15 +69,19 @@ _ORDINAL_PATTERN = re.compile(r"\b([0-9]+)(?:st|nd|rd|th)\b")
 def _alternative_spellings(text: str) -> Iterator[tuple[tuple[int, int], str]]:
     """Other spellings of some words of a text, with their positions: load and settings, 1250, 4, LH1234, 5551234."""
     if _INNER_CAPITAL_PATTERN.search(text):
-        names = (name for name in _CAMEL_CASE_PATTERN.finditer(text) if len(name[0]) <= _MAX_WORD_CHARS)
-        yield from ((name.span(), part.lower()) for name in names for part in _CAMEL_CASE_WORD_PATTERN.findall(name[0]))
+        for name in _CAMEL_CASE_PATTERN.finditer(text):
+            if len(name[0]) <= _MAX_WORD_CHARS:
+                for part in _CAMEL_CASE_WORD_PATTERN.findall(name[0]):
+                    yield name.span(), part.lower()
     if _DIGIT_PATTERN.search(text):
-        yield from ((match.span(), re.sub("[^0-9]", "", match[0])) for match in _GROUPED_NUMBER_PATTERN.finditer(text))
+        for match in _GROUPED_NUMBER_PATTERN.finditer(text):
+            yield match.span(), re.sub("[^0-9]", "", match[0])
         for match in _IDENTIFIER_PATTERN.finditer(text):
             joined = re.sub("[ -]", "", match[0]).lower()
             if len(joined) >= _MIN_IDENTIFIER_DIGITS or joined[0].isalpha():
                 yield match.span(), joined
-        yield from ((match.span(), match[1]) for match in _ORDINAL_PATTERN.finditer(text))
+        for match in _ORDINAL_PATTERN.finditer(text):
+            yield match.span(), match[1]
 
 
 def _fold(text: str) -> str:
@@ -114,9 +118,15 @@ def part_terms(text: str) -> frozenset[str]:
     inflected = is_inflected(text)
     if text.isascii() and not inflected:
         return frozenset()
-    runs = (run[0] for word in _split_words(text) for run in _RUN_PATTERN.finditer(word) if run.lastgroup is None)
-    forms = [_word_and_parts(run[:_MAX_WORD_CHARS], inflected=inflected) for run in runs]
-    return frozenset(part for _, *parts in forms for part in parts).difference(whole for whole, *_ in forms)
+    whole_terms: set[str] = set()
+    parts: set[str] = set()
+    for word in _split_words(text):
+        for run in _RUN_PATTERN.finditer(word):
+            if run.lastgroup is None:
+                whole_term, *other_terms = _word_and_parts(run[0][:_MAX_WORD_CHARS], inflected=inflected)
+                whole_terms.add(whole_term)
+                parts.update(other_terms)
+    return frozenset(parts - whole_terms)
 
 
 # What an apostrophe joins to an English word: "John's", "we'll", "don't". "can't" and "ain't" keep their n.

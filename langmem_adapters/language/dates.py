@@ -62,9 +62,12 @@ class Span(NamedTuple):
 
     def iso(self) -> str:
         """Its form in ISO 8601: 2023-05-07, 2023-05-01/2023-05-07, 2023-05 or 2023."""
-        if self.unit in {"month", "year"}:
-            return self.first.isoformat()[: len("2023-05" if self.unit == "month" else "2023")]
-        return self.first.isoformat() if self.unit == "day" else f"{self.first.isoformat()}/{self.last.isoformat()}"
+        first = self.first.isoformat()
+        if self.unit == "year":
+            return first[: len("2023")]
+        if self.unit == "month":
+            return first[: len("2023-05")]
+        return first if self.unit == "day" else f"{first}/{self.last.isoformat()}"
 
 
 def relative_span(origin: date, unit: str, offset: int) -> Span:
@@ -82,11 +85,17 @@ def relative_span(origin: date, unit: str, offset: int) -> Span:
     monday = origin + timedelta(days=7 * offset - origin.weekday())
     if unit in {"week", "weekend"}:
         return Span(unit, monday + timedelta(days=5 if unit == "weekend" else 0), monday + timedelta(days=6))
-    if unit in DAYS:
-        days_ahead = (DAYS.index(unit) - origin.weekday()) % 7  # 0 to 6; another week where that is not the one meant
-        offset = days_ahead - 7 if offset < 0 else days_ahead or 7 * offset
-    weekday = unit.removeprefix("week ")
-    day = monday + timedelta(days=DAYS.index(weekday)) if weekday != unit else origin + timedelta(days=offset)
+    if unit.startswith("week "):
+        day = monday + timedelta(days=DAYS.index(unit.removeprefix("week ")))
+    elif unit in DAYS:
+        days_ahead = (DAYS.index(unit) - origin.weekday()) % 7  # 0 to 6
+        if offset < 0:
+            days_ahead -= 7
+        elif not days_ahead:
+            days_ahead = 7 * offset  # the origin is that weekday itself
+        day = origin + timedelta(days=days_ahead)
+    else:
+        day = origin + timedelta(days=offset)
     return Span("day", day, day)
 
 

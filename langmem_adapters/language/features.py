@@ -114,11 +114,7 @@ def named_speakers(query: str, speakers: Collection[str]) -> tuple[frozenset[str
             speakers_by_word.setdefault(part, set()).add(speaker)
     query = query.replace("\u2019", "'")
     for word in set(_WORD_PATTERN.findall(query)):
-        folded, is_capitalised = word.removesuffix("'s").casefold(), word[0].isupper()
-        parts = {folded} if is_capitalised or folded not in STOP_WORDS else set()
-        if is_capitalised and folded not in STOP_WORDS and len(folded) >= _MIN_NAME_CHARS:
-            parts = {part for part in speakers_by_word if part.startswith(folded)} or {folded.removesuffix("s")}
-        matches = set().union(*[speakers_by_word.get(part, ()) for part in parts])
+        matches = set().union(*[speakers_by_word.get(part, ()) for part in _possible_parts(word, speakers_by_word)])
         if matches:
             named |= matches
             name_words.add(word)
@@ -126,6 +122,16 @@ def named_speakers(query: str, speakers: Collection[str]) -> tuple[frozenset[str
         pattern = re.escape(word) if _is_caseless(word) else rf"(?<!\w){re.escape(word)}(?!\w)"
         query = re.sub(pattern, " ", query)
     return frozenset(named), query
+
+
+def _possible_parts(word: str, name_parts: Collection[str]) -> set[str]:
+    """The words of names for which a word of a query may stand."""
+    folded, is_capitalised = word.removesuffix("'s").casefold(), word[0].isupper()
+    if folded in STOP_WORDS:
+        return {folded} if is_capitalised else set()
+    if not is_capitalised or len(folded) < _MIN_NAME_CHARS:
+        return {folded}
+    return {part for part in name_parts if part.startswith(folded)} or {folded.removesuffix("s")}
 
 
 def _is_caseless(name: str) -> bool:

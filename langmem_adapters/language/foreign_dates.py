@@ -146,11 +146,12 @@ class _Reader:
 
     def __init__(self, language: _Language) -> None:
         names = (*DAYS, "day", "week", "weekend", "month", "year")
-        unit_patterns = [words.replace("_", " ") for words in f"{language.days} {language.units}".split()]
-        self._units = [(re.compile(words), name) for words, name in zip(unit_patterns, names, strict=True)]
+        weekdays = language.days.split()
+        units = [words.replace("_", " ") for words in language.units.split()]
+        self._units = [(re.compile(words), name) for words, name in zip((*weekdays, *units), names, strict=True)]
         self._numbers = [re.compile(words) for words in language.numbers.split()]
-        unit = f"({'|'.join([*unit_patterns[:7], *unit_patterns[8:]])})"  # no last day
-        counted_unit = rf"(?:(\d\d?|{'|'.join(language.numbers.split())}) )?({'|'.join(unit_patterns[7:])})"
+        unit = f"({'|'.join([*weekdays, *units[1:]])})"  # no last day
+        counted_unit = rf"(?:(\d\d?|{'|'.join(language.numbers.split())}) )?({'|'.join(units)})"
         groups = (
             (-1, language.last, unit),
             (1, language.next, unit),
@@ -158,7 +159,7 @@ class _Reader:
             (1, language.later, counted_unit),
         )
         phrases = [*language.day_offsets]
-        self._phrase_patterns: list[tuple[int, bool, re.Pattern[str]]] = []
+        self._phrase_patterns: list[tuple[int, bool, re.Pattern[str]]] = []  # direction, whether counted, pattern
         for direction, templates, unit_pattern in groups:
             if templates:
                 phrases += templates.split(", ")

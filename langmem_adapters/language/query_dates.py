@@ -96,8 +96,9 @@ def named_date(query: str) -> NamedDate:
 
 def split_dates(query: str) -> tuple[str, str]:
     """A query without the dates that it names in digits, and the words of these and of :func:`named_date`."""
-    dates = (named_date(query), *filter(None, map(_date_of_match, _NUMERIC_DATE_PATTERN.finditer(query))))
-    return _NUMERIC_DATE_PATTERN.sub(" ", query), " ".join(dict.fromkeys(named.words() for named in dates if named))
+    dates = [named_date(query), *map(_date_of_match, _NUMERIC_DATE_PATTERN.finditer(query))]
+    words = dict.fromkeys(named.words() for named in dates if named)
+    return _NUMERIC_DATE_PATTERN.sub(" ", query), " ".join(words)
 
 
 def possible_day_words(query: str) -> str:
@@ -126,7 +127,9 @@ def with_dates(query: str, now: float) -> str:
     if span is None:
         return query
     is_about_past = not _PAST_WORDS.isdisjoint(_WORD_PATTERN.findall(text))
-    return query if span.first <= today <= span.last and not is_about_past else f"{query} {span.iso()}"
+    if span.first <= today <= span.last and not is_about_past:
+        return query
+    return f"{query} {span.iso()}"
 
 
 def _numeric_date(query: str) -> NamedDate | None:
@@ -170,9 +173,9 @@ def _written_date(query: str) -> NamedDate:
 
 
 def _adjacent_day(words: list[str], position: int) -> int:
-    sides = range(position - 1, -1, -1), range(position + 1, len(words))
-    neighbours = [next((words[n] for n in side if words[n] not in _FILLER_WORDS), "") for side in sides]
-    return _first_day(neighbours)
+    """The day that a word before or after a month names, filler words aside; 0 if neither does."""
+    before, after = words[:position][::-1], words[position + 1 :]
+    return _first_day([next((word for word in side if word not in _FILLER_WORDS), "") for side in (before, after)])
 
 
 def _day_terms(day: int) -> str:

@@ -47,10 +47,12 @@ def mentioned_date_words(text: str, at: float | None) -> str:
     'march sunday day7'
     """
     day = day_of(at)
-    words: dict[str, None] = {}
-    for mentioned in (*_iso_spans(text), *(relative_spans(text, day) if day else ())):
-        words |= dict.fromkeys(mentioned.words())
-    own_words = day_words(day) if day else []
+    spans = [*_iso_spans(text)]
+    own_words: list[str] = []
+    if day is not None:
+        spans += relative_spans(text, day)
+        own_words = day_words(day)
+    words = dict.fromkeys(word for span in spans for word in span.words())
     return " ".join(word for word in words if word not in own_words)
 
 
@@ -78,4 +80,7 @@ def _english_offsets(text: str) -> Iterator[tuple[str, int]]:
         count = _NUMBERS[number] if number in _NUMBERS else int(number)
         yield unit, -count if direction == "ago" else count
     for relation, unit, day in _ADJACENT_UNIT_PATTERN.findall(text):
-        yield ("day", _DAY_OFFSETS[day]) if day else (unit, ("last", "this", "next").index(relation) - 1)
+        if day:
+            yield "day", _DAY_OFFSETS[day]
+        else:
+            yield unit, ("last", "this", "next").index(relation) - 1

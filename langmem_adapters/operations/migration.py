@@ -135,7 +135,8 @@ class Migration:
         if source_content.digest == target_content.digest:
             self._copy_dates(namespace, dates)
             return source_content.entries.total, False
-        self._copy(namespace, *self._prepare_target(namespace, target_content), dates.expires_in)
+        values, entries = self._prepare_target(namespace, target_content)
+        self._copy(namespace, values, entries, dates.expires_in)
         self._copied.add(namespace)
         return source_content.entries.total, True
 
@@ -161,10 +162,11 @@ class Migration:
 
         Before each write the journal records what the target holds, and what it will hold, as the run may end there.
         """
-        state, skip = digest.hexdigest_with(values), digest.total
+        state = digest.hexdigest_with(values)
+        skip = digest.total  # entries that the target has already
         for page in pages(self._source, namespace, size=_PAGE_SIZE):
             missing = page[skip:]
-            skip -= min(skip, len(page))
+            skip = max(skip - len(page), 0)
             if missing:
                 digest.add(missing)
                 state = self._record_states(namespace, state, digest.hexdigest_with(values))

@@ -31,6 +31,8 @@ _REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _MAX_TIMEOUT_SECONDS = 1e6  # SQLite can count that far, and an endless wait is refused
 _URL_PATTERN = re.compile(r"[a-z+]+://", re.IGNORECASE)  # a store's URL
 _URL_EXAMPLES = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
+_shared: dict[tuple[str, float | None], Store] = {}  # by URL and timeout
+_lock = ForkSafeLock()  # held while a driver is imported
 
 
 def open_store(url: object = None, *, timeout: float | None = None) -> Store:
@@ -136,10 +138,6 @@ def pickling_error(subject: str) -> ConfigurationError:
 def _environment_variable(url: object) -> str:
     """The environment variable that holds this URL, since the caller may not have given it; "" if there is none."""
     return next((name for name in URL_VARIABLES if os.environ.get(name) == url), "")
-
-
-_lock = ForkSafeLock()  # held while a driver is imported
-_shared: dict[tuple[str, float | None], Store] = {}
 
 
 def _open_sqlite(url: str, cache_timeout: float | None) -> SQLiteStore:

@@ -216,10 +216,12 @@ class MemoryStore(Shared):
         self, content: _Content, entries: Sequence[tuple[str, bytes]]
     ) -> tuple[list[bool], dict[str, Item]]:
         """For each entry, whether it is new; and the new items by id."""
-        new, items = [], dict[str, Item]()
+        new: list[bool] = []
+        items: dict[str, Item] = {}
         for id_, data in entries:
-            new.append(id_ not in content.log and id_ not in items)
-            if new[-1]:
+            is_new = id_ not in content.log and id_ not in items
+            new.append(is_new)
+            if is_new:
                 self._seq += 1
                 items[id_] = Item(self._seq, id_, data)
         return new, items

@@ -112,7 +112,8 @@ class RedisStore(Shared):
             total, id_count, *rest = yield self._wire.read_step(redis_keys[:3], commands, can_batch=can_batch)
             if total == id_count:
                 return _to_page(keys, total, rest)
-            repair_until = repair_until or (yield from step(redis_log.last_seq, self._wire, redis_keys))
+            if not repair_until:
+                repair_until = yield from step(redis_log.last_seq, self._wire, redis_keys)
             yield from step(time.sleep, pause)  # meanwhile the writer of a repeated id removes it
         try:
             yield from step(redis_log.repair, self._wire, redis_keys, repair_until)
@@ -275,8 +276,12 @@ class RedisStore(Shared):
 
 def _to_page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
     """A page made of the replies for values and entries, each of which may not have been asked for."""
-    values = _existing_values(keys, replies.pop(0)) if keys else {}
-    return Page([redis_log.to_item(*entry) for entry in replies[0]] if replies else [], total, values)
+    values: dict[str, bytes] = {}
+    if keys:
+        value_reply, *replies = replies
+        values = _existing_values(keys, value_reply)
+    entries = replies[0] if replies else []
+    return Page([redis_log.to_item(*entry) for entry in entries], total, values)
 
 
 def _get_command(redis_keys: NamespaceKeys, keys: Sequence[str]) -> bytes:

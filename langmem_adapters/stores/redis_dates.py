@@ -20,7 +20,8 @@ def dates(wire: Wire, redis_keys: NamespaceKeys) -> Dates | None:
     ttls = wire.send(*((key, pack("PTTL", key)) for key in redis_keys[:3]))
     if max(ttls) == NO_KEY:
         return None
-    return Dates(_last_write(wire, redis_keys), None if NO_EXPIRY in ttls else max(*ttls, 1) / 1000)
+    remaining = None if NO_EXPIRY in ttls else max(*ttls, 1) / 1000
+    return Dates(_last_write(wire, redis_keys), remaining)
 
 
 def discard(wire: Wire, redis_keys: NamespaceKeys, before: float) -> bool:
@@ -32,13 +33,15 @@ def discard(wire: Wire, redis_keys: NamespaceKeys, before: float) -> bool:
     """
     key_removal, row_removal = _removal_commands(redis_keys)
     reads_row = wire.one_slot and bool(redis_keys.directory)  # else reading the row needs a second connection
-    reads = [pack("WATCH", redis_keys.values), *([_row_command(redis_keys)] if reads_row else [])]
+    row_reads = [_row_command(redis_keys)] if reads_row else []
+    reads = [pack("WATCH", redis_keys.values), *row_reads]
 
     def is_old(last_write: float | None) -> bool:
         return last_write is not None and last_write < before
 
     def decide(replies: Sequence[Any]) -> list[bytes] | None:
-        if not is_old(_first_score(replies[-1]) if reads_row else _last_write(wire, redis_keys)):
+        last_write = _first_score(replies[-1]) if reads_row else _last_write(wire, redis_keys)
+        if not is_old(last_write):
             return None
         return [key_removal, row_removal] if wire.one_slot else [key_removal]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
@@ -56,15 +57,7 @@ class Directory:
             if max_lifetime is None:
                 return
             extension = pack("PEXPIRE", self._key, int(max_lifetime * _EXPIRY_FACTOR))
-
-            def decide(
-                new_replies: list[Any], old_replies: list[Any] = old_replies, extension: bytes = extension
-            ) -> list[bytes] | None:
-                # A child written since may be one without expiry.
-                (new_ttl, new_rows), (old_ttl, old_rows) = new_replies, old_replies
-                is_unchanged = new_rows == old_rows and (new_ttl == NO_EXPIRY) == (old_ttl == NO_EXPIRY)
-                return [extension] if is_unchanged else None
-
+            decide = partial(_extend_if_unchanged, extension, old_replies)
             # If it only has to live longer, the next writer would do it too; after a lost answer, it is checked.
             with suppress(Conflict, StoreUnavailable):
                 if self._wire.transact_watched(self._key, reads, decide) is not None:
@@ -142,6 +135,13 @@ class Directory:
 
         with suppress(StoreError):  # a later check removes them
             self._wire.transact_watched(self._key, [pack("ZMSCORE", self._key, *names)], decide)
+
+
+def _extend_if_unchanged(extension: bytes, old_replies: list[Any], new_replies: list[Any]) -> list[bytes] | None:
+    """The extension; None if a child was written since, which may be one without expiry."""
+    (old_ttl, old_rows), (new_ttl, new_rows) = old_replies, new_replies
+    is_unchanged = new_rows == old_rows and (new_ttl == NO_EXPIRY) == (old_ttl == NO_EXPIRY)
+    return [extension] if is_unchanged else None
 
 
 def _parse_rows(reply: list[Any]) -> list[_Row]:

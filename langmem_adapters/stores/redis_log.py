@@ -147,8 +147,8 @@ def repair(wire: Wire, redis_keys: NamespaceKeys, until: float = math.inf) -> di
     with suppress(Conflict):
         for _ in range(_MAX_RESTARTS):
             occurrences = _IdOccurrences(redis_keys, until)
-            while occurrences.count_page(wire.send((redis_keys.log, occurrences.remaining_command(_PAGE_SIZE)))[0]):
-                pass
+            while page := wire.send((redis_keys.log, occurrences.remaining_command(_PAGE_SIZE)))[0]:
+                occurrences.count_page(page)
             (members,) = wire.send((redis_keys.ids, pack("SMEMBERS", redis_keys.ids)))
             reads = [occurrences.remaining_command(None), pack("XLEN", redis_keys.log), pack("PTTL", redis_keys.log)]
             if wire.transact_watched(redis_keys.log, reads, partial(occurrences.repair_commands, members)) is not None:
@@ -176,10 +176,11 @@ class _IdOccurrences:
         self._entry_count = 0
 
     def remaining_command(self, limit: int | None) -> bytes:
+        """Read the entries after those that were counted."""
         count = () if limit is None else ("COUNT", limit)
         return pack("XRANGE", self._redis_keys.log, b"(" + _to_stream_id(self._last_seq), b"+", *count)
 
-    def count_page(self, page: list[_Entry]) -> bool:
+    def count_page(self, page: list[_Entry]) -> None:
         for stream_id, fields in page:
             seq = _to_seq(stream_id)
             if seq <= self._last_seq:
@@ -188,9 +189,9 @@ class _IdOccurrences:
             self._entry_count += 1
             if self.stream_ids.setdefault(fields[1], stream_id) != stream_id and seq <= self._until:
                 self._repeats.append(stream_id)
-        return bool(page)
 
     def repair_commands(self, members: Sequence[bytes], replies: list[Any]) -> list[bytes] | None:
+        """Remove the repeats, and make the set agree; None if it is unknown what is in the log by now."""
         growth, total, ttl_ms = replies
         self.count_page(growth)
         if total != self._entry_count:
@@ -200,10 +201,15 @@ class _IdOccurrences:
         unknown_ids = [id_ for id_ in self.stream_ids if id_ not in known_ids]
         missing_ids = [id_ for id_ in unknown_ids if _to_seq(self.stream_ids[id_]) <= self._until]
         lost_ids = [id_ for id_ in known_ids if id_ not in self.stream_ids]
-        commands = [pack("XDEL", log, *self._repeats)] if self._repeats else []
-        commands += [pack("SADD", ids, *missing_ids)] if missing_ids else []
-        commands += [pack("SREM", ids, *lost_ids)] if lost_ids else []
-        return [*commands, pack("PEXPIRE", ids, ttl_ms) if ttl_ms > 0 else pack("PERSIST", ids)]
+        commands: list[bytes] = []
+        if self._repeats:
+            commands.append(pack("XDEL", log, *self._repeats))
+        if missing_ids:
+            commands.append(pack("SADD", ids, *missing_ids))
+        if lost_ids:
+            commands.append(pack("SREM", ids, *lost_ids))
+        commands.append(pack("PEXPIRE", ids, ttl_ms) if ttl_ms > 0 else pack("PERSIST", ids))
+        return commands
 
 
 def _to_stream_id(seq: int) -> bytes:

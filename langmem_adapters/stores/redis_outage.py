@@ -60,10 +60,9 @@ def is_down(error: Exception) -> bool:
         return str(error) == _CLUSTER_DOWN_MESSAGE
     if isinstance(error, RedisClusterException):  # of the last of its nodes
         return isinstance(error.__cause__, LOST_CONNECTION_ERRORS) and is_down(error.__cause__)
-    is_permanent = isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError) or any(
-        words in str(error) for words in _PERMANENT_MESSAGES
-    )
-    return isinstance(error, LOST_CONNECTION_ERRORS) and not is_permanent
+    if isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError):
+        return False
+    return isinstance(error, LOST_CONNECTION_ERRORS) and not any(words in str(error) for words in _PERMANENT_MESSAGES)
 
 
 def is_temporary(error: Exception) -> bool:

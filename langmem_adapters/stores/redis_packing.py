@@ -49,8 +49,11 @@ PLACEHOLDER = None
 
 def template(*words: bytes | str | None) -> bytes:
     """Encode a command with holes, to be filled by ``%`` with the length of each word and the word, both as bytes."""
-    encoded = (word.encode() if isinstance(word, str) else word for word in words)
-    strings = (
-        b"%d\r\n%b" if word is None else b"%d\r\n%b" % (len(word), word.replace(b"%", b"%%")) for word in encoded
-    )
-    return b"*%d\r\n" % len(words) + b"".join(b"$%b\r\n" % string for string in strings)
+    strings = [b"*%d\r\n" % len(words)]
+    for word in words:
+        if word is PLACEHOLDER:
+            strings.append(b"$%d\r\n%b\r\n")  # as it is: the length and the word are filled in later
+        else:
+            encoded = word.encode() if isinstance(word, str) else word
+            strings.append(b"$%d\r\n%b\r\n" % (len(encoded), encoded.replace(b"%", b"%%")))
+    return b"".join(strings)

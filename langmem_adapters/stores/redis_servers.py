@@ -125,7 +125,10 @@ class Cluster:
         """As :func:`call_with_connection`; for a pool of the store's own, first come, first served."""
         if not self._owned:
             return partial(call_with_connection, pool)
-        return (self._own_connections.get(pool) or self._own_connections.setdefault(pool, OwnConnections(pool))).call
+        connections = self._own_connections.get(pool)
+        if connections is None:
+            connections = self._own_connections.setdefault(pool, OwnConnections(pool))  # another thread may be first
+        return connections.call
 
     def _connected_client(self) -> RedisCluster:
         started = time.monotonic()

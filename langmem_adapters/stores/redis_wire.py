@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from redis._parsers import BaseParser
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
@@ -31,6 +31,9 @@ __all__ = ["Wire"]
 _MAX_ATTEMPTS = 64  # how often a watched key may change during a write
 _SCAN_COUNT = 1000  # keys that one SCAN looks at
 _DRIVER_ERRORS = (RedisError, RedisClusterException)
+
+_Request: TypeAlias = tuple[Sequence[bytes], bool]
+"""Commands, and whether they are one transaction."""
 
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
 _DISCARD_PREFIX = "Transaction discarded because of: "  # before an error that came after queueing the commands
@@ -65,10 +68,6 @@ class Wire:
         """:meth:`transact`, as a question of a flow: several small ones may share a round trip."""
         return self._step(lambda: self.transact(key, commands), can_batch, (commands, True))
 
-    def read_step(self, keys: Sequence[bytes], commands: Sequence[bytes], *, can_batch: bool = True) -> Step:
-        """:meth:`read`, as a question of a flow."""
-        return self._step(lambda: self.read(keys, commands), can_batch, (commands, True))
-
     def read(self, keys: Sequence[bytes], commands: Sequence[bytes]) -> list[Any]:
         """:meth:`transact` for commands that only read these keys, even on a full server.
 
@@ -90,14 +89,18 @@ class Wire:
         self.transact_watched(keys[0], [pack("WATCH", *keys[1:]), *commands], store_replies)
         return read_replies
 
+    def read_step(self, keys: Sequence[bytes], commands: Sequence[bytes], *, can_batch: bool = True) -> Step:
+        """:meth:`read`, as a question of a flow."""
+        return self._step(lambda: self.read(keys, commands), can_batch, (commands, True))
+
     def send_step(self, key: bytes, command: bytes, *, can_batch: bool) -> Step:
         """:meth:`send` of one command, as a question of a flow."""
         return self._step(lambda: self.send((key, command)), can_batch, ([command], False))
 
-    def _step(self, call: Callable[[], Any], can_batch: bool, request: tuple[Sequence[bytes], bool]) -> Step:
+    def _step(self, call: Callable[[], Any], can_batch: bool, request: _Request) -> Step:
         return Step(call, None, self if can_batch and self.one_slot else None, request)
 
-    def ask(self, requests: Sequence[tuple[Sequence[bytes], bool]]) -> list[Answer | None]:
+    def ask(self, requests: Sequence[_Request]) -> list[Answer | None]:
         """Answer several of these questions, each independently, in one round trip."""
         answers: dict[int, Answer] = {}
 

@@ -95,13 +95,14 @@ class SQLiteStore(Shared):
                 return Page([], 0, {})
             number, total, _ = row
             first, last = key_bounds(number)
-            last = last if before is None else min(last, before - 1)
+            if before is not None:
+                last = min(last, before - 1)
             order = "DESC" if reverse else "ASC"
             rows = connection.execute(
                 f"SELECT seq, id, {DATA} FROM langmem_log WHERE seq BETWEEN ? AND ? ORDER BY seq {order} LIMIT ?",  # noqa: S608
                 (max(first, after + 1), last, -1 if limit is None else limit),
             )
-            items = [Item(*row) for row in rows]
+            items = [Item(*entry) for entry in rows]
             return Page(items, total, sqlite_values.read(connection, number, keys))
 
     def append(

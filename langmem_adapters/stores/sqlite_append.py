@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langmem_adapters.files.locations import Connection
 from langmem_adapters.protocols import Appended
@@ -66,8 +66,12 @@ def append(
         keys = [*keys, *put]
     statement = _insert_statement(len(entries), len(keys), len(inline_keys), bool(put))
     row = (end.number, end.next, end.total, now - LISTING_LAG_SECONDS, now, end.next_key - 1, now)
-    absent = (*((end.number, *keys) if keys else ()), *((end.number, *inline_keys) if inline_keys else ()))
-    parameters = [end.next_key, *row, *absent, first, first_data, now, put.get(first)]
+    parameters: list[Any] = [end.next_key, *row]
+    if keys:
+        parameters += (end.number, *keys)
+    if inline_keys:
+        parameters += (end.number, *inline_keys)
+    parameters += (first, first_data, now, put.get(first))
     for key, (id_, data) in enumerate(other_entries, end.next_key + 1):
         parameters += (key, id_, data, now, put.get(id_))
     try:

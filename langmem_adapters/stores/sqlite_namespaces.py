@@ -145,7 +145,16 @@ def open_namespace(connection: sqlite3.Connection, name: str, namespace: Namespa
         (name, encode_namespace(namespace[:-1])),
     ).lastrowid
     (expired_number,) = connection.execute(f"SELECT ({_EXPIRED})", (now,)).fetchone()
-    return NamespaceState(int(number or 0), 1, 0, 0, -math.inf, None, expired_number, has_inline=False)
+    return NamespaceState(
+        number=int(number or 0),
+        next=1,
+        total=0,
+        uncounted=0,
+        listed_at=-math.inf,
+        expires_at=None,
+        expired_number=expired_number,
+        has_inline=False,
+    )
 
 
 def append_entries(

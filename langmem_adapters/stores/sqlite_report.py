@@ -90,7 +90,11 @@ def _disk_space(folder: Path, size: int) -> Finding:
 
 
 def _file_sizes(database: Database) -> dict[str, int]:
-    paths = {suffix: Path(f"{database.location.file}{suffix}") for suffix in _FILE_SUFFIXES if database.location.file}
+    """The size of the file and of those that SQLite keeps beside it, by suffix; empty in memory."""
+    file = database.location.file
+    if file is None:
+        return {}
+    paths = {suffix: Path(f"{file}{suffix}") for suffix in _FILE_SUFFIXES}
     return {suffix: path.stat().st_size for suffix, path in paths.items() if path.exists()}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from langmem_adapters.protocols import Item
 from langmem_adapters.stores.sqlite_namespaces import key_bounds
@@ -25,8 +24,6 @@ __all__ = [
     "read",
     "read_all",
 ]
-
-T = TypeVar("T")
 
 DATA, VALUE = "CAST(data AS BLOB)", "CAST(value AS BLOB)"
 """The columns, as bytes: a database editor, and SQLite's own ``replace``, leave text in them."""
@@ -86,10 +83,10 @@ def read_all(connection: sqlite3.Connection, number: int, *, has_inline: bool) -
     return values
 
 
-def _pad_keys(keys: Sequence[T]) -> Sequence[T]:
+def _pad_keys(keys: Sequence[str]) -> Sequence[str]:
     """Repeat the last key up to a power of two, so that few statements have to be prepared."""
-    count = len(keys)
-    return keys if not count & (count - 1) else [*keys, *[keys[-1]] * ((1 << count.bit_length()) - count)]
+    padded_count = 1 << (len(keys) - 1).bit_length()
+    return [*keys, *list(keys[-1:]) * (padded_count - len(keys))]
 
 
 def put(connection: sqlite3.Connection, number: int, values: Mapping[str, bytes], *, has_inline: bool) -> None:

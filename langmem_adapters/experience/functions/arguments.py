@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.codec import decode, encode
@@ -22,6 +22,14 @@ from langmem_adapters.keys import fingerprint
 __all__ = ["Arguments"]
 
 _OWNER_NAMES = ("self", "cls")
+
+
+class _Identity(NamedTuple):
+    """A function's fingerprint, whether it can be kept, and the closure cells with the values on which it depends."""
+
+    fingerprint: str
+    is_reusable: bool
+    closure: list[tuple[Any, Any]]
 
 
 class Arguments:
@@ -61,9 +69,10 @@ class Arguments:
         name_by_kind = {parameter.kind: parameter.name for parameter in self.signature.parameters.values()}
         self._kwargs_name = name_by_kind.get(inspect.Parameter.VAR_KEYWORD, "")
         self.owner: str | None = names[0] if names and _is_method(function, names[0]) else None
-        ignored_owner = {self.owner} - set(self._part_functions) if self.owner else set()
-        self._key_names = [name for name in names if name not in {*ignore, *ignored_owner}]
-        self.ignores_owner: bool = bool(ignored_owner) and self._key_function is None
+        is_owner_ignored = self.owner is not None and self.owner not in self._part_functions
+        ignored_names = {*ignore, self.owner} if is_owner_ignored else {*ignore}
+        self._key_names = [name for name in names if name not in ignored_names]
+        self.ignores_owner: bool = is_owner_ignored and self._key_function is None
         self._defining_class = name_of(function).rpartition(".")[0]
         self._function = function
         self._trusted = trusted
@@ -122,19 +131,19 @@ class Arguments:
 
     def _current_identity(self) -> str:
         """The function's identity; computed anew if it is an object, or if values in its closure have changed."""
-        current, is_reusable, contents = self._identity
-        if not is_reusable or any(value is not cell_content(cell) for cell, value in contents):
-            current, *_ = self._identity = self._compute_identity()
-        return current
+        current, is_reusable, closure = self._identity
+        if is_reusable and all(value is cell_content(cell) for cell, value in closure):
+            return current
+        self._identity = self._compute_identity()
+        return self._identity.fingerprint
 
-    def _compute_identity(self) -> tuple[str, bool, list[tuple[Any, Any]]]:
-        """The fingerprint of the function, whether it can be kept, and the closure values on which it depends."""
+    def _compute_identity(self) -> _Identity:
         function, trusted = self._function, self._trusted
-        contents = [] if trusted else list(closure_contents(function))
+        closure = [] if trusted else list(closure_contents(function))
         try:
             parts = function_identity(function, trusted=trusted)
             is_reusable = trusted or (has_stable_identity(function) and is_complete(parts))
-            return fingerprint(identity(parts)), is_reusable, contents
+            return _Identity(fingerprint(identity(parts)), is_reusable, closure)
         except (SerializationError, RecursionError) as error:
             raise ConfigurationError(
                 f"{name_of(function)} has bound arguments, or holds values, that are not data and cannot"

@@ -77,9 +77,6 @@ class Calls:
     def _call_key(self, bound: inspect.BoundArguments, arguments: dict[str, Any]) -> str:
         return self._arguments.key(self._serialize(arguments), self._arguments.owner_name(bound))
 
-    def _request(self, arguments: dict[str, Any]) -> Any:
-        return self._arguments.request(self._serialize(arguments))
-
     def _serialize(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if (serializer := self._rules.serializer) is None:
             return arguments
@@ -108,7 +105,7 @@ class Calls:
         if self._rules.reads_requests or self._stores_requests:
             call.made_by = self._arguments.function_fingerprint(self._arguments.owner_name(bound))
         if self._rules.reads_requests:
-            call.req = self._request(call.key_arguments)
+            call.req = self._arguments.request(self._serialize(call.key_arguments))
         if pool.reads and (yield from self._serve(call)):
             pool.tally(call.experience)
             return
@@ -126,7 +123,7 @@ class Calls:
     def note_request(self, call: Invocation) -> None:
         """Note the request, if it is to be kept or scored."""
         if call.req is None and (self._stores_requests or self._rules.scorer is not None):
-            call.req = self._request(call.key_arguments)
+            call.req = self._arguments.request(self._serialize(call.key_arguments))
 
     def _serve(self, call: Invocation, *, exact_only: bool = False) -> Flow[bool]:
         """Serve from the pool, if possible; with ``exact_only``, look only for an exact result that has come since."""
@@ -144,8 +141,10 @@ class Calls:
         """Whether an experience of this very request may be served. Its key proves the request, if that is not kept."""
         if self._rules.judge is None:
             return True
-        is_judged, call.refused = experience.uuid == call.refused, experience.uuid
-        return not is_judged and (yield from self._judge_accepts(call, experience.model_copy(update={"req": call.req})))
+        if experience.uuid == call.refused:  # by the look-up before
+            return False
+        call.refused = experience.uuid
+        return (yield from self._judge_accepts(call, experience.model_copy(update={"req": call.req})))
 
     def _judge_accepts(self, call: Invocation, experience: Experience) -> Flow[bool]:
         """Whether the judge, if there is one, accepts an experience; a judge that fails counts as a no, and raises."""
@@ -273,12 +272,13 @@ class Calls:
             if not call_user_code("should_store", lambda: self._rules.should_store(result)):
                 self._counts.add("refused")
                 return False
-            cost, seconds = self._rules.metric, max(self._timer() - call.started, 0.0)
-            metric = cost and call_user_code("metric", lambda: cost(result).model_copy(update={"time_cost": seconds}))
+            seconds = max(self._timer() - call.started, 0.0)
+            metric = call_user_code("metric", lambda: self._rules.measure(result, seconds))
             req = call.req if self._stores_requests else None
             call.experience = call.with_made_by(self.responses.experience(value, req=req, metric=metric))
             if not call.is_outdated:
-                call.experience, call.stored = (yield from self._create(call, value, call.experience)), True
+                call.experience = yield from self._create(call, value, call.experience)
+                call.stored = True
                 self._counts.add("stored")
                 if call.is_outdated:  # meanwhile
                     yield from self.pool.discard_flow(call.key, call.experience)

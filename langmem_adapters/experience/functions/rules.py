@@ -58,6 +58,10 @@ class Rules:
                     f"the {policy} is a coroutine function, but {name} is not: give it a plain one"
                 )
 
+    def measure(self, result: Any, seconds: float) -> Metric | None:
+        """The metric of a result that took so many seconds; None, if none is kept."""
+        return None if self.metric is None else self.metric(result).model_copy(update={"time_cost": seconds})
+
     @property
     def reads_requests(self) -> bool:
         """Whether a policy reads the requests of earlier calls."""

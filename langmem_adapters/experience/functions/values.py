@@ -35,8 +35,10 @@ def name_of(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", "") or ""
     if module in MAIN_MODULES:
         main = sys.modules.get(module)
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec else Path(file).stem if file else module
+        if spec := getattr(main, "__spec__", None):
+            module = spec.name
+        elif file := getattr(main, "__file__", None):
+            module = Path(file).stem
     return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
@@ -54,7 +56,8 @@ def identity(value: Any, *, nested: bool = False) -> Any:
     if kind.__module__ == "builtins":
         return (*_parts(value, nested), kind.__qualname__)
     extra = {} if nested else _extra_attributes(value)
-    return (*_parts(value, nested), name_of(kind), *([extra] if extra else []))
+    parts = (*_parts(value, nested), name_of(kind))
+    return (*parts, extra) if extra else parts
 
 
 def _class_identity(cls: type) -> Any:

@@ -109,9 +109,13 @@ class Shelf:
             self.delete([key])
             evicted.append((key, data))
             return 1
-        removed = None if has_text or self._is_bounded else self._put_unsearchable(key, data)
-        while removed is None:
+        if has_text or self._is_bounded:
             removed = self._put(key, data)
+            while removed is None:  # another writer was faster
+                removed = self._put(key, data)
+        else:
+            self._put_unsearchable(key, data)
+            removed = []
         if self._is_bounded:
             removed += self._eviction.evict(evicted)
         evicted_count = len(evicted) - evicted_before
@@ -121,7 +125,7 @@ class Shelf:
             self._forget_in_index(removed)
         return evicted_count
 
-    def _put_unsearchable(self, key: str, data: bytes) -> list[Item]:
+    def _put_unsearchable(self, key: str, data: bytes) -> None:
         """Put an entry without searchable text; takes one round trip if the key is new.
 
         Its key keeps its place in the log, as a search leaves it out even if an index knows an older text of it. A
@@ -136,7 +140,6 @@ class Shelf:
             self._rows.change([key], delete=[TOMBSTONE + key], guard={key: data, TOMBSTONE + key: tombstone})
         if before:
             self._forget_in_index(keys=[key])
-        return []
 
     def _put(self, key: str, data: bytes) -> list[Item] | None:
         """Put an entry; returns the items that left the log for it, or None, if another writer was faster."""
@@ -177,8 +180,9 @@ class Shelf:
     def delete(self, keys: Sequence[str]) -> list[bytes]:
         """Remove entries; returns those that there were."""
         outdate(self.namespace, keys)
-        while (existing := self.store.get(self.namespace, keys)) and not self._rows.remove_with_tombstones(existing):
-            pass
+        existing = self.store.get(self.namespace, keys)
+        while existing and not self._rows.remove_with_tombstones(existing):
+            existing = self.store.get(self.namespace, keys)  # another writer was faster
         self._follow_up_removal(list(existing))
         return list(existing.values())
 
@@ -251,7 +255,8 @@ class Shelf:
             matched_keys = {key for key, _, _ in matches}
             rest = [hit.id for hit in hits if hit.id not in matched_keys]
             self._index.forget([key for key in rest if entries.get(key) is None or not self._text_of(data[key])])
-            if len(matches) >= k or len(hits) < requested or len(readable) - len(matches) >= _MAX_UNWANTED:
+            unwanted_count = len(readable) - len(matches)
+            if len(matches) >= k or len(hits) < requested or unwanted_count >= _MAX_UNWANTED:
                 return matches[:k]
             requested = 4 * requested + _EXTRA_HITS
             hits = self._index.search_unsynced(query, requested)

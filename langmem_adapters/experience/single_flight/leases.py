@@ -115,7 +115,8 @@ def block_or_await(block: Callable[[], object], wait_async: Callable[[], Awaitab
         await wait_async()
         return True
 
-    has_waited: bool = yield Step(wait_blocking, wait_async and partial(await_it, wait_async))
+    acall = None if wait_async is None else partial(await_it, wait_async)
+    has_waited: bool = yield Step(wait_blocking, acall)
     return has_waited
 
 

@@ -74,11 +74,11 @@ def _align_similar(
 ) -> list[int]:  # fmt: skip
     unmatched = []
     for position in only_left:
-        candidates = ((_pair_similarity(left[position], right[n]), -n) for n in only_right)
-        similarity, negative_match = max(candidates, default=(0.0, 0))  # the first of the most similar
-        if similarity >= _EXTENSION:
-            only_right.remove(-negative_match)
-            pairs.append((position, -negative_match, similarity))
+        similarities = {n: _pair_similarity(left[position], right[n]) for n in only_right}
+        match = max(similarities, key=similarities.__getitem__, default=None)  # the first of the most similar
+        if match is not None and similarities[match] >= _EXTENSION:
+            only_right.remove(match)
+            pairs.append((position, match, similarities[match]))
         else:
             unmatched.append(position)
     return unmatched

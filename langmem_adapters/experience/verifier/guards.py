@@ -103,9 +103,8 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     A word that means something else without its capital must have the same case in both: to clean China, or china.
     """
-    if recased := {
-        word for word, is_name in left.namesakes - right.namesakes if (word, not is_name) in right.namesakes
-    }:
+    left_only_cases = left.namesakes - right.namesakes
+    if recased := {word for word, is_name in left_only_cases if (word, not is_name) in right.namesakes}:
         return refusal("names", recased, ())
     left_names = _unmatched_names(left, alignment.only_left, {i for i, _, _ in alignment.pairs})
     right_names = _unmatched_names(right, alignment.only_right, {j for _, j, _ in alignment.pairs})

@@ -283,8 +283,10 @@ def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
     for line in text.splitlines():
         for before, piece in pairwise(line.split()):
             word = piece.strip(_PUNCTUATION).removesuffix("'s")
-            if word.lower() in candidates and before[-1] not in _SENTENCE_ENDS:
-                namesakes.add((word.lower(), word.isupper() if word.lower() in ACRONYMS else word[0].isupper()))
+            lower = word.lower()
+            if lower in candidates and before[-1] not in _SENTENCE_ENDS:
+                is_name = word.isupper() if lower in ACRONYMS else word[0].isupper()
+                namesakes.add((lower, is_name))
     return frozenset(namesakes)
 
 
@@ -294,14 +296,16 @@ def _identifiers(text: str) -> frozenset[str]:
 
 
 def _capital_stop_words(text: str) -> frozenset[str]:
-    """Stop words and optional ones in capitals: the A of "Terminal A", the OR of "an OR gate", UNION ALL; not "I"."""
+    """Stop words and optional ones in capitals: "Terminal A", the OR of "an OR gate", UNION ALL; not "I".
+
+    A single letter is given with the word before it.
+    """
     matches = [match for match in _CAPITAL_WORD.finditer(text) if match[1] != "I" and _is_minor(match[1].lower())]
     if not matches or text.upper() == text:
         return frozenset()
-    return frozenset(
-        match[1] if len(match[1]) > 1 else f"{text[: match.start()].rsplit(maxsplit=1)[-1]} {match[1]}"
-        for match in matches
-    )
+    words = {match[1] for match in matches if len(match[1]) > 1}
+    letters = [match for match in matches if len(match[1]) == 1]
+    return frozenset(words | {f"{text[: match.start()].rsplit(maxsplit=1)[-1]} {match[1]}" for match in letters})
 
 
 def _is_minor(word: str) -> bool:

@@ -92,7 +92,8 @@ def _classified_lines(text: str, fenced: Collection[str]) -> list[_Line]:
     classified = [_Line(line, line.strip() not in fenced and _is_prose(line[indentation:])) for line in lines]
     filled = [n for n, line in enumerate(classified) if line.text]
     if filled and not any(classified[n].is_prose for n in filled):  # one line must be the instruction
-        n = filled[-1 if len(filled) > 1 and next(_code_runs(classified[filled[0]].text.split()), None) else 0]
+        begins_with_code = any(_code_runs(classified[filled[0]].text.split()))
+        n = filled[-1] if begins_with_code else filled[0]
         classified[n] = _Line(classified[n].text, is_prose=True)
     indentation = _indentation(line.text for line in classified if not line.is_prose)
     return [

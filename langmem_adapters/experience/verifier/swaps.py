@@ -184,11 +184,12 @@ def _move_with_neighbours(order: Sequence[int], *positions: int) -> bool:
 
 def _share_neighbour(reading: Reading, *positions: int) -> bool:
     """Whether words have the same word before or after them: "American English and British English"."""
-    return any(
-        len({reading.content[position + step].stem for position in positions}) == 1
-        for step in (-1, 1)
-        if all(0 <= position + step < len(reading.content) for position in positions)
-    )
+    content = reading.content
+    for step in (-1, 1):
+        neighbours = [position + step for position in positions]
+        if all(0 <= n < len(content) for n in neighbours) and len({content[n].stem for n in neighbours}) == 1:
+            return True
+    return False
 
 
 def _swapped_phrases(left: Reading, right: Reading, pairs: Sequence[_Pair]) -> tuple[str, str] | None:

@@ -86,7 +86,9 @@ class Verifier:
         without: Sequence[str] = (),
         judge: PairJudge | None = None,
     ) -> None:
-        self.threshold: float = (DEFAULT_THRESHOLD if judge is None else 0.5) if threshold is None else threshold
+        if threshold is None:
+            threshold = DEFAULT_THRESHOLD if judge is None else 0.5
+        self.threshold: float = threshold
         if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
             raise ConfigurationError(f"threshold is a number above 0, and at most 1, not {threshold!r:.50}")
         unknown = [name for name in without if name not in guards]

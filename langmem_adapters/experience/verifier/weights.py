@@ -2,7 +2,7 @@
 
 A tree is written in prefix order: a node is ``feature<value`` followed by its two branches (the first for features up
 to the value), and a leaf is a number, in thousandths, that it adds to the logit. The features are those of
-:data:`~langmem_adapters.experience.verifier.features.NAMES`, by number.
+:data:`~langmem_adapters.experience.verifier.features.FEATURE_NAMES`, by number.
 
 They were learnt by gradient boosting on question pairs and paraphrased statements whose cosine (all-MiniLM-L6-v2) is
 at least 0.75 and that no guard refuses; the score rises with what two texts share, and falls with what they do not.
