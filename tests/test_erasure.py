@@ -400,7 +400,7 @@ def test_a_failing_store_is_reported_and_the_same_call_goes_on(tmp_path: Path, n
             ("memories", "bob"),
             ("memories", "bob", "deep", "bob1"),
         ]
-        assert MARK not in repr(store._namespaces)
+        assert MARK not in repr(store._children)
 
 
 def test_other_places_go_on_after_one_has_failed(at: Backend) -> None:
