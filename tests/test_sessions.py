@@ -28,6 +28,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Overtaken
 
 KINDS = ["memory", "sqlite", "redis"]
@@ -123,6 +124,16 @@ def test_a8_a_page_costs_what_is_on_it(any_store: Store) -> None:
     assert names(sessions, limit=10, cursor=last.cursor) == [f"s{n}" for n in range(189, 179, -1)]
     assert counting.calls <= 2 * (1 + 10)
     assert counting.rows <= 2 * (10 + 10)
+
+
+def test_a8_the_sessions_of_a_page_share_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    for n in range(30):
+        BrainMemory(store, f"s{n}").add_messages([Message(role="user", content=str(m)) for m in range(n + 1)])
+    before = door.count
+    sessions = Sessions(store).list_sessions()
+    assert door.count - before == 3  # the rows, which of them are still there, and what is in these
+    assert [(info.session, info.messages) for info in sessions] == [(f"s{n}", n + 1) for n in range(29, 9, -1)]
 
 
 def test_limits(any_store: Store) -> None:

@@ -90,9 +90,9 @@ class Wire:
         self.transact_watched(keys[0], [pack("WATCH", *keys[1:]), *commands], store_replies)
         return read_replies
 
-    def send_step(self, key: bytes, command: bytes, *, can_batch: bool) -> Step:
-        """:meth:`send` of one command, as a question of a flow."""
-        return self._step(lambda: self.send((key, command)), can_batch, ([command], False))
+    def send_step(self, *commands: tuple[bytes, bytes], can_batch: bool = True) -> Step:
+        """:meth:`send`, as a question of a flow."""
+        return self._step(lambda: self.send(*commands), can_batch, ([command for _, command in commands], False))
 
     def _step(self, call: Callable[[], Any], can_batch: bool, request: tuple[Sequence[bytes], bool]) -> Step:
         return Step(call, None, self if can_batch and self.one_slot else None, request)
