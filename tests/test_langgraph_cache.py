@@ -37,10 +37,12 @@ from typing_extensions import TypedDict
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.codec import encode
+from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.experience import bypass, refresh
 from langmem_adapters.experience.functions.equality import first_changed_type
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
@@ -210,10 +212,13 @@ def test_each_task_of_a_fan_out_is_cached(any_store: Store) -> None:
     assert sorted(ran) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("codec", [None, AESGCMCodec({"key": bytes(32)})], ids=["plain", "sealed"])
 @pytest.mark.parametrize("ttl", [None, 60])
-def test_the_tasks_of_a_fan_out_share_round_trips(distant: tuple[RedisStore, RoundTrips], ttl: int | None) -> None:
+def test_the_tasks_of_a_fan_out_share_round_trips(
+    distant: tuple[RedisStore, RoundTrips], ttl: int | None, codec: AESGCMCodec | None
+) -> None:
     store, door = distant
-    cache: Any = ExperienceNodeCache(store=store)
+    cache: Any = ExperienceNodeCache(store=store if codec is None else SealedStore(store, codec=codec))
     keys = [(NS, f"key {n}") for n in range(100)]
     other = (("node", "b"), "key")
     values = {key: f"value {n}" for n, key in enumerate(keys)}
