@@ -124,7 +124,9 @@ class Sessions(Shared):
         :data:`~langmem_adapters.progress.Progress`.
         """
         # Oldest activity first, so that an import restores the same order.
-        names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
+        names = (
+            [session] if session is not None else [row.namespace[-1] for row in self.store.recent(self._parent)][::-1]
+        )
         total = None
         if progress is not False:
             total = sum(1 + self.store.scan(self._namespace(name), limit=0).total for name in names)

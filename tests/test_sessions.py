@@ -267,6 +267,15 @@ def test_all_sessions_are_exported_however_many_there_are() -> None:
     assert Sessions(other).count() == 25
 
 
+def test_an_export_reads_each_session_once(any_store: Store) -> None:
+    for n in range(25):
+        BrainMemory(any_store, f"session {n}").add_talk("Hello")
+    counting = Counting(any_store)
+    lines = list(Sessions(cast("Store", counting)).export())
+    assert len(lines) == 50
+    assert counting.calls == 1 + 25 * 3  # the list; then the values, the log, and the values after it
+
+
 def test_what_is_exported_can_be_imported_in_the_middle_of_many_calls() -> None:
     store = MemoryStore()
     brain = BrainMemory(store, "s")
