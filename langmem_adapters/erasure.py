@@ -128,7 +128,7 @@ def delete_user_flow(
     check_store(store)
     if not isinstance(indexes, Iterable):
         raise ConfigurationError(f"indexes are a list, such as [open_index(url)], not one {type(indexes).__name__}")
-    indexes = tuple(indexes)
+    indexes = tuple(dict.fromkeys(indexes))  # one that was given twice is cleared once
     for index in indexes:
         check_index("index", index)
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]

@@ -13,12 +13,13 @@ import contextvars
 import functools
 import inspect
 import types
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
+from itertools import islice
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from langmem_adapters.concurrency.background import submit
-from langmem_adapters.concurrency.workers import Answer, Flow, Pipeline, Step, abandon, ask, start
+from langmem_adapters.concurrency.workers import MAX_BATCH, Answer, Flow, Pipeline, Step, abandon, ask, start
 from langmem_adapters.errors import ConfigurationError
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "arun",
     "blocking",
     "call_either",
+    "gather",
     "has_loop",
     "is_coroutine",
     "resolve",
@@ -121,6 +123,77 @@ def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate
 
     method.__flow__ = flow  # type: ignore[attr-defined]
     return cast("Callable[Concatenate[S, P], T]", method)
+
+
+def gather(flows: Iterable[Flow[T]]) -> Flow[list[T]]:
+    """The results of independent flows, whose questions to one pipeline go there together, 64 in one exchange.
+
+    An error of one of them is raised at once; then those that have not ended do not go on.
+    """
+    remaining, results = iter(flows), list[T]()
+    while branches := [_Branch(flow) for flow in islice(remaining, MAX_BATCH)]:
+        try:
+            for branch in branches:
+                yield from branch.advance()
+            while asking := [branch for branch in branches if branch.question is not None]:
+                yield from _ask_together(asking)
+                for branch in asking:
+                    yield from branch.advance()
+        finally:
+            for branch in branches:
+                branch.flow.close()
+        results += [branch.result for branch in branches]
+    return results
+
+
+class _Branch(Generic[T]):
+    """One of several flows, and where it is: at a question to a pipeline, or at its end."""
+
+    def __init__(self, flow: Flow[T]) -> None:
+        self.flow = flow
+        self.question: Step | None = None
+        self.answer: Answer = (None, None)
+        self.result: T
+
+    def advance(self) -> Flow[None]:
+        """Go on with the answer, to the next question that may be asked together with others."""
+        while True:
+            (answer, failure), self.answer = self.answer, (None, None)
+            try:
+                question = self.flow.send(answer) if failure is None else self.flow.throw(failure)
+            except StopIteration as stop:
+                self.question, self.result = None, stop.value
+                return
+            finally:
+                failure = None  # as in run
+            if question.pipeline is not None:
+                self.question = question
+                return
+            self.answer = yield from _answer_to(question)
+
+
+def _ask_together(branches: Sequence[_Branch[Any]]) -> Flow[None]:
+    """Answer the questions of all branches, those to one pipeline in one exchange."""
+    by_pipeline: dict[Pipeline, list[tuple[_Branch[Any], Step]]] = {}
+    for branch in branches:
+        if branch.question is not None and branch.question.pipeline is not None:
+            by_pipeline.setdefault(branch.question.pipeline, []).append((branch, branch.question))
+    for pipeline, pairs in by_pipeline.items():
+        answers: Sequence[Answer | None] = [None]
+        if len(pairs) > 1:
+            ask_all = functools.partial(pipeline.ask, [question.request for _, question in pairs])
+            answers, failure = yield from _answer_to(Step(ask_all))
+            if failure is not None:
+                answers = [(None, failure)] * len(pairs)
+        for (branch, question), answer in zip(pairs, answers, strict=True):
+            branch.answer = answer or (yield from _answer_to(question))
+
+
+def _answer_to(question: Step) -> Flow[Answer]:
+    try:
+        return (yield question), None
+    except Exception as error:  # noqa: BLE001 - the flow that asked decides what the failure means
+        return None, error
 
 
 def run(flow: Flow[T]) -> T:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSealed, SerializationError
+from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 from langmem_adapters.protocols import Appended, Listed, Page, Store
 from langmem_adapters.sharing import Shared
@@ -105,16 +106,19 @@ class SealedStore(Shared):
         """The value as a read will return it, if it is written together with these ``names`` of keys and entries."""
         return data if self._redactor is None else _redact_encoded(data, _redactor_except_names(self._redactor, names))
 
-    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+    @blocking
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:
         """:meth:`Store.get`."""
-        return self._open_values(namespace, self.store.get(namespace, keys))
+        return self._open_values(namespace, (yield from step(self.store.get, namespace, keys)))
 
-    def scan(self, namespace: Namespace, **options: Any) -> Page:
+    @blocking
+    def scan(self, /, namespace: Namespace, **options: Any) -> Flow[Page]:
         """:meth:`Store.scan`."""
-        page = self.store.scan(namespace, **options)
+        page = yield from step(self.store.scan, namespace, **options)
         items = [item._replace(data=self._open(_entry_place(namespace, item.id), item.data)) for item in page.items]
         return Page(items, page.total, self._open_values(namespace, page.values))
 
+    @blocking
     def append(
         self,
         namespace: Namespace,
@@ -123,17 +127,19 @@ class SealedStore(Shared):
         put: Mapping[str, bytes] | None = None,
         keys: Sequence[str] = (),
         ttl: float | None = None,
-    ) -> Appended:
+    ) -> Flow[Appended]:
         """:meth:`Store.append`."""
         if put:
-            self.get(namespace, keys)  # an unsealed value is refused before anything replaces it
+            yield from step(self.get, namespace, keys)  # an unsealed value is refused before anything replaces it
         names = {*(put or ()), *(id_ for id_, _ in entries)}
         sealed, values = self._seal_entries(namespace, entries, names), self._seal_values(namespace, put or {}, names)
-        appended = self.store.append(namespace, sealed, put=values, keys=keys, ttl=ttl)
+        appended = yield from step(self.store.append, namespace, sealed, put=values, keys=keys, ttl=ttl)
         return appended._replace(values=self._open_values(namespace, appended.values))
 
+    @blocking
     def write(
         self,
+        /,
         namespace: Namespace,
         *,
         put: Mapping[str, bytes] | None = None,
@@ -141,7 +147,7 @@ class SealedStore(Shared):
         append: Sequence[tuple[str, bytes]] = (),
         guard: Mapping[str, bytes | None] | None = None,
         **options: Any,
-    ) -> None:
+    ) -> Flow[None]:
         """:meth:`Store.write`."""
         names = {*(put or ()), *delete, *(id_ for id_, _ in append)}
         change: dict[str, Any] = {
@@ -151,22 +157,23 @@ class SealedStore(Shared):
             **options,
         }
         if not guard or all(expected is None for expected in guard.values()):
-            self.store.write(namespace, guard=guard, **change)
+            yield from step(self.store.write, namespace, guard=guard, **change)
         else:
-            self._write_guarded(namespace, guard, change)
+            yield from self._write_guarded(namespace, guard, change)
 
     def _write_guarded(
         self, namespace: Namespace, guard: Mapping[str, bytes | None], change: Mapping[str, Any]
-    ) -> None:
+    ) -> Flow[None]:
         """Write if the stored forms are still those whose decoded values were compared with the guard."""
         for attempt in range(_MAX_ATTEMPTS):
-            stored = self.store.get(namespace, list(guard))
+            stored = yield from step(self.store.get, namespace, list(guard))
             values = self._open_values(namespace, stored)
             for key, expected in guard.items():
                 if not self._matches(key, values.get(key), expected):
                     raise Conflict(f"the value {key!r} was changed by another writer")
             try:
-                self.store.write(namespace, guard={key: stored.get(key) for key in guard}, **change)
+                stored_guard = {key: stored.get(key) for key in guard}
+                yield from step(self.store.write, namespace, guard=stored_guard, **change)
             except Conflict:
                 if attempt == _MAX_ATTEMPTS - 1:  # each time another writer was first, and wrote the same value
                     raise
@@ -179,9 +186,10 @@ class SealedStore(Shared):
             return value is expected
         return value in {expected, self.redacted(expected, {key})}
 
-    def clear(self, namespace: Namespace) -> None:
+    @blocking
+    def clear(self, namespace: Namespace) -> Flow[None]:
         """:meth:`Store.clear`."""
-        self.store.clear(namespace)
+        yield from step(self.store.clear, namespace)
 
     def recent(self, parent: Namespace, **options: Any) -> list[Listed]:
         """:meth:`Store.recent`."""

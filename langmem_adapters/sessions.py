@@ -17,7 +17,7 @@ from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, put_title, read_title
 from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
 from langmem_adapters.expiry import EXPIRES, ExpiringSession, Refresh, check_expiry
-from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope, SessionInfo, salvage
@@ -124,7 +124,9 @@ class Sessions(Shared):
         :data:`~langmem_adapters.progress.Progress`.
         """
         # Oldest activity first, so that an import restores the same order.
-        names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
+        names = (
+            [session] if session is not None else [row.namespace[-1] for row in self.store.recent(self._parent)][::-1]
+        )
         total = None
         if progress is not False:
             total = sum(1 + self.store.scan(self._namespace(name), limit=0).total for name in names)
@@ -197,10 +199,7 @@ class Sessions(Shared):
                 return views.Listing([], views.sessions)
         before = None if cursor is None else self._parse_cursor(cursor)
         rows = yield from step(self.store.recent, self._parent, limit=limit, before=before)
-        sessions = []
-        for row in rows:
-            sessions.append((yield from self._session_info(row)))  # noqa: PERF401 - a comprehension cannot ask
-        return views.Listing(sessions, views.sessions)
+        return views.Listing((yield from gather(map(self._session_info, rows))), views.sessions)
 
     def _parse_cursor(self, cursor: str) -> Listed:
         """Parse a cursor."""

@@ -74,7 +74,7 @@ def backend(kind: str, folder: Path, server: RedisServer | None = None, prefix: 
         made = Backend(SQLiteStore(folder / "langmem.db", clock=clock), index, vectors, folder, clock)
     elif kind == "memory":
         memory = MemoryStore(clock=clock)
-        made = Backend(memory, index, vectors, folder, clock, lambda: repr(memory._namespaces).encode())
+        made = Backend(memory, index, vectors, folder, clock, lambda: repr(memory._children).encode())
     else:
         assert server is not None
         url = server.url()

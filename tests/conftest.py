@@ -26,6 +26,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.benchmarks.round_trips import RoundTrips
 from tests.openai_server import REPLAY_URL, OpenAIServer, cassette
 from tests.servers import RedisServer, no_redis, redis_servers
 
@@ -204,6 +205,16 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]
         store = RedisStore(server.url(), prefix=request.getfixturevalue("key_prefix"))
     yield store
     store.close()
+
+
+@pytest.fixture
+def distant(redis_server: RedisServer, key_prefix: str) -> Iterator[tuple[RedisStore, RoundTrips]]:
+    """A Redis store that is connected, and what counts its round trips."""
+    with RoundTrips(redis_server.port) as door:
+        store = RedisStore(f"redis://127.0.0.1:{door.port}", prefix=key_prefix)
+        store.get(("nothing",), ["key"])
+        yield store, door
+        store.close()
 
 
 # --- model calls --------------------------------------------------------------------------------------------

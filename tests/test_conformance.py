@@ -138,7 +138,7 @@ class ValuesOutliveTheLog(MemoryStore):
 
     def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
         appended = super().append(namespace, entries, **options)
-        self._namespaces[namespace].values.update(self.written or {})
+        self._content(namespace).values.update(self.written or {})
         return appended
 
     def write(self, namespace: Namespace, *, put: Mapping[str, bytes] | None = None, **change: Any) -> None:
@@ -148,7 +148,7 @@ class ValuesOutliveTheLog(MemoryStore):
 
 class LimitCountsTheExpired(MemoryStore):
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
-        rows = [Listed(n, c.updated_at) for n, c in self._namespaces.items() if n[:-1] == parent]
+        rows = [Listed(n, c.updated_at) for n, c in self._contents() if n[:-1] == parent]
         chosen = {row.namespace for row in sorted(rows, key=lambda row: row.updated_at)[-limit if limit else 0 :]}
         return [row for row in super().recent(parent, before=before) if not limit or row.namespace in chosen]
 
@@ -240,7 +240,7 @@ class LiveValues(MemoryStore):
 
 class LiveNames(MemoryStore):
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
-        return (name for name in self._namespaces if name[: len(prefix)] == prefix)
+        return (name for name, _ in self._contents() if name[: len(prefix)] == prefix)
 
 
 class ViewsForBytes(MemoryStore):

@@ -129,6 +129,24 @@ def test_a_user_who_is_not_there_and_one_deleted_twice(at: Backend) -> None:
     assert delete_user(at.store, at.indexes, user=ADA) == dict.fromkeys(PLACES, 0)
 
 
+def test_an_index_that_is_given_twice_is_cleared_once(at: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleared: list[Namespace] = []
+    clear = type(at.index).clear
+
+    def counted(index: Any, namespace: Namespace) -> None:
+        cleared.append(namespace)
+        clear(index, namespace)
+
+    monkeypatch.setattr(type(at.index), "clear", counted)
+    times = []
+    for indexes in (at.indexes, [*at.indexes, *at.indexes]):
+        fill(at, user=ADA, mark=MARK)
+        cleared.clear()
+        delete_user(at.store, indexes, user=ADA)
+        times.append(len(cleared))
+    assert times[0] == times[1] > 0
+
+
 def test_a_deleted_user_begins_anew(at: Backend) -> None:
     fill(at, user=ADA, mark=MARK)
     delete_user(at.store, at.indexes, user=ADA)
@@ -400,7 +418,7 @@ def test_a_failing_store_is_reported_and_the_same_call_goes_on(tmp_path: Path, n
             ("memories", "bob"),
             ("memories", "bob", "deep", "bob1"),
         ]
-        assert MARK not in repr(store._namespaces)
+        assert MARK not in repr(store._children)
 
 
 def test_other_places_go_on_after_one_has_failed(at: Backend) -> None:

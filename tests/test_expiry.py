@@ -66,7 +66,7 @@ class Kept(NamedTuple):
 def in_memory() -> Kept:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
-    return Kept(store, clock, lambda: {n: store._namespaces[n].expires_at for n in store.namespaces()})
+    return Kept(store, clock, lambda: {n: store._children[n[:-1]][n].expires_at for n in store.namespaces()})
 
 
 def in_file(path: Path) -> Kept:

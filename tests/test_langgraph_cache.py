@@ -37,12 +37,16 @@ from typing_extensions import TypedDict
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.codec import encode
+from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.experience import bypass, refresh
 from langmem_adapters.experience.functions.equality import first_changed_type
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Slow
 from tests.loops import ticking
 
@@ -206,6 +210,33 @@ def test_each_task_of_a_fan_out_is_cached(any_store: Store) -> None:
     found = compiled.invoke({"question": "abc"})["messages"]
     assert [message.text for message in found] == ["a", "b", "c"]
     assert sorted(ran) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("codec", [None, AESGCMCodec({"key": bytes(32)})], ids=["plain", "sealed"])
+@pytest.mark.parametrize("ttl", [None, 60])
+def test_the_tasks_of_a_fan_out_share_round_trips(
+    distant: tuple[RedisStore, RoundTrips], ttl: int | None, codec: AESGCMCodec | None
+) -> None:
+    store, door = distant
+    cache: Any = ExperienceNodeCache(store=store if codec is None else SealedStore(store, codec=codec))
+    keys = [(NS, f"key {n}") for n in range(100)]
+    other = (("node", "b"), "key")
+    values = {key: f"value {n}" for n, key in enumerate(keys)}
+
+    def trips(call: Callable[[], Any]) -> int:
+        before = door.count
+        call()
+        return door.count - before
+
+    cache.set({other: ("other", ttl)})
+    assert trips(lambda: cache.set({key: (value, ttl) for key, value in values.items()})) <= 10
+    assert trips(lambda: asyncio.run(cache.aset({key: (value, ttl) for key, value in values.items()}))) <= 4
+    assert cache.get([*keys, (NS, "unknown")]) == values
+    assert trips(lambda: cache.get(keys)) == 2
+    assert trips(lambda: asyncio.run(cache.aget(keys))) == 2
+    assert cache.stats()["hits"] == 300
+    assert trips(lambda: cache.clear([NS])) == 4
+    assert cache.get([*keys, other]) == {other: "other"}
 
 
 # --- values -------------------------------------------------------------------------------------------------

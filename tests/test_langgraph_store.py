@@ -51,6 +51,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
 from tests.agents import Scripted
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Overtaken, Slow
 from tests.loops import ticking
 from tests.servers import RedisServer
@@ -478,6 +479,29 @@ def test_reading_a_prefix_looks_at_nothing_else() -> None:
         f"{kind}/memories/{name}" for kind in ("items", "tree") for name in ("user7", "user7/deep", "nobody")
     } - {"tree/memories/user7/deep"} | {"tree/memories"}  # where the empty one is asked for by its name
     assert len(watched.seen) < 40
+
+
+def test_what_a_batch_gets_of_many_namespaces_is_read_in_one_round_trip(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store = LongTermStore(store=distant[0], index=open_index("memory:"))
+    for n in range(50):
+        store.put(("memories", f"u{n}"), "k", {"n": n})
+    before = distant[1].count
+    found: list[Any] = store.batch([GetOp(("memories", f"u{n}"), "k") for n in range(51)])
+    assert distant[1].count - before == 1
+    assert [item and item.value["n"] for item in found] == [*range(50), None]
+
+
+def test_the_namespaces_of_a_listing_share_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store = LongTermStore(store=distant[0], index=open_index("memory:"))
+    for n in range(50):
+        store.put(("memories", f"u{n:02}"), "k", {"n": n})
+    for n in range(0, 50, 25):
+        store.delete(("memories", f"u{n:02}"), "k")
+    places = [("memories", f"u{n:02}") for n in range(50) if n % 25]
+    assert store.list_namespaces() == places
+    before = distant[1].count
+    assert store.list_namespaces() == places
+    assert distant[1].count - before == 3  # the root, its child, and whether the namespaces have items
 
 
 def test_tenants_do_not_meet(any_store: Store) -> None:

@@ -409,11 +409,31 @@ async def test_set_messages_replaces_all_of_a_key(any_store: Store) -> None:
 async def test_one_message_is_deleted_by_its_position(any_store: Store) -> None:
     ours = BrainChatStore(store=any_store)
     await ours.add_messages("s", said(*"abcd"))
-    deleted = [await ours.delete_message("s", idx) for idx in (1, -1, 2, -3, 0)]
-    assert [message and message.content for message in deleted] == ["b", "d", None, None, "a"]
+    deleted = [await ours.delete_message("s", idx) for idx in (1, -1, 2, -3, sys.maxsize, 0)]
+    assert [message and message.content for message in deleted] == ["b", "d", None, None, None, "a"]
     assert texts(await ours.get_messages("s", None)) == ["c"]
     assert await ours.delete_message("unknown", 0) is None
     assert await ours.get_keys() == ["s"]
+
+
+@pytest.mark.parametrize(("idx", "content"), [(0, "message 0"), (-1, "message 99"), (2, "message 2")])
+async def test_to_delete_a_message_no_others_are_parsed_beyond_it(
+    idx: int, content: str, any_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("s", said(*(f"message {n}" for n in range(100))))
+    parsed, parse = list[bytes](), Message.from_bytes
+
+    def counted(data: bytes) -> Message:
+        parsed.append(data)
+        return parse(data)
+
+    monkeypatch.setattr(Message, "from_bytes", counted)
+    deleted = await ours.delete_message("s", idx)
+    assert deleted is not None
+    assert deleted.content == content
+    assert len(parsed) <= 10
+    assert await ours.count_messages("s") == 99
 
 
 async def test_all_messages_are_deleted_by_status(any_store: Store) -> None:

@@ -800,7 +800,7 @@ class Changing:
 def test_what_was_written_while_it_was_copied_may_be_replaced_later(clock: FakeClock) -> None:
     source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
     source.append(NS, [("a", b"1")])
-    changing: Any = Changing(source, 3, lambda store: store.append(NS, [("b", b"2")]))
+    changing: Any = Changing(source, 2, lambda store: store.append(NS, [("b", b"2")]))
 
     with pytest.raises(KeyboardInterrupt):
         Migration(changing, target, report=interrupted_at(1)).run()

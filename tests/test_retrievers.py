@@ -51,6 +51,7 @@ from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Slow
 from tests.loops import ticking
 from tests.servers import RedisServer
@@ -613,6 +614,19 @@ def test_brain_retriever_finds_history_and_knowledge(any_store: Store) -> None:
     assert retriever.retrieve("bike") == []
     brain.add_talk("A new bike.")
     assert [node.text for node in retriever.retrieve("bike")] == ["A new bike."]
+
+
+def test_what_brain_retriever_finds_is_read_in_one_round_trip(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    brain = BrainMemory(store, "session")
+    brain.add_messages([Message(role="user", content=f"bike {n}") for n in range(20)])
+    brain.add_knowledge(["A bike has two wheels."])
+    retriever = BrainRetriever(brain=brain, similarity_top_k=10)
+    found = [node.text for node in retriever.retrieve("bike")]
+    before = door.count
+    assert [node.text for node in retriever.retrieve("bike")] == found
+    assert len(found) == 10
+    assert door.count - before == 3  # the values, what is new in the log, and the messages
 
 
 def test_brain_retriever_follows_messages_that_leave_the_session(any_store: Store) -> None:

@@ -28,6 +28,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Overtaken
 
 KINDS = ["memory", "sqlite", "redis"]
@@ -123,6 +124,16 @@ def test_a8_a_page_costs_what_is_on_it(any_store: Store) -> None:
     assert names(sessions, limit=10, cursor=last.cursor) == [f"s{n}" for n in range(189, 179, -1)]
     assert counting.calls <= 2 * (1 + 10)
     assert counting.rows <= 2 * (10 + 10)
+
+
+def test_a8_the_sessions_of_a_page_share_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    for n in range(30):
+        BrainMemory(store, f"s{n}").add_messages([Message(role="user", content=str(m)) for m in range(n + 1)])
+    before = door.count
+    sessions = Sessions(store).list_sessions()
+    assert door.count - before == 3  # the rows, which of them are still there, and what is in these
+    assert [(info.session, info.messages) for info in sessions] == [(f"s{n}", n + 1) for n in range(29, 9, -1)]
 
 
 def test_limits(any_store: Store) -> None:
@@ -254,6 +265,15 @@ def test_all_sessions_are_exported_however_many_there_are() -> None:
         BrainMemory(store, f"session {n}").add_talk("Hello")
     assert Sessions(other).import_(Sessions(store).export()) == 25
     assert Sessions(other).count() == 25
+
+
+def test_an_export_reads_each_session_once(any_store: Store) -> None:
+    for n in range(25):
+        BrainMemory(any_store, f"session {n}").add_talk("Hello")
+    counting = Counting(any_store)
+    lines = list(Sessions(cast("Store", counting)).export())
+    assert len(lines) == 50
+    assert counting.calls == 1 + 25 * 3  # the list; then the values, the log, and the values after it
 
 
 def test_what_is_exported_can_be_imported_in_the_middle_of_many_calls() -> None:

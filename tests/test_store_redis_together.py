@@ -114,7 +114,7 @@ def test_many_share_few_round_trips_and_each_gets_its_own_answer(
         assert page.values == known
         assert written is None
     assert sum(counts) > 2 * len(SESSIONS)
-    assert max(counts) <= workers._MAX_BATCH
+    assert max(counts) <= workers.MAX_BATCH
     for n, session in enumerate(SESSIONS):
         page = store.scan(session, keys=["m"])
         assert [item.id for item in page.items] == ["first", f"x{n}", f"y{n}"]

@@ -28,6 +28,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.stores.sqlite_namespaces import SCHEMA
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
+from tests.compared import Compared, Number
 from tests.interpreters import processes
 
 NS = ("brain", "t", "u", "s")
@@ -168,7 +169,31 @@ def test_expired_sessions_leave_the_memory_beside_writes() -> None:
     clock.advance(11)
     for n in range(300):
         store.append(("s", "new"), [(str(n), b"")])
-    assert list(store._namespaces) == [("s", "new")]
+    assert store._children.keys() == {("s",)}
+    assert list(store._children["s",]) == [("s", "new")]
+
+
+def test_a_page_and_a_removal_look_at_no_other_entries_of_the_memory() -> None:
+    store = MemoryStore()
+    store._seq = Number()
+    store.append(NS, [(str(n), b"") for n in range(5000)])
+    middle = store.scan(NS, limit=2500).items[-1]
+    Number.times = 0
+    after, before = store.scan(NS, after=middle.seq, limit=2), store.scan(NS, before=middle.seq, limit=2, reverse=True)
+    assert [item.id for item in (*after.items, *before.items)] == ["2500", "2501", "2498", "2497"]
+    store.write(NS, remove=[*before.items, middle])
+    assert Number.times < 200
+    assert [item.id for item in store.scan(NS, after=before.items[-1].seq - 1, limit=1).items] == ["2500"]
+
+
+def test_a_listing_looks_at_nothing_beside_it_in_the_memory() -> None:
+    store = MemoryStore()
+    for n in range(100):
+        store.append(("brain", "", Compared(f"u{n}"), "s"), [("id", b"")])
+    store.append(("brain", "", "ada", "s"), [("id", b"")])
+    Compared.times = 0
+    assert [row.namespace for row in store.recent(("brain", "", "ada"))] == [("brain", "", "ada", "s")]
+    assert Compared.times == 0
 
 
 def on_disk(folder: Path) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from langmem_adapters.concurrency import workers
-from langmem_adapters.flow import Answer, Flow, Step, arun, blocking, run, step
+from langmem_adapters.flow import Answer, Flow, Step, arun, blocking, gather, run, step
 from tests.test_flow import _double, _sum, _triple, who
 from tests.waiting import auntil
 
@@ -67,12 +67,12 @@ async def test_many_flows_ask_in_few_exchanges_and_each_gets_its_own_answer() ->
     assert await _outcomes([server.double(n) for n in numbers]) == doubled
     assert sorted(itertools.chain(server.alone, *server.exchanges)) == numbers
     assert len(server.exchanges) + len(server.alone) <= 40
-    assert max(map(len, server.exchanges)) <= workers._MAX_BATCH
+    assert max(map(len, server.exchanges)) <= workers.MAX_BATCH
 
 
 def test_what_came_at_once_and_is_too_much_for_one_exchange_goes_into_the_next() -> None:
     pool, server = workers._WorkerPool(), _Server()
-    jobs: Any = list(range(workers._MAX_BATCH + 3))
+    jobs: Any = list(range(workers.MAX_BATCH + 3))
     pool._batches[server] = jobs
     assert [pool._next() for _ in range(3)] == [(server, jobs[:-3]), (server, jobs[-3:]), None]
 
@@ -86,6 +86,45 @@ async def test_a_question_that_is_alone_or_was_not_answered_is_asked_by_itself()
     found = await _outcomes([server.double(n) for n in range(-1, 100)])
     assert found == ["'-1'", *range(0, 200, 2)]
     assert set(server.alone) >= {4, 7} | server.lost
+
+
+@pytest.mark.parametrize("face", ["run", "arun"])
+async def test_one_flow_asks_together_what_its_branches_ask(face: str) -> None:
+    def branch(server: _Server, number: int) -> Flow[str]:
+        try:
+            doubled = yield from server.double((yield from step(_double, number)))
+        except (KeyError, OSError) as error:
+            return f"recovered: {error.args[0]}"
+        return f"{yield from server.double(doubled)}"
+
+    async def gathered(flows: list[Flow[Any]]) -> list[Any]:
+        return run(gather(flows)) if face == "run" else await arun(gather(flows))
+
+    server, other, broken = _Server(), _Server(), _Server()
+    server.lost, broken.broken = {6}, OSError("the line is dead")
+    found = await gathered([branch(each, n) for n in range(-1, 70) for each in (server, other)])
+    assert found == [f"{8 * n}" if n >= 0 else "recovered: -2" for n in range(-1, 70) for _ in "ab"]
+    assert server.exchanges[0] == [2 * n for n in range(-1, 31)]
+    assert len(server.exchanges) == len(other.exchanges) == 6  # two for each 64 branches, the last 14 among them
+    assert server.alone == [6]
+    assert other.alone == []
+    assert await gathered([branch(broken, n) for n in range(3)]) == ["recovered: the line is dead"] * 3
+    assert await gathered([]) == []
+
+
+def test_an_error_of_one_branch_ends_the_others() -> None:
+    server, ended = _Server(), []
+
+    def branch(number: int) -> Flow[int]:
+        try:
+            return (yield from server.double(number))
+        finally:
+            ended.append(number)
+
+    with pytest.raises(KeyError, match="-1"):
+        run(gather(branch(number) for number in (1, -1, 2)))
+    assert sorted(ended) == [-1, 1, 2]
+    assert server.exchanges == [[1, -1, 2]]
 
 
 async def test_an_exchange_that_breaks_fails_each_of_its_questions_and_no_other() -> None:

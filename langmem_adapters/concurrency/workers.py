@@ -15,16 +15,18 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from langmem_adapters.concurrency.forks import call_in_child
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Answer", "Flow", "Job", "Pipeline", "Step", "abandon", "ask", "start"]
+__all__ = ["MAX_BATCH", "Answer", "Flow", "Job", "Pipeline", "Step", "abandon", "ask", "start"]
 
 T = TypeVar("T")
 
 _MAX_WORKERS = 64  # they wait for disks and sockets, so there are more than processors
 _MAX_RUNNING = 4  # workers that compute at the same time; more would not be faster
-_MAX_BATCH = 64  # questions in one exchange; so many are sent without waiting for more
 _STALL_SECONDS = 0.005  # after which one more worker is started, if none has begun a task since
 _NO_LOOP = "no event loop of asyncio runs here, as none does under trio: call the sync twin of this method in a thread"
 _log = logging.getLogger("langmem_adapters")
+
+MAX_BATCH = 64
+"""The most questions in one exchange; so many are sent without waiting for more."""
 
 Answer: TypeAlias = "tuple[Any, BaseException | None]"
 """The result of a question, or the error that it raised."""
@@ -202,7 +204,7 @@ class _WorkerPool:
         with self._lock:
             self.started_count += 1
             pipeline = next(iter(self._batches), None)
-            batch_is_full = pipeline is not None and len(self._batches[pipeline]) >= _MAX_BATCH
+            batch_is_full = pipeline is not None and len(self._batches[pipeline]) >= MAX_BATCH
             while self._ready and not batch_is_full:
                 job = self._ready.popleft()
                 if job.started or not job.abandoned:
@@ -210,9 +212,9 @@ class _WorkerPool:
                     return job
             if pipeline is not None:
                 batch = self._batches.pop(pipeline)
-                if remaining := batch[_MAX_BATCH:]:  # several may have been added at once
+                if remaining := batch[MAX_BATCH:]:  # several may have been added at once
                     self._batches[pipeline] = remaining
-                return pipeline, batch[:_MAX_BATCH]
+                return pipeline, batch[:MAX_BATCH]
             self._running -= 1
             return None
 

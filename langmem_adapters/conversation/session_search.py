@@ -12,6 +12,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.log import ARCHIVE, brain_namespace, readable_entries
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.errors import Conflict
+from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records.filtering import FilteredReader
@@ -73,17 +74,17 @@ class SessionSearch(Shared):
                 self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUE_PREFIXES)})
 
         def read_data(ids: Sequence[str]) -> dict[str, bytes]:
-            entries = {
-                id_: values.get(id_) if id_.startswith(_VALUE_PREFIXES) else self._entry_data(int(id_)) for id_ in ids
-            }
-            return {id_: data for id_, data in entries.items() if data is not None}  # the others have left since
+            seqs = [int(id_) for id_ in ids if not id_.startswith(_VALUE_PREFIXES)]
+            entries = dict(zip(map(str, seqs), run(gather(map(self._entry_data, seqs))), strict=True))
+            data_by_id = {id_: entries.get(id_, values.get(id_)) for id_ in ids}
+            return {id_: data for id_, data in data_by_id.items() if data is not None}  # the others have left since
 
         reader = FilteredReader(read_data, lambda id_, data: salvage(data, f"entry {id_}"))
         best = reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
         return [(message, hit.score) for hit, message in best]
 
-    def _entry_data(self, seq: int) -> bytes | None:
-        items = self.brain.store.scan(self._namespace, after=seq - 1, limit=1).items
+    def _entry_data(self, seq: int) -> Flow[bytes | None]:
+        items = (yield from step(self.brain.store.scan, self._namespace, after=seq - 1, limit=1)).items
         return items[0].data if items and items[0].seq == seq else None
 
     def _follow_values(self, facts: dict[str, bytes]) -> None:

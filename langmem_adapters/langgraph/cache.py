@@ -24,7 +24,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, Serializat
 from langmem_adapters.experience.functions.equality import first_changed_type
 from langmem_adapters.experience.savings import Prices, Saved, check_prices, cost
 from langmem_adapters.experience.switches import may_read, may_write
-from langmem_adapters.flow import arun, run, step
+from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric
 from langmem_adapters.outages import Outages
@@ -114,27 +114,27 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """The stored values of these keys."""
-        return run(step(self._read_values, keys))
+        return run(self._read_values(keys))
 
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """:meth:`get`, without blocking the event loop."""
-        return await arun(step(self._read_values, keys))
+        return await arun(self._read_values(keys))
 
     def set(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         """Store values, each with its ttl in seconds; None: for ever."""
-        run(step(self._write_values, pairs))
+        run(self._write_values(pairs))
 
     async def aset(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         """:meth:`set`, without blocking the event loop."""
-        await arun(step(self._write_values, pairs))
+        await arun(self._write_values(pairs))
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """Delete the entries of these namespaces; default: all of the tag or, without a tag, all of the tenant."""
-        run(step(self._clear, namespaces))
+        run(self._clear(namespaces))
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        await arun(step(self._clear, namespaces))
+        await arun(self._clear(namespaces))
 
     def stats(self) -> dict[str, Any]:
         """Counts since construction: hits, misses, stored and unreadable entries, refused values, and errors.
@@ -152,24 +152,24 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
 
     # --- entries: each has a namespace of the store to itself, as a store expires whole namespaces
 
-    def _read_values(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
-        values: dict[FullKey, ValueT] = {}
+    def _read_values(self, keys: Sequence[FullKey]) -> Flow[dict[FullKey, ValueT]]:
         if not may_read():
-            return values
-        for namespace, key in dict.fromkeys((tuple(namespace), key) for namespace, key in keys):
-            try:
-                data = self._store.get((*self._namespace, *namespace, key), [_ENTRY]).get(_ENTRY)
-            except LangmemError as error:
-                self._outages.handle(error, self._on_error)
-                data = None
-            entry = None if data is None else self._read_entry(data, namespace)
-            self._counts.add("misses" if entry is None else "hits")
-            if entry is not None:
-                (value,) = entry
-                values[namespace, key] = value
-                saved = sum((cost(metric, self._prices) for metric in _model_usage(value)), Saved())
-                saved.add_to(self._counts)
-        return values
+            return {}
+        unique_keys = list(dict.fromkeys((tuple(namespace), key) for namespace, key in keys))
+        entries = yield from gather(self._read_value(namespace, key) for namespace, key in unique_keys)
+        return {key: entry[0] for key, entry in zip(unique_keys, entries, strict=True) if entry is not None}
+
+    def _read_value(self, namespace: Namespace, key: str) -> Flow[tuple[ValueT] | None]:
+        try:
+            data = (yield from step(self._store.get, (*self._namespace, *namespace, key), [_ENTRY])).get(_ENTRY)
+        except LangmemError as error:
+            self._outages.handle(error, self._on_error)
+            data = None
+        entry = None if data is None else self._read_entry(data, namespace)
+        self._counts.add("misses" if entry is None else "hits")
+        if entry is not None:
+            sum((cost(metric, self._prices) for metric in _model_usage(entry[0])), Saved()).add_to(self._counts)
+        return entry
 
     def _read_entry(self, data: bytes, namespace: Namespace) -> tuple[ValueT] | None:
         """The value of an entry, in a tuple as it may be None; None for a miss."""
@@ -188,25 +188,26 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         self._counts.add("unreadable")
         return None
 
-    def _write_values(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
-        if not may_write():
-            return
-        for (namespace, key), (value, ttl) in pairs.items():
-            entry_namespace = (*self._namespace, *namespace, key)
-            try:
-                entry = self._to_entry(namespace, value, ttl) if ttl is None or ttl > 0 else None
-            except SerializationError as error:
-                entry = None
-                self._counts.add("refused")
-                self._warn(f"a node's answer is not cached: {error}")
-            try:
-                if entry is None:
-                    self._store.clear(entry_namespace)  # the result stored before is no longer the node's
-                else:
-                    self._store.write(entry_namespace, put={_ENTRY: entry}, ttl=ttl)
-                    self._counts.add("stored")
-            except LangmemError as error:
-                self._outages.handle(error, self._on_error)
+    def _write_values(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> Flow[None]:
+        if may_write():
+            yield from gather(self._write_value(*key, *pair) for key, pair in pairs.items())
+
+    def _write_value(self, namespace: Namespace, key: str, value: ValueT, ttl: int | None) -> Flow[None]:
+        entry_namespace = (*self._namespace, *namespace, key)
+        try:
+            entry = self._to_entry(namespace, value, ttl) if ttl is None or ttl > 0 else None
+        except SerializationError as error:
+            entry = None
+            self._counts.add("refused")
+            self._warn(f"a node's answer is not cached: {error}")
+        try:
+            if entry is None:  # the result stored before is no longer the node's
+                yield from step(self._store.clear, entry_namespace)
+            else:
+                yield from step(self._store.write, entry_namespace, put={_ENTRY: entry}, ttl=ttl)
+                self._counts.add("stored")
+        except LangmemError as error:
+            self._outages.handle(error, self._on_error)
 
     def _to_entry(self, namespace: Namespace, value: ValueT, ttl: int | None) -> bytes:
         if tuple(namespace) == _UNNAMED_LABELS:  # all such tasks would share one namespace
@@ -231,14 +232,15 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         entry = {"v": FORMAT, "kind": kind, "data": bytes(data), "expires_at": expires_at, "types": types}
         return encode(entry)
 
-    def _clear(self, namespaces: Sequence[Namespace] | None) -> None:
+    def _clear(self, namespaces: Sequence[Namespace] | None) -> Flow[None]:
+        entry_namespaces = yield from step(self._entry_namespaces, namespaces)
+        yield from gather(step(self._store.clear, namespace) for namespace in entry_namespaces)
+
+    def _entry_namespaces(self, namespaces: Sequence[Namespace] | None) -> list[Namespace]:
         if namespaces is None:
-            entry_namespaces = list(self._store.namespaces(self._namespace))
-        else:
-            parents = [(*self._namespace, *namespace) for namespace in namespaces]
-            entry_namespaces = [row.namespace for parent in parents for row in self._store.recent(parent)]
-        for namespace in entry_namespaces:
-            self._store.clear(namespace)
+            return list(self._store.namespaces(self._namespace))
+        parents = [(*self._namespace, *namespace) for namespace in namespaces]
+        return [row.namespace for parent in parents for row in self._store.recent(parent)]
 
 
 class _QuietJsonSchema(GenerateJsonSchema):

@@ -14,6 +14,7 @@ from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_sea
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.expiry import EMPTY_TTL_SECONDS, MIN_RESTART_FRACTION
+from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.langgraph.totals import Totals
 from langmem_adapters.language.dates import day_of
@@ -134,9 +135,11 @@ class NamespaceItems:
             other_keys=_RESERVED_KEYS,
         )
 
-    def get(self, keys: Sequence[str]) -> dict[str, StoredItem]:
+    @blocking
+    def get(self, keys: Sequence[str]) -> Flow[dict[str, StoredItem]]:
         """Read items; those that do not exist, or have expired, are left out."""
-        return self._unexpired_items(self._store.get(self._namespace, [_encode_key(key) for key in keys]))
+        values = yield from step(self._store.get, self._namespace, [_encode_key(key) for key in keys])
+        return self._unexpired_items(values)
 
     def all(self) -> dict[str, StoredItem]:
         """Read all items; expired ones are removed."""
@@ -146,9 +149,11 @@ class NamespaceItems:
                 self._tidy_or_warn()
         return self._unexpired_items(values)
 
-    def is_empty(self) -> bool:
+    @blocking
+    def is_empty(self) -> Flow[bool]:
         """Whether there is no item; expired ones are removed."""
-        totals = Totals.of(self._store.get(self._namespace, [_TOTALS_KEY]).get(_TOTALS_KEY))
+        values = yield from step(self._store.get, self._namespace, [_TOTALS_KEY])
+        totals = Totals.of(values.get(_TOTALS_KEY))
         return not self.all() if self._is_due(totals) else totals.count == 0
 
     def find(self, query: str, k: int, matches: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache, partial
+from itertools import compress
 from typing import Any, Literal, NamedTuple
 
 from langgraph.store.base import (
@@ -27,7 +28,7 @@ from langgraph.store.base import (
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, StoreError
-from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.index_config import index_and_fields
 from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
@@ -165,7 +166,7 @@ class LongTermStore(Shared, BaseStore):
         """Add a namespace again if it was removed while its first item was written, as when a user is deleted."""
         if not self._tree.has(namespace):
             self._tree.add(namespace)
-            self._remove_if_empty(namespace)  # if the item was deleted, too
+            self._remove_empty([namespace])  # if the item was deleted, too
 
     def _item_text(self, item: StoredItem) -> str:
         paths = item.fields if isinstance(item.fields, list) else self._fields
@@ -191,17 +192,17 @@ class LongTermStore(Shared, BaseStore):
     # --- reading
 
     def _get(self, ops: Sequence[GetOp]) -> dict[tuple[Namespace, str], Item]:
-        """The items of all gets, read with one look at each namespace."""
+        """The items of all gets, read with one look at each namespace, all of them together."""
         keys_by_namespace: dict[Namespace, dict[str, None]] = {}  # in the order of the gets
         to_refresh = {(tuple(op.namespace), op.key) for op in ops if op.refresh_ttl}
         for op in ops:
             keys_by_namespace.setdefault(tuple(op.namespace), {})[op.key] = None
         items: dict[tuple[Namespace, str], Item] = {}
-        for namespace, keys in keys_by_namespace.items():
-            namespace_items = self._items(namespace)
-            existing = namespace_items.get([*keys])
+        reads = run(gather(step(self._items(namespace).get, [*keys]) for namespace, keys in keys_by_namespace.items()))
+        for namespace, existing in zip(keys_by_namespace, reads, strict=True):
+            to_refresh_here = {key: item for key, item in existing.items() if (namespace, key) in to_refresh}
             with _best_effort_write():
-                namespace_items.refresh({key: item for key, item in existing.items() if (namespace, key) in to_refresh})
+                self._items(namespace).refresh(to_refresh_here)
             items |= {(namespace, key): _to_host_item(Item, namespace, key, item) for key, item in existing.items()}
         return items
 
@@ -217,7 +218,7 @@ class LongTermStore(Shared, BaseStore):
                 items = self._items(namespace).all()
                 hits += [_Hit(None, namespace, key, item) for key, item in items.items() if is_match(item.value)]
                 if not items:
-                    self._remove_if_empty(namespace)
+                    self._remove_empty([namespace])
         if op.query:  # equal scores of one namespace keep the order in which it finds them, whatever the limit
             hits.sort(key=lambda hit: (-(hit.score or 0.0), hit.namespace))
         else:
@@ -236,10 +237,8 @@ class LongTermStore(Shared, BaseStore):
                 self._items(namespace).refresh(items)
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
-        namespaces = set()
-        for namespace in self._namespaces(common_prefix(op)):
-            if matches_conditions(namespace, op) and not self._remove_if_empty(namespace):
-                namespaces.add(namespace[: op.max_depth])
+        matching = [each for each in self._namespaces(common_prefix(op)) if matches_conditions(each, op)]
+        namespaces = {namespace[: op.max_depth] for namespace in self._remove_empty(matching)}
         return sorted(namespaces)[op.offset : op.offset + op.limit]
 
     def _namespaces(self, prefix: Namespace) -> Iterator[Namespace]:
@@ -248,19 +247,20 @@ class LongTermStore(Shared, BaseStore):
             yield prefix
         yield from self._tree.below(prefix)
 
-    def _remove_if_empty(self, namespace: Namespace) -> bool:
-        """Remove a namespace without items; returns whether it has none."""
-        if is_empty := self._items(namespace).is_empty():
+    def _remove_empty(self, namespaces: Sequence[Namespace]) -> list[Namespace]:
+        """Remove those without items from the tree; returns the others."""
+        are_empty = run(gather(step(self._items(namespace).is_empty) for namespace in namespaces))
+        for namespace in compress(namespaces, are_empty):
             with _best_effort_write():
                 self._tree.remove(namespace, only_if=self._items(namespace).close)
-        return is_empty
+        return [namespace for namespace, is_empty in zip(namespaces, are_empty, strict=True) if not is_empty]
 
     def _sweep_all(self) -> int:
         return sum(self._sweep_namespace(namespace) for namespace in list(self._tree.below(())))
 
     def _sweep_namespace(self, namespace: Namespace) -> int:
         removed = self._items(namespace).tidy()
-        self._remove_if_empty(namespace)
+        self._remove_empty([namespace])
         return removed
 
     # --- writing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -113,8 +114,9 @@ class ChatSession:
         check_integer("idx", idx)
 
         def chosen(page: Page) -> list[Item]:
-            readable = [item for item in page.items if _readable_chats([item])]
-            return [readable[idx]] if -len(readable) <= idx < len(readable) else []
+            items, place = (page.items, idx) if idx >= 0 else (reversed(page.items), -1 - idx)
+            readable = enumerate(item for item in items if _readable_chats([item]))  # as far as this place
+            return list(islice((item for number, item in readable if number == place), 1))
 
         def plan(page: Page) -> _Change:
             return _deletion(page, chosen(page))

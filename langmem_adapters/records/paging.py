@@ -13,9 +13,11 @@ PAGE_SIZE = 500
 
 
 def pages(store: Store, namespace: Namespace, *, after: int = 0, size: int = PAGE_SIZE) -> Iterator[list[Item]]:
-    """Yield the log's pages."""
+    """Yield the log's pages. One that is not full is the last."""
     while items := store.scan(namespace, after=after, limit=size).items:
         yield items
+        if len(items) < size:
+            return
         after = items[-1].seq
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -23,13 +23,27 @@ _WRITES_PER_CULL = 256  # writes between two removals of expired namespaces
 
 @dataclass
 class _Content:
-    log: dict[str, Item] = field(default_factory=dict)  # by id
+    log: list[Item] = field(default_factory=list)  # by rising number
+    by_id: dict[str, Item] = field(default_factory=dict)  # the same items
     values: dict[str, bytes] = field(default_factory=dict)
     updated_at: float = 0.0
     expires_at: float | None = None
 
     def has_expired(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
+
+    def position(self, seq: int) -> int:
+        """Where the first item with at least this number is in the log."""
+        return bisect_left(self.log, seq, key=lambda item: item.seq)
+
+    def remove(self, items: Sequence[Item]) -> None:
+        """Remove items of the log; only those between the first and the last of them are looked at."""
+        seqs = {item.seq for item in items}
+        if seqs:
+            part = slice(self.position(min(seqs)), self.position(max(seqs) + 1))
+            self.log[part] = [item for item in self.log[part] if item.seq not in seqs]
+        for item in items:
+            self.by_id.pop(item.id, None)
 
 
 class MemoryStore(Shared):
@@ -38,7 +52,7 @@ class MemoryStore(Shared):
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = ForkSafeLock()
-        self._namespaces: dict[Namespace, _Content] = {}
+        self._children: dict[Namespace, dict[Namespace, _Content]] = {}  # by parent: whoever lists one reads no other
         self._seq = 0
         self._writes = 0
 
@@ -59,9 +73,9 @@ class MemoryStore(Shared):
     ) -> Page:
         with no_fork, self._lock.held():
             content = self._content(namespace)
-            log = reversed(content.log.values()) if reverse else content.log.values()
-            items = (item for item in log if item.seq > after and (before is None or item.seq < before))
-            return Page(list(islice(items, limit)), len(content.log), _select_values(content.values, keys))
+            end = len(content.log) if before is None else content.position(before)
+            positions = range(content.position(after + 1), end)[:: -1 if reverse else 1][:limit]
+            return Page([content.log[n] for n in positions], len(content.log), _select_values(content.values, keys))
 
     def append(
         self,
@@ -98,12 +112,18 @@ class MemoryStore(Shared):
 
     def clear(self, namespace: Namespace) -> None:
         with no_fork, self._lock.held():
-            self._namespaces.pop(namespace, None)
+            self._remove(namespace)
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        encode_namespace(parent)  # refuses what the other stores refuse
         with no_fork, self._lock.held():
-            contents = self._contents_below(parent)
-        rows = [Listed(name, content.updated_at) for name, content in contents if len(name) == len(parent) + 1]
+            now = self._clock()
+            children = self._children.get(parent, {}).items()
+            rows = [
+                Listed(name, content.updated_at)
+                for name, content in children
+                if name and not content.has_expired(now)  # the root is beside its own children
+            ]
         rows.sort(key=_recency, reverse=True)
         if before is not None:
             rows = [row for row in rows if _recency(row) < _recency(before)]
@@ -126,7 +146,7 @@ class MemoryStore(Shared):
                 namespaces, expiring, entries = kinds.get(kind, KindStats())
                 expires = content.expires_at is not None
                 kinds[kind] = KindStats(namespaces + 1, expiring + expires, entries + len(content.log))
-                size += sum(map(len, content.values.values())) + sum(len(item.data) for item in content.log.values())
+                size += sum(map(len, content.values.values())) + sum(len(item.data) for item in content.log)
         return StoreStats("memory:", dict(sorted(kinds.items())), size=size)
 
     def dates(self, namespace: Namespace) -> Dates | None:
@@ -148,7 +168,7 @@ class MemoryStore(Shared):
             content = self._existing_content(namespace)
             if content is None or content.updated_at >= before:
                 return False
-            del self._namespaces[namespace]
+            self._remove(namespace)
             return True
 
     def close(self) -> None:
@@ -169,21 +189,22 @@ class MemoryStore(Shared):
     ) -> list[bool]:
         """Apply the whole change or none of it; return for each entry whether it is new."""
         last_seq = self._seq
-        removed = [entry for item in remove if (entry := content.log.get(item.id)) and entry.seq == item.seq]
+        removed = [entry for item in remove if (entry := content.by_id.get(item.id)) and entry.seq == item.seq]
         old_values = _select_values(content.values, [*delete, *put])
         try:
             for key in delete:
                 content.values.pop(key, None)
             content.values.update(put)
-            for item in removed:
-                content.log.pop(item.id, None)
+            content.remove(removed)
             new, added = self._number_entries(content, append)
-            content.log.update(added)
+            content.by_id.update(added)
+            content.log += added.values()
             self._touch(namespace, content, ttl)
         except BaseException:  # such as KeyboardInterrupt: restore the old content
             content.values = {key: value for key, value in content.values.items() if key not in put} | old_values
-            restored = {item for item in content.log.values() if item.seq <= last_seq}.union(removed)
-            content.log = {item.id: item for item in sorted(restored)}
+            restored = {item for item in content.log if item.seq <= last_seq}.union(removed)
+            content.log = sorted(restored)
+            content.by_id = {item.id: item for item in content.log}
             raise
         return new
 
@@ -194,11 +215,14 @@ class MemoryStore(Shared):
         encode_namespace(prefix)  # refuses what the other stores refuse
         self._remove_expired()
         depth = len(prefix)
-        return [(name, content) for name, content in self._namespaces.items() if name[:depth] == prefix]
+        return [(name, content) for name, content in self._contents() if name[:depth] == prefix]
+
+    def _contents(self) -> Iterator[tuple[Namespace, _Content]]:
+        return (pair for children in self._children.values() for pair in children.items())
 
     def _existing_content(self, namespace: Namespace) -> _Content | None:
         encode_namespace(namespace)
-        content = self._namespaces.get(namespace)
+        content = self._children.get(namespace[:-1], {}).get(namespace)
         return None if content is None or content.has_expired(self._clock()) else content
 
     def _touch(self, namespace: Namespace, content: _Content, ttl: float | None) -> None:
@@ -210,7 +234,7 @@ class MemoryStore(Shared):
         self._writes += 1
         if self._writes % _WRITES_PER_CULL == 0:
             self._remove_expired()
-        self._namespaces[namespace] = content
+        self._children.setdefault(namespace[:-1], {})[namespace] = content
 
     def _number_entries(
         self, content: _Content, entries: Sequence[tuple[str, bytes]]
@@ -219,7 +243,7 @@ class MemoryStore(Shared):
         new: list[bool] = []
         items: dict[str, Item] = {}
         for id_, data in entries:
-            is_new = id_ not in content.log and id_ not in items
+            is_new = id_ not in content.by_id and id_ not in items
             new.append(is_new)
             if is_new:
                 self._seq += 1
@@ -228,8 +252,14 @@ class MemoryStore(Shared):
 
     def _remove_expired(self) -> None:
         now = self._clock()
-        for name in [name for name, content in self._namespaces.items() if content.has_expired(now)]:
-            del self._namespaces[name]
+        for name in [name for name, content in self._contents() if content.has_expired(now)]:
+            self._remove(name)
+
+    def _remove(self, namespace: Namespace) -> None:
+        children = self._children.get(namespace[:-1], {})
+        children.pop(namespace, None)
+        if not children:
+            self._children.pop(namespace[:-1], None)
 
 
 def _select_values(values: dict[str, bytes], keys: Sequence[str]) -> dict[str, bytes]:

@@ -84,7 +84,7 @@ class RedisStore(Shared):
         if not keys:
             return {}
         can_batch = len(keys) <= _MAX_BATCHED_READ
-        (values,) = yield self._wire.send_step(redis_keys.values, _get_command(redis_keys, keys), can_batch=can_batch)
+        (values,) = yield self._wire.send_step((redis_keys.values, _get_command(redis_keys, keys)), can_batch=can_batch)
         return _existing_values(keys, values)
 
     @blocking
@@ -179,8 +179,9 @@ class RedisStore(Shared):
         if first_entries:
             yield from redis_log.settle_append(self._wire, redis_keys, first_entries, replies[append_start:])
 
-    def clear(self, namespace: Namespace) -> None:
-        redis_dates.remove(self._wire, self._keys.for_namespace(namespace))
+    @blocking
+    def clear(self, namespace: Namespace) -> Flow[None]:
+        yield redis_dates.removal_step(self._wire, self._keys.for_namespace(namespace))
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         return list(Directory(self._wire, self._keys, parent).newest(limit, before))

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from langmem_adapters.errors import Conflict, StoreError
+from langmem_adapters.flow import Step
 from langmem_adapters.inspection import Dates
 from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import NO_EXPIRY, NO_KEY, NamespaceKeys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["dates", "discard", "remove"]
+__all__ = ["dates", "discard", "removal_step"]
 
 
 def dates(wire: Wire, redis_keys: NamespaceKeys) -> Dates | None:
@@ -55,26 +56,24 @@ def discard(wire: Wire, redis_keys: NamespaceKeys, before: float) -> bool:
             raise
         if not is_old(_last_write(wire, redis_keys)):
             return False
-        remove(wire, redis_keys)
+        removal_step(wire, redis_keys).call()
         return True
     if not wire.one_slot:
         wire.send((redis_keys.directory, row_removal))
     return True
 
 
-def remove(wire: Wire, redis_keys: NamespaceKeys) -> None:
+def removal_step(wire: Wire, redis_keys: NamespaceKeys) -> Step:
     """Remove the keys and the row, by commands that a full server takes, since it takes no such transaction.
 
     On one server the row goes first: an entry written in between is removed too, and is never there unlisted. In a
     cluster the row's node may be out of reach: it goes last, since a row without keys does no harm.
     """
     key_removal, row_removal = _removal_commands(redis_keys)
-    if not redis_keys.directory:
-        wire.send((redis_keys.log, key_removal))
-    elif wire.one_slot:
-        wire.send((redis_keys.directory, row_removal), (redis_keys.log, key_removal))
-    else:
-        wire.send((redis_keys.log, key_removal), (redis_keys.directory, row_removal))
+    removals = [(redis_keys.log, key_removal)]
+    if redis_keys.directory:
+        removals.insert(0 if wire.one_slot else 1, (redis_keys.directory, row_removal))
+    return wire.send_step(*removals)
 
 
 def _removal_commands(redis_keys: NamespaceKeys) -> tuple[bytes, bytes]:

@@ -93,9 +93,9 @@ class Wire:
         """:meth:`read`, as a question of a flow."""
         return self._step(lambda: self.read(keys, commands), can_batch, (commands, True))
 
-    def send_step(self, key: bytes, command: bytes, *, can_batch: bool) -> Step:
-        """:meth:`send` of one command, as a question of a flow."""
-        return self._step(lambda: self.send((key, command)), can_batch, ([command], False))
+    def send_step(self, *commands: tuple[bytes, bytes], can_batch: bool = True) -> Step:
+        """:meth:`send`, as a question of a flow."""
+        return self._step(lambda: self.send(*commands), can_batch, ([command for _, command in commands], False))
 
     def _step(self, call: Callable[[], Any], can_batch: bool, request: _Request) -> Step:
         return Step(call, None, self if can_batch and self.one_slot else None, request)
