@@ -192,16 +192,16 @@ class LongTermStore(Shared, BaseStore):
 
     def _get(self, ops: Sequence[GetOp]) -> dict[tuple[Namespace, str], Item]:
         """The items of all gets, read with one look at each namespace."""
-        keys_by_namespace: dict[Namespace, dict[str, None]] = {}  # in the order of the gets
-        to_refresh = {(tuple(op.namespace), op.key) for op in ops if op.refresh_ttl}
+        refresh_by_namespace: dict[Namespace, dict[str, bool]] = {}
         for op in ops:
-            keys_by_namespace.setdefault(tuple(op.namespace), {})[op.key] = None
+            refresh_by_key = refresh_by_namespace.setdefault(tuple(op.namespace), {})
+            refresh_by_key[op.key] = op.refresh_ttl or refresh_by_key.get(op.key, False)
         items: dict[tuple[Namespace, str], Item] = {}
-        for namespace, keys in keys_by_namespace.items():
+        for namespace, refresh_by_key in refresh_by_namespace.items():
             namespace_items = self._items(namespace)
-            existing = namespace_items.get([*keys])
+            existing = namespace_items.get([*refresh_by_key])
             with _best_effort_write():
-                namespace_items.refresh({key: item for key, item in existing.items() if (namespace, key) in to_refresh})
+                namespace_items.refresh({key: item for key, item in existing.items() if refresh_by_key[key]})
             items |= {(namespace, key): _to_host_item(Item, namespace, key, item) for key, item in existing.items()}
         return items
 
