@@ -193,16 +193,16 @@ class LongTermStore(Shared, BaseStore):
 
     def _get(self, ops: Sequence[GetOp]) -> dict[tuple[Namespace, str], Item]:
         """The items of all gets, read with one look at each namespace, all of them together."""
-        keys_by_namespace: dict[Namespace, dict[str, None]] = {}  # in the order of the gets
-        to_refresh = {(tuple(op.namespace), op.key) for op in ops if op.refresh_ttl}
+        refresh_by_namespace: dict[Namespace, dict[str, bool]] = {}
         for op in ops:
-            keys_by_namespace.setdefault(tuple(op.namespace), {})[op.key] = None
+            refresh_by_key = refresh_by_namespace.setdefault(tuple(op.namespace), {})
+            refresh_by_key[op.key] = op.refresh_ttl or refresh_by_key.get(op.key, False)
         items: dict[tuple[Namespace, str], Item] = {}
-        reads = run(gather(step(self._items(namespace).get, [*keys]) for namespace, keys in keys_by_namespace.items()))
-        for namespace, existing in zip(keys_by_namespace, reads, strict=True):
-            to_refresh_here = {key: item for key, item in existing.items() if (namespace, key) in to_refresh}
+        looks = (step(self._items(namespace).get, [*keys]) for namespace, keys in refresh_by_namespace.items())
+        reads = run(gather(looks))
+        for (namespace, refresh_by_key), existing in zip(refresh_by_namespace.items(), reads, strict=True):
             with _best_effort_write():
-                self._items(namespace).refresh(to_refresh_here)
+                self._items(namespace).refresh({key: item for key, item in existing.items() if refresh_by_key[key]})
             items |= {(namespace, key): _to_host_item(Item, namespace, key, item) for key, item in existing.items()}
         return items
 

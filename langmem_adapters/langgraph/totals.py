@@ -50,13 +50,14 @@ class Totals:
 
     def after_put(self, expiry_times: Sequence[float | None], *, count: int, stamp: str) -> Totals:
         """The totals after items with these times of expiry were put."""
-        due_times, last_times = list(expiry_times), list(expiry_times)
+        due_times, last_times = expiry_times, expiry_times
         if self.count:
-            due_times.append(self.due)
-            last_times.append(self.last)
-        due = min((time for time in due_times if time is not None), default=None)
-        last = max((time for time in last_times if time is not None), default=None)
-        return Totals(count, due, None if None in last_times else last, stamp, self.tidied)
+            due_times, last_times = [*expiry_times, self.due], [*expiry_times, self.last]
+        due = min([time for time in due_times if time is not None], default=None)
+        last = None
+        if None not in last_times:
+            last = max([time for time in last_times if time is not None], default=None)
+        return Totals(count, due, last, stamp, self.tidied)
 
     def ttl(self, now: float) -> float | None:
         """Seconds after which the whole namespace may expire; None: never."""
