@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.benchmarks import report, verifier
+from langmem_adapters.testing import FakeClock
+from tests.benchmarks import harness, report, verifier
 from tests.benchmarks.__main__ import ROWS, main
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.goals import SECONDS, at_least, at_most, faster, flat, over, within
@@ -66,19 +67,24 @@ def test_gate(key: str, bench: Gate) -> None:
 # --- harness
 
 
-def test_a_slower_work_has_the_greater_figure() -> None:
-    def spin(seconds: float) -> None:
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            pass
+@pytest.fixture
+def harness_clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """What the harness measures by."""
+    clock = FakeClock(0.0)
+    monkeypatch.setattr(harness, "time", SimpleNamespace(perf_counter=clock))
+    return clock
 
-    case = Case(lambda _: spin(0.0005), lambda _: spin(0.002), {"peer": lambda _: spin(0.006)}, items=2)
-    found = line("1", case, Budget(20, 1.0))
+
+def test_a_slower_work_has_the_greater_figure(harness_clock: FakeClock) -> None:
+    def work(seconds: float) -> Callable[[object], None]:
+        return lambda _: harness_clock.advance(seconds)
+
+    found = line("1", Case(work(0.0005), work(0.002), {"peer": work(0.006)}, items=2), Budget(20, 1.0))
     assert found.limit is not None
-    assert found.ratio == pytest.approx(found.ours / found.limit)
-    assert 2 < found.undisturbed < 6
-    assert found.peers["peer"] > found.ours > found.limit
-    assert found.ours * SECONDS[found.unit] == pytest.approx(0.001, rel=0.6)  # a thing, of two
+    assert found.ratio == pytest.approx(4)
+    assert found.undisturbed == pytest.approx(4)
+    assert found.ours * SECONDS[found.unit] == pytest.approx(0.001)  # a thing, of two
+    assert found.peers["peer"] == pytest.approx(3 * found.ours)
 
 
 def test_contenders_take_turns_in_an_order_that_rotates() -> None:
@@ -88,14 +94,12 @@ def test_contenders_take_turns_in_an_order_that_rotates() -> None:
     assert calls == [*"aaabbbccc", *"abc", *"bca", *"cab"]
 
 
-def test_one_that_has_used_up_its_time_sits_out_after_three_calls() -> None:
+def test_one_that_has_used_up_its_time_sits_out_after_three_calls(harness_clock: FakeClock) -> None:
     calls = {"slow": 0, "quick": 0}
 
     def work(name: str, seconds: float) -> None:
         calls[name] += 1
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            pass
+        harness_clock.advance(seconds)
 
     works = {"slow": lambda _: work("slow", 0.1), "quick": lambda _: work("quick", 0)}
     take_turns(works, lambda: None, Budget(40, 0.15))

@@ -31,6 +31,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_connections import OwnConnections
 from langmem_adapters.stores.sqlite import SQLiteStore
 from tests.servers import RedisServer
+from tests.waiting import until
 
 SESSION = ("s",)
 
@@ -236,13 +237,15 @@ def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLoc
 
 @_locks_are_let_go
 def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
+    threads = background._BackgroundThreads()
+    monkeypatch.setitem(background._lanes, "work", threads)
 
     def look() -> None:
         assert [background.submit(lambda: 1).result(20) for _ in range(2)] == [1, 1]
 
     assert cells(lambda: lambda: background.submit(lambda: 1), look) > 10
     look()
+    until(lambda: not threads._unfinished)  # the end of the script would wait for what never begins
 
 
 @_locks_are_let_go

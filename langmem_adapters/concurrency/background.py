@@ -39,8 +39,12 @@ class _BackgroundThreads:
             if self._is_shutting_down:
                 raise RuntimeError("the interpreter is shutting down")
             self._ensure_thread()
-            self._unfinished.add(future)
-            self._queue.put((future, call))
+            try:
+                self._unfinished.add(future)
+                self._queue.put((future, call))
+            except BaseException:  # an interrupt: the end of the script would wait for what never begins
+                self._unfinished.discard(future)
+                raise
         return future
 
     def _ensure_thread(self) -> None:
