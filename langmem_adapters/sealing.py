@@ -236,11 +236,20 @@ class SealedStore(Shared):
 
 
 def _value_place(namespace: Namespace, key: str) -> bytes:
-    return to_bytes(f"{encode_namespace(namespace)}v{key}")
+    return _place(namespace, "v", key)
 
 
 def _entry_place(namespace: Namespace, id_: str) -> bytes:
-    return to_bytes(f"{encode_namespace(namespace)}e{id_}")
+    return _place(namespace, "e", id_)
+
+
+def _place(namespace: Namespace, kind: str, name: str) -> bytes:
+    """A name and its namespace, so that no two places are equal.
+
+    A name with a slash could pass for parts of a namespace. So a space, which no encoded namespace has, is before it.
+    """
+    space = " " if "/" in name else ""
+    return to_bytes(f"{encode_namespace(namespace)}{space}{kind}{name}")
 
 
 # --- redaction

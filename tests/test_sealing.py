@@ -525,15 +525,21 @@ def test_a_value_is_bound_to_its_place(any_store: Store) -> None:
     assert [item.data for item in page.items].count(b"entry") == 1
 
 
-def test_an_item_that_is_moved_to_the_namespace_above_is_none_of_those_there(any_store: Store) -> None:
-    items = LongTermStore(store=SealedStore(any_store, codec=AESGCMCodec({"k": OLD})))
-    items.put(("team", "victor"), "note", {"text": "of victor alone"})
-    items.put(("team",), "note", {"text": "of all"})
-    above = ("langgraph", "", "items", "team")
-    data = any_store.get((*above, "victor"), ["note/"])["note/"]
-    any_store.write(above, put={"ictor/vnote/": data})  # so both places, written in one, are the same
-    found = [(item.key, item.value["text"]) for item in items.search(("team",)) if item.namespace == ("team",)]
-    assert found == [("note", "of all")]
+def test_a_value_is_not_read_where_its_place_is_written_alike(any_store: Store) -> None:
+    store = SealedStore(any_store, codec=AESGCMCodec({"k": OLD}))
+    place = ("langgraph", "", "items", "team")
+    LongTermStore(store=store).put(("team", "victor"), "note", {"text": "of victor alone"})
+    any_store.write(place, put={"ictor/vnote/": any_store.get((*place, "victor"), ["note/"])["note/"]})
+    assert is_damaged(store.get(place)["ictor/vnote/"])
+    store.write(("a", "vb"), put={"c": b"1", "d/e": b"2"}, append=[("f", b"3")])
+    values, (entry,) = any_store.get(("a", "vb")), any_store.scan(("a", "vb")).items
+    any_store.write(
+        ("a",), put={"b/vc": values["c"], "b/vd/e": values["d/e"], "b/ vd/e": values["d/e"], "b/ef": entry.data}
+    )
+    assert [is_damaged(data) for data in store.get(("a",)).values()] == [True] * 4
+    any_store.write(("a", "vb"), put={"vc": values["c"], " vd/e": values["d/e"]})
+    assert [is_damaged(store.get(("a", "vb"))[key]) for key in ("vc", " vd/e")] == [True] * 2
+    assert store.get(("a", "vb"), ["c", "d/e"]) == {"c": b"1", "d/e": b"2"}
 
 
 def is_damaged(data: bytes) -> bool:
