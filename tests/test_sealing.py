@@ -486,21 +486,50 @@ def test_what_goes_in_comes_out(data: bytes, place: bytes) -> None:
     assert codec.decode(codec.encode(data)) == data
 
 
-@given(data=st.binary(min_size=1, max_size=40), where=st.integers(0, 10**6), bit=st.integers(0, 7))
-def test_a_changed_bit_is_noticed_wherever_it_is(data: bytes, where: int, bit: int) -> None:
-    codec = AESGCMCodec({"key": OLD, "kez": OLD})
-    sealed = bytearray(codec.encode(data))
-    sealed[where % len(sealed)] ^= 1 << bit
-    with pytest.raises(SerializationError):
-        codec.decode(bytes(sealed))
+@pytest.mark.parametrize("envelope", [False, True])
+def test_a_changed_bit_of_the_header_costs_nothing_and_any_other_is_noticed(envelope: bool) -> None:
+    keys = AESGCMCodec({"key": OLD, "kez": NEW}, current="key")
+    codec = EnvelopeCodec(MemoryStore(), keys) if envelope else keys
+    sealed = codec.encode_at(b"Noted.", b"here")
+    header_size = len(sealed) - len(b"Noted.") - 28
+    for place, bit in itertools.product(range(len(sealed)), range(8)):
+        changed = bytearray(sealed)
+        changed[place] ^= 1 << bit
+        if place < header_size:
+            assert codec.decode_at(bytes(changed), b"here") == b"Noted."
+            with pytest.raises(SerializationError):
+                codec.decode_at(bytes(changed), b"there")
+        else:
+            with pytest.raises(Damaged):
+                codec.decode_at(bytes(changed), b"here")
 
 
-@pytest.mark.parametrize(
-    "stored", [b"", b"\x01", b"\x01\x05", b"\x01\x01k" + bytes(27), b'{"v":1}' + bytes(40), b"\x01\xffk"]
-)
-def test_what_is_not_encrypted_is_not_read(stored: bytes) -> None:
-    with pytest.raises(SerializationError, match="not encrypted"):
-        AESGCMCodec({"k": OLD}).decode(stored)
+@pytest.mark.parametrize("envelope", [False, True])
+def test_a_value_that_was_cut_off_is_damaged_wherever_that_was(envelope: bool) -> None:
+    keys = AESGCMCodec({"kez": NEW, "key": OLD})
+    codec = EnvelopeCodec(MemoryStore(), keys) if envelope else keys
+    sealed = codec.encode(b"Noted.")
+    for size in range(len(sealed)):
+        with pytest.raises(Damaged) as raised:
+            codec.decode(sealed[:size])
+        assert type(raised.value) is Damaged
+
+
+@pytest.mark.parametrize("stored", [b"\x01\x05", b"\x01\x01k" + bytes(27), b'{"v":1}' + bytes(40), b"\x01\xffk", b"\0"])
+@pytest.mark.parametrize("envelope", [False, True])
+def test_what_is_not_encrypted_is_not_read(stored: bytes, envelope: bool) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    codec = EnvelopeCodec(MemoryStore(), keys) if envelope else keys
+    for _ in range(2):
+        with pytest.raises(NotSealed, match="not encrypted"):
+            codec.decode(stored)
+        codec.encode(b"")  # by now an envelope has a data key
+
+
+def test_what_names_no_possible_key_is_not_taken_for_encrypted_with_a_missing_one() -> None:
+    sealed = AESGCMCodec({"k": OLD}).encode(b"Noted.")
+    with pytest.raises(NotSealed):
+        AESGCMCodec({"k": OLD}).decode(sealed[:1] + b"\x02\xff\xff" + bytes(10) + sealed[14:])
 
 
 def test_a_value_is_bound_to_its_place(any_store: Store) -> None:
