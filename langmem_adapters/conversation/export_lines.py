@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from langmem_adapters.codec import decode, parse_json, refuse_sealed_or_newer
+from langmem_adapters.codec import decode, is_number, parse_json, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED
 from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
 from langmem_adapters.conversation.stored_summary import SUMMARY
@@ -70,7 +70,7 @@ def _check_value(key: str, data: bytes) -> None:
         Summary.from_bytes(data)
     elif key == TITLE and not isinstance(decode(data), str):
         raise ValueError("its title is not a text")
-    elif key == CREATED and type(decode(data)) not in {int, float, type(None)}:
+    elif key == CREATED and not ((created := decode(data)) is None or is_number(created)):
         raise ValueError("its time of creation is not a number")
 
 

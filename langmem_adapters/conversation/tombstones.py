@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
@@ -98,6 +98,7 @@ def _departed_marks(values: Mapping[str, bytes]) -> str:
         marks = None
     if are_marks(marks):
         return str(marks)
+    refuse_sealed_or_newer(values[DEPARTED], "the marks of the messages that left a session")
     _log.warning("the marks of the messages that left a session are damaged, and are reset")
     return ""
 
@@ -114,5 +115,6 @@ def _tally(values: Mapping[str, bytes]) -> tuple[int, str]:
         tally = None
     if isinstance(tally, list) and [type(part) for part in tally] == [int, str] and are_marks(tally[1]):
         return tally[0], tally[1]
+    refuse_sealed_or_newer(values[DELETED], "the marks of the messages deleted from a session")
     _log.warning("the marks of the messages deleted from a session are damaged, and are reset")
     return 0, ""

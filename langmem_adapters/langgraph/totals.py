@@ -38,7 +38,7 @@ class Totals:
         if data is None:
             return cls()
         try:
-            totals = cls(**decode(data))
+            totals = cls(**{"count": None, **decode(data)})
             counts, times = (totals.count, totals.tidied), (totals.due, totals.last)
             is_valid = all(type(count) is int and count >= 0 for count in counts)
             if is_valid and all(time is None or is_number(time) for time in times):
