@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,14 +15,13 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
 from langmem_adapters.validation import lines_of
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["VERSION", "Line", "dump", "is_valid_value", "load", "parse_lines"]
 
 VERSION = 1
 Line = dict[str, Any]
 """One line of an export, as data: ``{"v": 1, "type": "session" | "message", "session": …}``."""
-
-_log = logging.getLogger("langmem_adapters")
 
 
 def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
@@ -81,7 +79,7 @@ def is_valid_value(key: str, data: bytes) -> bool:
         load(data)
     except (ValueError, SerializationError) as damage:
         refuse_sealed_or_newer(data, "a stored value")
-        _log.warning("the stored value %r of a session is left out: %s", key.partition("/")[0], damage)
+        warn_of_damage(data, f"the stored value {key.partition('/')[0]!r} of a session is left out: {damage}")
         return False
     return True
 
