@@ -215,15 +215,15 @@ class EnvelopeCodec(SharedByCopies):
 
     def decode_at(self, data: bytes, place: bytes) -> bytes:
         """Decrypt what :meth:`encode_at` gave for this place."""
-        codec = self._data_codec
+        codec = self._data_codec = self._data_codec or self._load_codec()
         if codec is not None:
             try:
                 return codec.decode_at(data, place)
             except SerializationError as error:
                 if isinstance(error, Damaged) or key_name(data) in codec.names:
                     raise
-        name = key_name(data)  # another process may have begun it since the last load
-        codec = self._data_codec = self._load_codec()
+            codec = self._data_codec = self._load_codec()  # another process may have begun it since the last load
+        name = key_name(data)
         if codec is None or name not in codec.names:
             raise SerializationError(f"a stored value was encrypted with the data key {name!r}, which is gone")
         return codec.decode_at(data, place)
@@ -247,7 +247,7 @@ class EnvelopeCodec(SharedByCopies):
             place = _data_key_place(name)
             # No variable holds the key itself.
             rewrapped = self._keys.encode_at(self._keys.decode_at(data, place), place)
-            if key_name(data) == self._keys.current:
+            if data.startswith(rewrapped[: _header_size(rewrapped)]):
                 return False
             try:
                 self._store.write(DATA_KEYS, put={name: rewrapped}, guard={name: data})

@@ -832,6 +832,17 @@ def test_rewrapping_leaves_the_old_key_without_use_and_the_data_untouched(any_st
     assert BrainMemory(renewed, "s").count() == 2
 
 
+def test_a_data_key_whose_header_is_damaged_is_read_and_rewrapped(any_store: Store) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    sealed = EnvelopeCodec(any_store, keys).encode(b"Noted.")
+    assert EnvelopeCodec(any_store, keys).decode(b"\xff" + sealed[1:]) == b"Noted."
+    any_store.write(DATA_KEYS, put={"1": b"\xff" + any_store.get(DATA_KEYS)["1"][1:]})
+    codec = EnvelopeCodec(any_store, keys)
+    assert codec.decode(sealed) == b"Noted."
+    assert (codec.rewrap(), codec.rewrap()) == (1, 0)
+    assert key_name(any_store.get(DATA_KEYS)["1"]) == "k"
+
+
 def test_a_new_data_key_is_learnt_by_those_who_meet_it(any_store: Store) -> None:
     keys = AESGCMCodec({"k": OLD})
     one, other = EnvelopeCodec(any_store, keys), EnvelopeCodec(any_store, keys)
