@@ -115,9 +115,9 @@ def refuse_sealed_or_newer(data: bytes, subject: str) -> None:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a stored value can be calculated with: a number but no bool, not NaN, and not too large for a float."""
+    """Whether a stored value can be calculated with: a number but no bool, finite, and not too large for a float."""
     try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
         return False
 

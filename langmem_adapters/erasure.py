@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from langmem_adapters.conversation.log import ARCHIVE
@@ -169,13 +170,17 @@ class _Erasure:
         self._prefixes = prefixes
         self._report = report
         self._failures: dict[str, LangmemError] = {}  # by place
+        self._place = ""
+        self._failed_indexes = set[Index]()  # in this place
 
     def attempt(self, place: str, work: Callable[[], object]) -> None:
         """Do one part; if it fails, the others are still done."""
+        self._place = place
+        self._failed_indexes.clear()
         try:
             work()
         except LangmemError as error:
-            self._failures[place] = error
+            self._failures.setdefault(place, error)
 
     def conclude(self) -> None:
         """Raise an error that names the parts that failed."""
@@ -211,18 +216,15 @@ class _Erasure:
         """
         deleted = set[Namespace]()
         for _ in range(_MAX_PASSES):
-            listed = {
-                index: namespaces_in(index, prefix, kind="index")
-                for index in self.indexes
-                if can_list_namespaces(index)
-            }
+            listed = {index: self._list(index, prefix) for index in self._sound_indexes() if can_list_namespaces(index)}
             stored_names = [self.store.namespaces(prefix), namespaces_in(self.store, prefix, kind="store")]
             indexed_names = [namespaces_in(self.store, prefix, kind="index"), *listed.values()]
             namespaces = {name for name in set[Namespace]().union(*stored_names, *indexed_names) if is_chosen(name)}
             if not namespaces:
                 return deleted
             for namespace in sorted(namespaces):
-                holders = [index for index in self.indexes if index not in listed or namespace in listed[index]]
+                sound = self._sound_indexes()
+                holders = [index for index in sound if index not in listed or namespace in listed[index]]
                 self._clear(namespace, holders, indexed=int(any(index in listed for index in holders)))
             deleted |= namespaces
         raise StoreError(_DATA_RETURNS_MESSAGE)
@@ -232,9 +234,14 @@ class _Erasure:
 
         A running search may index it again in between. Only a listed index would show that; any other is cleared twice.
         """
-        counts = _count_entries(self.store, namespace)
+        try:
+            counts = _count_entries(self.store, namespace)
+        except StoreUnavailable:
+            raise
+        except StoreError:  # what cannot be read, goes all the same
+            counts = Counter()
         for index in indexes:
-            index.clear(namespace)
+            self._clear_index(index, namespace)
         self._drop(namespace)
         for index in indexes:
             if not can_list_namespaces(index):
@@ -244,6 +251,26 @@ class _Erasure:
         for place, number in counts.items():
             if self._report is not None and number:
                 self._report(place, number)
+
+    def _sound_indexes(self) -> list[Index]:
+        return [index for index in self.indexes if index not in self._failed_indexes]
+
+    def _list(self, index: Index, prefix: Namespace) -> set[Namespace]:
+        """What the file of an index holds. One that is damaged is cleared first, which may remove it."""
+        with suppress(StoreError):
+            return namespaces_in(index, prefix, kind="index")
+        self._clear_index(index, prefix)
+        return set() if index in self._failed_indexes else namespaces_in(index, prefix, kind="index")
+
+    def _clear_index(self, index: Index, namespace: Namespace) -> None:
+        """Clear a namespace of an index. If that fails, all else goes: its file still lists the namespace, if any."""
+        try:
+            index.clear(namespace)
+        except LangmemError as error:
+            if not can_list_namespaces(index):  # only the store does
+                raise
+            self._failures.setdefault(self._place, error)
+            self._failed_indexes.add(index)
 
     def clear_journals(self) -> None:
         """Remove the deleted names from the journals of unfinished migrations."""

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_to_bytes
 
 from langmem_adapters.codec import UNORDERED, to_plain
 from langmem_adapters.errors import ConfigurationError
@@ -27,8 +27,11 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_text(data: bytes) -> str:
-    """Decode what :func:`to_bytes` encoded."""
-    return data.decode("utf-8", "surrogatepass")
+    """Decode what :func:`to_bytes` encoded; a backslash stands before what is damaged, so that others can be read."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "backslashreplace")
 
 
 def encode_namespace(namespace: Sequence[str]) -> str:
@@ -51,7 +54,7 @@ def _encode_parts(namespace: str | Namespace) -> str:
 
 def decode_namespace(name: str) -> Namespace:
     """Read back what :func:`encode_namespace` wrote."""
-    return tuple(unquote(part, errors="surrogatepass") for part in name.split("/")[:-1])
+    return tuple(to_text(unquote_to_bytes(part)) for part in name.split("/")[:-1])
 
 
 def fingerprint(*parts: Any) -> str:

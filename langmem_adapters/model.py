@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
@@ -14,8 +13,8 @@ from typing_extensions import Self
 from langmem_adapters import views
 from langmem_adapters.codec import FORMAT, decode, encode, is_tagged, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.warn_once import warn_of_damage
 
-_log = logging.getLogger("langmem_adapters")
 _NO_DEFAULT = object()
 
 __all__ = [
@@ -214,7 +213,7 @@ def salvage(data: bytes, place: str) -> Message | None:
         return Message.from_bytes(data)
     except SerializationError as damage:
         refuse_sealed_or_newer(data, place)
-        _log.warning("%s holds a damaged message: %s", place, damage)
+        warn_of_damage(data, f"{place} holds a damaged message: {damage}")
     try:
         fields = decode(data)
         content = fields.get("content", "")

@@ -9,7 +9,6 @@ Some ids are hashes of the content, so that a guess of the content can be checke
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,6 +21,7 @@ from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 from langmem_adapters.protocols import Appended, Listed, Page, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_store
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
 
@@ -29,7 +29,6 @@ Redactor: TypeAlias = Callable[[str], str]
 """Returns a text without what must not be kept. Pure and idempotent: a text that it returned stays the same."""
 
 _DAMAGED_VALUE = b"\0"  # no valid stored value: every reader finds it damaged
-_log = logging.getLogger("langmem_adapters")
 _MAX_ATTEMPTS = 64  # of a guarded write, while other writers are faster
 # The id fields of each kind of record; the key is a field by which the kind is recognised.
 _ID_FIELDS = {"role": ["id"], "message": ["id"], "text": ["covers", "said"], "data": ["id"], "uuid": ["uuid"]}
@@ -236,7 +235,7 @@ class SealedStore(Shared):
         except Damaged as damage:
             if is_value and isinstance(damage, NotSealed):
                 raise
-            _log.warning("an unreadable value is left out: %s", damage)
+            warn_of_damage(data, f"an unreadable value is left out: {damage}")
             return _DAMAGED_VALUE
 
 
@@ -244,11 +243,20 @@ class SealedStore(Shared):
 
 
 def _value_place(namespace: Namespace, key: str) -> bytes:
-    return to_bytes(f"{encode_namespace(namespace)}v{key}")
+    return _place(namespace, "v", key)
 
 
 def _entry_place(namespace: Namespace, id_: str) -> bytes:
-    return to_bytes(f"{encode_namespace(namespace)}e{id_}")
+    return _place(namespace, "e", id_)
+
+
+def _place(namespace: Namespace, kind: str, name: str) -> bytes:
+    """A name and its namespace, so that no two places are equal.
+
+    A name with a slash could pass for parts of a namespace. So a space, which no encoded namespace has, is before it.
+    """
+    space = " " if "/" in name else ""
+    return to_bytes(f"{encode_namespace(namespace)}{space}{kind}{name}")
 
 
 # --- redaction

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
@@ -26,12 +25,12 @@ from langmem_adapters.protocols import Listed, Page, Store
 from langmem_adapters.records.paging import pages
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_integer, check_store, check_sync_functions, check_text, checked_scope
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["Line", "Sessions", "parse_lines"]
 
 _PAGE_SIZE = 500
 _MAX_SUBAGENT_DEPTH = 3  # levels of subagents: each agent is called by a tool of the one above it
-_log = logging.getLogger("langmem_adapters")
 
 
 class ImportResult(NamedTuple):
@@ -218,12 +217,12 @@ class Sessions(Shared):
         try:
             page = yield from step(self.store.scan, row.namespace, limit=1, keys=[TITLE, CREATED])
         except NotSealed as damage:  # one damaged session must not fail the whole list
-            _log.warning("the title or time of creation of a session is left out: %s", damage)
+            warn_of_damage(row.namespace, f"the title or time of creation of a session is left out: {damage}")
             page = yield from step(self.store.scan, row.namespace, limit=1)
         try:
             title, created_at = read_title(page.values.get(TITLE)), _creation_time(page)
         except SerializationError as sealed:  # encrypted, and there is no codec
-            _log.warning("the title and time of creation of a session are left out: %s", sealed)
+            warn_of_damage(row.namespace, f"the title and time of creation of a session are left out: {sealed}")
             title, created_at = "", None
         return SessionInfo(
             session=row.namespace[-1],
@@ -273,10 +272,11 @@ class Sessions(Shared):
             yield _session_line(session, values_now)
 
     def _exported_values(self, session: str) -> dict[str, bytes]:
+        namespace = self._namespace(session)
         try:
-            values = self.store.get(self._namespace(session))
+            values = self.store.get(namespace)
         except NotSealed as damage:  # one damaged session must not fail the others
-            _log.warning("title, summary and knowledge of a session are left out: %s", damage)
+            warn_of_damage(namespace, f"title, summary and knowledge of a session are left out: {damage}")
             return {}
         return {key: data for key, data in sorted(values.items()) if key not in {GENERATION, EXPIRES}}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 
-__all__ = ["BREAKER_SUFFIX", "WarnOnce"]
+__all__ = ["BREAKER_SUFFIX", "WarnOnce", "warn_of_damage"]
 
 BREAKER_SUFFIX = "; it is asked again in a moment, and until it answers calls fail at once"
 """The suffix that a breaker adds to the cause of an outage that it already knows."""
@@ -21,15 +22,23 @@ class WarnOnce:
     """
 
     def __init__(self) -> None:
-        self._seen_causes: set[str] = set()
+        self._seen_causes: set[tuple[str, int]] = set()
 
-    def __call__(self, sentence: str, error: Exception | None = None) -> None:
-        """Log what happened, and the error that caused it."""
+    def __call__(self, sentence: str, error: Exception | None = None, *, about: Hashable = None) -> None:
+        """Log what happened, and the error that caused it. The same ``about`` something else is another cause."""
         text = sentence if error is None else f"{sentence}: {type(error).__name__}: {error}"
-        cause = text.removesuffix(BREAKER_SUFFIX)
+        cause = text.removesuffix(BREAKER_SUFFIX), hash(about)
         if cause in self._seen_causes:
             return
         if len(self._seen_causes) >= _MAX_CAUSES:
             self._seen_causes.clear()
         self._seen_causes.add(cause)
         _log.warning("%s", text)
+
+
+_warn_of_damage = WarnOnce()
+
+
+def warn_of_damage(stored: Hashable, sentence: str) -> None:
+    """Log once in this process that something stored cannot be read; ``stored`` is its bytes, or where it is."""
+    _warn_of_damage(sentence, about=stored)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +10,9 @@ from langmem_adapters import views
 from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.protocols import Item
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["WorkingItem", "read_item", "write_item"]
-
-_log = logging.getLogger("langmem_adapters")
 
 
 @dataclass(frozen=True)
@@ -46,5 +44,5 @@ def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
         if version == FORMAT and has_valid_types and is_number(item.created_at) and is_number(item.updated_at):
             return item
     refuse_sealed_or_newer(entry.data, "a working memory")
-    _log.warning("a working memory of type %s holds a damaged item, which is left out", memory_type)
+    warn_of_damage(entry, f"a working memory of type {memory_type} holds a damaged item, which is left out")
     return None

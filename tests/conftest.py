@@ -21,6 +21,7 @@ import hypothesis
 import pytest
 from vcr.cassette import Cassette
 
+from langmem_adapters import warn_once
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -123,6 +124,12 @@ def network_guard() -> Iterator[NetworkGuard]:
     sys.addaudithook(guard)
     yield guard
     guard.on = False  # a hook cannot be taken out
+
+
+@pytest.fixture(autouse=True)
+def _no_damage_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever another test has damaged, a warning of the same is given again."""
+    monkeypatch.setattr(warn_once, "_warn_of_damage", warn_once.WarnOnce())
 
 
 @pytest.fixture(autouse=True)

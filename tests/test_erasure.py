@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,7 +26,7 @@ from langmem_adapters.concurrency import pauses
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.erasure import PLACES, adelete_user, delete_user
-from langmem_adapters.errors import ConfigurationError, SearchError, StoreError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.files import scrubbing
 from langmem_adapters.indexes import open_vectors
@@ -40,6 +40,7 @@ from langmem_adapters.protocols import Document, Index, Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.settings import Settings
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.working import WorkingMemory
 from tests.at_rest import KINDS, Backend, backend, fill, numbers, snapshot
@@ -425,8 +426,56 @@ def test_other_places_go_on_after_one_has_failed(at: Backend) -> None:
     fill(at, user=ADA, mark=MARK)
     with pytest.raises(SearchError, match="longterm failed"):
         delete_user(at.store, [Refusing(at.folder / "langmem.db")], user=ADA)
-    left = {name[0] for name in at.store.namespaces() if adas(name)}
-    assert left == {"longterm"}
+    assert not any(adas(name) for name in at.store.namespaces())
+    assert delete_user(at.store, at.indexes, user=ADA)["indexed"] > 0
+    assert MARK.encode() not in at.bytes()
+
+
+@pytest.mark.parametrize("damaged", ["the beginning", "the rest"])
+@pytest.mark.parametrize("disposable", [False, True])
+def test_where_the_file_of_an_index_is_damaged_all_else_goes(
+    any_store: Store, tmp_path: Path, disposable: bool, damaged: str
+) -> None:
+    path = tmp_path / "index.db"
+    index = LexicalIndex(path, disposable=disposable)
+    memory = LongTermMemory(any_store, index, user=ADA)
+    memory.add([Message(role="user", content=f"{MARK} {n} {n * n}") for n in range(200)])
+    memory.flush()
+    BrainMemory(any_store, "s", user=ADA).add_talk(MARK)
+    index.close()
+    whole = path.read_bytes()
+    start = 0 if damaged == "the beginning" else len(whole) // 3
+    path.write_bytes(whole[:start] + b"damage" * ((len(whole) - start) // 6))
+    told: Any = nullcontext() if disposable else pytest.raises(LangmemError, match=r"longterm.* failed .*index\.db")
+    with told:
+        delete_user(any_store, [index], user=ADA)
+    assert not list(any_store.namespaces())
+    path.unlink(missing_ok=disposable)
+    assert delete_user(any_store, [index], user=ADA)["memories"] == 0
+
+
+def test_what_a_redis_cannot_read_goes_too(redis_server: RedisServer, key_prefix: str) -> None:
+    store = RedisStore(redis_server.url(), prefix=key_prefix)
+    with redis.Redis.from_url(redis_server.url()) as raw:
+        for session in ("a", "b"):
+            BrainMemory(store, session, user=ADA).add_talk(MARK)
+        raw.set(store._keys.for_namespace(("brain", "", ADA, "a")).log, MARK)  # as another program might
+        delete_user(store, user=ADA)
+        assert not list(raw.scan_iter(f"{key_prefix}*"))
+    store.close()
+
+
+def test_what_a_file_cannot_read_goes_too(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "store.db")
+    for session in ("a", "b"):
+        BrainMemory(store, session, user=ADA).set_title(MARK)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as raw:
+        raw.execute("UPDATE langmem_values SET key = CAST(x'fffe' AS TEXT) WHERE rowid = 1")
+        raw.commit()
+    delete_user(store, user=ADA)
+    assert not list(store.namespaces())
+    assert MARK.encode() not in (tmp_path / "store.db").read_bytes()
+    store.close()
 
 
 class Refusing(LexicalIndex):
@@ -487,7 +536,7 @@ def test_redis_is_never_asked_for_all_keys(start_redis: Callable[..., RedisServe
 
 def test_an_index_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "i.db").write_bytes(b"no database " * 100)
-    with pytest.raises(StoreError, match=r"not deleted completely.* traces failed .*i\.db is not an SQLite database"):
+    with pytest.raises(SearchError, match=r"not deleted completely.* traces failed .*i\.db is not an SQLite database"):
         delete_user(MemoryStore(), [LexicalIndex(tmp_path / "i.db")], user=ADA)
 
 

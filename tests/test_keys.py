@@ -25,6 +25,10 @@ def test_a_namespace_is_read_back_whatever_it_holds(namespace: tuple[str, ...]) 
     assert name.isascii()
 
 
+def test_a_damaged_name_is_shown_as_far_as_it_can_be_read() -> None:
+    assert decode_namespace("a/%FFb/%ED%A0%80/") == ("a", "\\xffb", "\ud800")
+
+
 @given(namespaces, namespaces)
 def test_no_two_namespaces_collide_and_a_prefix_stays_one(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     first, second = encode_namespace(one), encode_namespace(other)

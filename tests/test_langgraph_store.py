@@ -518,7 +518,7 @@ WRONG_FIELDS = [
     json.dumps({**SOUND, name: value}).encode()
     for names, values in (
         (("created_at", "updated_at"), (None, "5", 1e300, True)),
-        (("ttl", "expires_at"), ("9", [9], True, math.nan, 10**400)),
+        (("ttl", "expires_at"), ("9", [9], True, math.nan, math.inf, 10**400)),
         (("fields",), (5, "text", [5], {"text": 1})),
     )
     for name in names
@@ -562,7 +562,7 @@ def timed(kind: str, tmp_path: Path, clock: FakeClock) -> Store:
     [
         *(b"\xff", b"[]", b"null", b'{"count": 1, "of a later version": 2}'),
         *(b'{"count": "3"}', b'{"count": -3}', b'{"count": 3, "last": []}', b'{"count": 3, "tidied": null}'),
-        b'{"count": 3, "due": NaN}',
+        *(b'{"count": 3, "due": NaN}', b'{"count": 3, "last": Infinity}', b"{}", b'{"tidied": 3}'),
     ],
 )
 @pytest.mark.parametrize("first", ["search", "query", "list", "sweep", "put", "delete", "delete one", "get"])

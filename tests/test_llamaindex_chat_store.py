@@ -735,11 +735,26 @@ async def test_a_damaged_entry_does_not_take_the_session_along(
     assert "damaged" in caplog.text
 
 
-async def test_a_damaged_number_is_an_error_and_reading_goes_on(any_store: Store) -> None:
+@pytest.mark.parametrize("damage", [b'"x"', b"", b"1.0", b"\xff"])
+async def test_a_damaged_number_is_taken_from_the_archive(
+    any_store: Store, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     ours = await three_of(any_store)
-    any_store.write(NAMESPACE, put={"archived": b'"x"'})
-    with pytest.raises(SerializationError, match="archived"):
+    for _ in range(2):
+        any_store.write(NAMESPACE, put={"archived": damage})
         await ours.archive_oldest_messages("s", 1)
+        assert texts(await ours.get_messages("s", None)) == ["a", "b", "c"]
+    assert texts(await ours.get_messages("s")) == ["c"]
+    assert any_store.get(NAMESPACE, ["archived"]) == {"archived": b"2"}
+    assert caplog.text.count("is taken from the archive") == 1
+
+
+async def test_a_number_that_others_can_read_stays(any_store: Store) -> None:
+    ours = await three_of(any_store)
+    any_store.write(NAMESPACE, put={"archived": b"\x02 encrypted"})
+    with pytest.raises(SerializationError, match="is encrypted"):
+        await ours.archive_oldest_messages("s", 1)
+    assert any_store.get(NAMESPACE) == {"archived": b"\x02 encrypted"}
     assert texts(await ours.get_messages("s", None)) == ["a", "b", "c"]
 
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from langmem_adapters.codec import encode
 from langmem_adapters.embedding import Embedder
+from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.errors import ConfigurationError, SearchError, StoreUnavailable
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index, open_vectors
@@ -34,6 +35,7 @@ from langmem_adapters.recall import vectors as semantic
 from langmem_adapters.records import keyed
 from langmem_adapters.records.journal import COMPACTION_KEY, compact_log
 from langmem_adapters.records.keyed import Records
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
@@ -522,6 +524,35 @@ def test_one_damaged_entry_of_the_log_does_not_take_the_memory_along(
     compact_log(any_store, place, new_id=lambda: "the last", ttl=None)
     assert len(memory.search("bike")) == 2
     assert any_store.get(place, [COMPACTION_KEY])[COMPACTION_KEY] != damage
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("first", ["all", "search", "rebuild"])
+def test_memories_that_only_a_damaged_entry_of_the_log_named_are_found(
+    any_store: Store, index: LexicalIndex, first: str, sealed: bool
+) -> None:
+    store = SealedStore(any_store, codec=AESGCMCodec({"k": bytes(32)})) if sealed else any_store
+    memory = LongTermMemory(store, index, user="ada")
+    memory.add([user("My bike is red."), user("Your bike is blue."), user("Our bike is broken.")])
+    memory.search("bike")
+    place = longterm_namespace(memory.scope)
+    red, _, broken = (each.id for each in memory.all())
+    any_store.write(place, put={broken: any_store.get(place)[broken][:-1]})
+    items = any_store.scan(place).items
+    any_store.write(place, remove=items, append=[(item.id, item.data[:-1]) for item in items])
+    before = any_store.get(place)
+    reads: dict[str, Callable[[], object]] = {
+        "all": memory.all,
+        "search": lambda: memory.search("bike"),
+        "rebuild": memory.rebuild,
+    }
+    reads[first]()
+    assert sorted(texts(memory.search("bike"))) == ["My bike is red.", "Your bike is blue."]
+    assert sorted(each.message.text for each in memory.all()) == ["My bike is red.", "Your bike is blue."]
+    assert any_store.get(place) == before
+    memory.add([user("My bike is green.")])
+    assert memory.delete([red]) == 1
+    assert sorted(texts(memory.search("bike"))) == ["My bike is green.", "Your bike is blue."]
 
 
 def test_one_damaged_memory_does_not_take_the_others_along(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration
 
+from langmem_adapters import warn_once
 from langmem_adapters.codec import encode
 from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.langchain import BrainChatMessageHistory, convert, message_views, rebuild
@@ -221,13 +222,14 @@ def test_what_the_class_would_change_or_refuse_is_left_to_it(fields: dict[str, A
     ],
 )
 def test_what_is_damaged_or_newer_is_read_as_before_with_the_same_warning(
-    damage: dict[str, Any], caplog: pytest.LogCaptureFixture
+    damage: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = {"v": 1, **to_message(full()).to_data(), **damage}
     data = json.dumps(fields).encode()
     expected = [from_message(message) for _, message in readable_entries([item(data)])]
     said = [record.getMessage() for record in caplog.records]
     caplog.clear()
+    monkeypatch.setattr(warn_once, "_warn_of_damage", warn_once.WarnOnce())  # so that it is said again
     assert read_messages([item(data)]) == expected
     assert [record.getMessage() for record in caplog.records] == said
 

@@ -486,21 +486,50 @@ def test_what_goes_in_comes_out(data: bytes, place: bytes) -> None:
     assert codec.decode(codec.encode(data)) == data
 
 
-@given(data=st.binary(min_size=1, max_size=40), where=st.integers(0, 10**6), bit=st.integers(0, 7))
-def test_a_changed_bit_is_noticed_wherever_it_is(data: bytes, where: int, bit: int) -> None:
-    codec = AESGCMCodec({"key": OLD, "kez": OLD})
-    sealed = bytearray(codec.encode(data))
-    sealed[where % len(sealed)] ^= 1 << bit
-    with pytest.raises(SerializationError):
-        codec.decode(bytes(sealed))
+@pytest.mark.parametrize("envelope", [False, True])
+def test_a_changed_bit_of_the_header_costs_nothing_and_any_other_is_noticed(envelope: bool) -> None:
+    keys = AESGCMCodec({"key": OLD, "kez": NEW}, current="key")
+    codec = EnvelopeCodec(MemoryStore(), keys) if envelope else keys
+    sealed = codec.encode_at(b"Noted.", b"here")
+    header_size = len(sealed) - len(b"Noted.") - 28
+    for place, bit in itertools.product(range(len(sealed)), range(8)):
+        changed = bytearray(sealed)
+        changed[place] ^= 1 << bit
+        if place < header_size:
+            assert codec.decode_at(bytes(changed), b"here") == b"Noted."
+            with pytest.raises(SerializationError):
+                codec.decode_at(bytes(changed), b"there")
+        else:
+            with pytest.raises(Damaged):
+                codec.decode_at(bytes(changed), b"here")
 
 
-@pytest.mark.parametrize(
-    "stored", [b"", b"\x01", b"\x01\x05", b"\x01\x01k" + bytes(27), b'{"v":1}' + bytes(40), b"\x01\xffk"]
-)
-def test_what_is_not_encrypted_is_not_read(stored: bytes) -> None:
-    with pytest.raises(SerializationError, match="not encrypted"):
-        AESGCMCodec({"k": OLD}).decode(stored)
+@pytest.mark.parametrize("envelope", [False, True])
+def test_a_value_that_was_cut_off_is_damaged_wherever_that_was(envelope: bool) -> None:
+    keys = AESGCMCodec({"kez": NEW, "key": OLD})
+    codec = EnvelopeCodec(MemoryStore(), keys) if envelope else keys
+    sealed = codec.encode(b"Noted.")
+    for size in range(len(sealed)):
+        with pytest.raises(Damaged) as raised:
+            codec.decode(sealed[:size])
+        assert type(raised.value) is Damaged
+
+
+@pytest.mark.parametrize("stored", [b"\x01\x05", b"\x01\x01k" + bytes(27), b'{"v":1}' + bytes(40), b"\x01\xffk", b"\0"])
+@pytest.mark.parametrize("envelope", [False, True])
+def test_what_is_not_encrypted_is_not_read(stored: bytes, envelope: bool) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    codec = EnvelopeCodec(MemoryStore(), keys) if envelope else keys
+    for _ in range(2):
+        with pytest.raises(NotSealed, match="not encrypted"):
+            codec.decode(stored)
+        codec.encode(b"")  # by now an envelope has a data key
+
+
+def test_what_names_no_possible_key_is_not_taken_for_encrypted_with_a_missing_one() -> None:
+    sealed = AESGCMCodec({"k": OLD}).encode(b"Noted.")
+    with pytest.raises(NotSealed):
+        AESGCMCodec({"k": OLD}).decode(sealed[:1] + b"\x02\xff\xff" + bytes(10) + sealed[14:])
 
 
 def test_a_value_is_bound_to_its_place(any_store: Store) -> None:
@@ -525,15 +554,21 @@ def test_a_value_is_bound_to_its_place(any_store: Store) -> None:
     assert [item.data for item in page.items].count(b"entry") == 1
 
 
-def test_an_item_that_is_moved_to_the_namespace_above_is_none_of_those_there(any_store: Store) -> None:
-    items = LongTermStore(store=SealedStore(any_store, codec=AESGCMCodec({"k": OLD})))
-    items.put(("team", "victor"), "note", {"text": "of victor alone"})
-    items.put(("team",), "note", {"text": "of all"})
-    above = ("langgraph", "", "items", "team")
-    data = any_store.get((*above, "victor"), ["note/"])["note/"]
-    any_store.write(above, put={"ictor/vnote/": data})  # so both places, written in one, are the same
-    found = [(item.key, item.value["text"]) for item in items.search(("team",)) if item.namespace == ("team",)]
-    assert found == [("note", "of all")]
+def test_a_value_is_not_read_where_its_place_is_written_alike(any_store: Store) -> None:
+    store = SealedStore(any_store, codec=AESGCMCodec({"k": OLD}))
+    place = ("langgraph", "", "items", "team")
+    LongTermStore(store=store).put(("team", "victor"), "note", {"text": "of victor alone"})
+    any_store.write(place, put={"ictor/vnote/": any_store.get((*place, "victor"), ["note/"])["note/"]})
+    assert is_damaged(store.get(place)["ictor/vnote/"])
+    store.write(("a", "vb"), put={"c": b"1", "d/e": b"2"}, append=[("f", b"3")])
+    values, (entry,) = any_store.get(("a", "vb")), any_store.scan(("a", "vb")).items
+    any_store.write(
+        ("a",), put={"b/vc": values["c"], "b/vd/e": values["d/e"], "b/ vd/e": values["d/e"], "b/ef": entry.data}
+    )
+    assert [is_damaged(data) for data in store.get(("a",)).values()] == [True] * 4
+    any_store.write(("a", "vb"), put={"vc": values["c"], " vd/e": values["d/e"]})
+    assert [is_damaged(store.get(("a", "vb"))[key]) for key in ("vc", " vd/e")] == [True] * 2
+    assert store.get(("a", "vb"), ["c", "d/e"]) == {"c": b"1", "d/e": b"2"}
 
 
 def is_damaged(data: bytes) -> bool:
@@ -795,6 +830,17 @@ def test_rewrapping_leaves_the_old_key_without_use_and_the_data_untouched(any_st
         SealedStore(any_store, codec=EnvelopeCodec(any_store, old)).scan(("brain", "", "", "s"))
     BrainMemory(store, "s").add_talk("of a process that runs on")  # it has the data key
     assert BrainMemory(renewed, "s").count() == 2
+
+
+def test_a_data_key_whose_header_is_damaged_is_read_and_rewrapped(any_store: Store) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    sealed = EnvelopeCodec(any_store, keys).encode(b"Noted.")
+    assert EnvelopeCodec(any_store, keys).decode(b"\xff" + sealed[1:]) == b"Noted."
+    any_store.write(DATA_KEYS, put={"1": b"\xff" + any_store.get(DATA_KEYS)["1"][1:]})
+    codec = EnvelopeCodec(any_store, keys)
+    assert codec.decode(sealed) == b"Noted."
+    assert (codec.rewrap(), codec.rewrap()) == (1, 0)
+    assert key_name(any_store.get(DATA_KEYS)["1"]) == "k"
 
 
 def test_a_new_data_key_is_learnt_by_those_who_meet_it(any_store: Store) -> None:

@@ -477,6 +477,33 @@ def test_a_repeated_entry_is_never_seen(
     assert sizes(raw, store) == (5, 5)
 
 
+@pytest.mark.parametrize("planted", [{"by": "hand"}, {"i": b"\xff\xfe", "d": "by hand"}])
+def test_an_entry_that_is_not_ours_takes_no_other_along(
+    store: RedisStore, raw: Administrator, planted: dict[Any, Any], key_prefix: str
+) -> None:
+    store.append(NS, [("a", b"1")])
+    raw.xadd(keys(store)["log"], planted)
+    store.append(NS, [("b", b"2")])
+    for _ in range(2):
+        first, _, last = store.scan(NS).items
+        assert [(item.id, item.data) for item in (first, last)] == [("a", b"1"), ("b", b"2")]
+    raw.hset(keys(store)["val"], mapping={b"\xff": "by hand", "c": "3"})
+    assert store.get(NS)["c"] == b"3"
+    store.clear(NS)
+    assert not list(raw.scan_iter(f"{key_prefix}*"))
+
+
+@pytest.mark.parametrize("planted", [b"\xff\xfe/", b"%ff/", b"x", b""])
+def test_a_row_of_the_list_that_names_nothing_takes_no_other_along(
+    store: RedisStore, raw: Administrator, planted: bytes
+) -> None:
+    store.append(NS, [("a", b"1")])
+    raw.zadd(keys(store)["dir"], {planted: 1.0})
+    assert [row.namespace for row in store.recent(PARENT)] == [NS]
+    assert list(store.namespaces(PARENT)) == [NS]
+    assert raw.zcard(keys(store)["dir"]) == 1  # as for one whose namespace has expired
+
+
 @pytest.mark.parametrize("lost", ["log", "ids"])
 @pytest.mark.parametrize("batch", [["a"], ["c"], ["a", "c"], ["c", "b", "d"]], ids="".join)
 def test_losing_one_key_loses_no_append(

@@ -14,7 +14,8 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.session import Backlog
-from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
+from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, with_departed
+from langmem_adapters.errors import SerializationError
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.llamaindex import BrainChatStore
@@ -154,6 +155,22 @@ def test_damaged_marks_lose_nothing(any_store: Store, damage: bytes, caplog: pyt
     brain.add_messages(said(1))
     assert ids(brain) == ["id-2", "id-3"]
     assert sorted(in_long_term(brain)) == ["id-0", "id-1"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said_so"), [(b'{"v":2}', "a newer version"), (b"\x02\x01k" + bytes(40), "encrypted")]
+)
+@pytest.mark.parametrize("key", [DEPARTED, DELETED])
+def test_marks_that_others_can_read_are_never_reset(any_store: Store, key: str, theirs: bytes, said_so: str) -> None:
+    brain = brain_that_lets_go(any_store, "overflow")
+    brain.add_messages(said(0, 1, 2))
+    any_store.write(brain_namespace(brain.scope), put={key: theirs})
+    with pytest.raises(SerializationError, match=said_so):
+        brain.delete(["id-2"])
+    if key == DEPARTED:
+        with pytest.raises(SerializationError, match=said_so):
+            brain.add_messages(said(3))
+    assert any_store.get(brain_namespace(brain.scope), [key]) == {key: theirs}
 
 
 def test_a_deletion_of_what_is_not_there_leaves_no_mark(any_store: Store) -> None:

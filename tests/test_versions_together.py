@@ -21,6 +21,7 @@ from langmem_adapters import (
     Sessions,
     WorkingMemory,
     cached,
+    encryption,
 )
 from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.experience import refresh
@@ -354,13 +355,12 @@ def test_the_checkup_says_of_a_newer_version_what_to_do() -> None:
     assert found.remedy.startswith("upgrade langmem_adapters")
 
 
-def test_what_a_newer_version_encrypted_is_refused() -> None:
+def test_what_a_newer_version_encrypted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     codec, store = AESGCMCodec({"k": bytes(32)}), MemoryStore()
     sealed = SealedStore(store, codec=codec)
-    BrainMemory(sealed, "monday", user="ada").add_talk("My bike is red.")
-    place = ("brain", "", "ada", "monday")
-    (item,) = store.scan(place).items
-    store.write(place, remove=[item], append=[(item.id, b"\x03" + item.data[1:])])
+    with monkeypatch.context() as newer:
+        newer.setattr(encryption, "_FORMAT_VERSION", 3)
+        BrainMemory(sealed, "monday", user="ada").add_talk("My bike is red.")
     with pytest.raises(SerializationError, match="encrypted by a newer version"):
         BrainMemory(sealed, "monday", user="ada").messages()
     with pytest.raises(SerializationError, match="is encrypted, and there is no codec"):

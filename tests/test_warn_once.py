@@ -10,7 +10,7 @@ import pytest
 from langmem_adapters import warn_once
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.warn_once import WarnOnce
+from langmem_adapters.warn_once import WarnOnce, warn_of_damage
 
 
 def test_each_cause_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -43,6 +43,13 @@ def test_an_outage_that_a_breaker_knows_of_is_the_same_one(caplog: pytest.LogCap
         warn("it goes on", caught.value)
     assert met[0] == "nobody answers" != met[1]
     assert [record.getMessage() for record in caplog.records] == ["it goes on: StoreUnavailable: nobody answers"]
+
+
+def test_the_damage_of_one_stored_thing_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        for data in (b"{", b"["):
+            warn_of_damage(data, "a title is left out")
+    assert [record.getMessage() for record in caplog.records] == ["a title is left out"] * 2
 
 
 def test_what_changes_each_time_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from langmem_adapters.codec import decode, parse_json, refuse_sealed_or_newer
+from langmem_adapters.codec import decode, is_number, parse_json, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED
 from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
 from langmem_adapters.conversation.stored_summary import SUMMARY
@@ -16,14 +15,13 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
 from langmem_adapters.validation import lines_of
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["VERSION", "Line", "dump", "is_valid_value", "load", "parse_lines"]
 
 VERSION = 1
 Line = dict[str, Any]
 """One line of an export, as data: ``{"v": 1, "type": "session" | "message", "session": …}``."""
-
-_log = logging.getLogger("langmem_adapters")
 
 
 def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
@@ -70,7 +68,7 @@ def _check_value(key: str, data: bytes) -> None:
         Summary.from_bytes(data)
     elif key == TITLE and not isinstance(decode(data), str):
         raise ValueError("its title is not a text")
-    elif key == CREATED and type(decode(data)) not in {int, float, type(None)}:
+    elif key == CREATED and not ((created := decode(data)) is None or is_number(created)):
         raise ValueError("its time of creation is not a number")
 
 
@@ -81,7 +79,7 @@ def is_valid_value(key: str, data: bytes) -> bool:
         load(data)
     except (ValueError, SerializationError) as damage:
         refuse_sealed_or_newer(data, "a stored value")
-        _log.warning("the stored value %r of a session is left out: %s", key.partition("/")[0], damage)
+        warn_of_damage(data, f"the stored value {key.partition('/')[0]!r} of a session is left out: {damage}")
         return False
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -18,6 +17,7 @@ from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.validation import check_count, check_integer, check_text, checked_list
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = [
     "KNOWLEDGE",
@@ -33,7 +33,6 @@ __all__ = [
 TITLE, KNOWLEDGE = "title", "knowledge/"
 _FIRST_PAGE_SIZE = 4 * PAGE_SIZE  # messages read first; each further read doubles their number, until these are enough
 S = TypeVar("S", bound=text.MessageLike)
-_log = logging.getLogger("langmem_adapters")
 
 
 class Context(NamedTuple):
@@ -266,7 +265,7 @@ def read_title(data: bytes | None) -> str:
         check_text("a title", title)
     except (SerializationError, ConfigurationError) as damage:
         refuse_sealed_or_newer(data or b"", "a stored title")
-        _log.warning("a stored title is left out: %s", damage)
+        warn_of_damage(data, f"a stored title is left out: {damage}")
         return ""
     return str(title)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from langmem_adapters.codec import refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = [
     "SUMMARY",
@@ -22,7 +22,6 @@ __all__ = [
 
 SUMMARY = "summary"
 """The key of the summary, which covers the messages up to one of them."""
-_log = logging.getLogger("langmem_adapters")
 
 
 def last_covered_id(summary: Summary | None) -> str:
@@ -74,6 +73,6 @@ def read_summary(data: bytes | None) -> Summary | None:
     try:
         summary = Summary.from_bytes(data)
     except SerializationError as damage:
-        _log.warning("a stored summary is left out: %s", damage)
+        warn_of_damage(data, f"a stored summary is left out: {damage}")
         return None
     return summary if summary.text else None

@@ -7,13 +7,13 @@ value ``deleted`` gets such a mark of its id, and counts it: so a process that i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = [
     "DELETED",
@@ -34,7 +34,6 @@ DELETED = "deleted"
 
 _MARK_CHARS = 16
 _MAX_MARKS = 256  # messages that are delivered again were said a moment ago
-_log = logging.getLogger("langmem_adapters")
 
 
 def content_id(message: Message) -> str:
@@ -98,7 +97,8 @@ def _departed_marks(values: Mapping[str, bytes]) -> str:
         marks = None
     if are_marks(marks):
         return str(marks)
-    _log.warning("the marks of the messages that left a session are damaged, and are reset")
+    refuse_sealed_or_newer(values[DEPARTED], "the marks of the messages that left a session")
+    warn_of_damage(values[DEPARTED], "the marks of the messages that left a session are damaged, and are reset")
     return ""
 
 
@@ -114,5 +114,6 @@ def _tally(values: Mapping[str, bytes]) -> tuple[int, str]:
         tally = None
     if isinstance(tally, list) and [type(part) for part in tally] == [int, str] and are_marks(tally[1]):
         return tally[0], tally[1]
-    _log.warning("the marks of the messages deleted from a session are damaged, and are reset")
+    refuse_sealed_or_newer(values[DELETED], "the marks of the messages deleted from a session")
+    warn_of_damage(values[DELETED], "the marks of the messages deleted from a session are damaged, and are reset")
     return 0, ""

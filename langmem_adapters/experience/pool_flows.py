@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -24,6 +23,7 @@ from langmem_adapters.language.analysis import matching
 from langmem_adapters.model import Experience, Metric, Score
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.validation import check_sync_function
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["PoolFlows", "QueryType", "Similar"]
 
@@ -32,7 +32,6 @@ QueryType = Literal["exact", "semantic"]
 
 _DEFAULT_WORTH = 5.0  # the worth of an entry without a score
 _ENTRY_PREFIX = b'{"v":1,'  # how entries in the current format begin
-_log = logging.getLogger("langmem_adapters")
 
 
 class Similar(NamedTuple):
@@ -258,7 +257,7 @@ class PoolFlows:
 
     def _count_unreadable(self, error: SerializationError) -> None:
         self._counts.add("unreadable")
-        _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, error)
+        warn_of_damage(self.tag, f"an experience of tag {self.tag!r} is treated as a miss: {error}")
 
     def _experiences(self) -> Iterator[Experience]:
         experiences = (self._read(data) for _, data in self._shelf.all())

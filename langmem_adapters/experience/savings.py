@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -83,4 +82,4 @@ def check_prices(prices: Prices) -> None:
 
 
 def _is_price(value: Any) -> bool:
-    return is_number(value) and 0 <= value < math.inf
+    return is_number(value) and value >= 0

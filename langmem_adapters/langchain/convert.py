@@ -7,7 +7,6 @@ a fixed table, never by a name in stored data.
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import (
@@ -28,6 +27,7 @@ from langmem_adapters.langchain.rebuild import message_from_data
 from langmem_adapters.model import Message, MessageData, Summary, ToolCall
 from langmem_adapters.recall.memories import RECALLED
 from langmem_adapters.validation import invalid_fields
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["from_message", "from_summary", "role_of", "to_message", "to_stored_message"]
 
@@ -37,7 +37,6 @@ _HOST_NAME: Final = "langchain"
 _OPENAI_ROLE_KEY: Final = "__openai_role__"  # LangChain's own mark of a system message that OpenAI calls "developer"
 _TOKEN_COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
 
-_logger = logging.getLogger("langmem_adapters")
 
 _CLASS_OF_KIND: Final[dict[str, type[BaseMessage]]] = {
     "human": HumanMessage,
@@ -298,4 +297,4 @@ def _salvage(cls: type[_MessageT], fields: dict[str, Any], message: Message) -> 
 
 
 def _warn_of_field(message: Message, field: str) -> None:
-    _logger.warning("message %r: the stored field %r cannot be read and was left out", message.id, field)
+    warn_of_damage(message.id, f"message {message.id!r}: the stored field {field!r} cannot be read and was left out")

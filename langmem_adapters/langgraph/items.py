@@ -21,6 +21,7 @@ from langmem_adapters.language.dates import day_of
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.journal import COMPACTION_KEY, change_entries, compaction_mark, stale_entries
 from langmem_adapters.records.keyed import Records
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["NamespaceItems", "StoredItem"]
 
@@ -59,7 +60,7 @@ class StoredItem:
         except (SerializationError, AttributeError, TypeError, KeyError):
             damage = "it cannot be read"
         refuse_sealed_or_newer(data, "an item of the long-term store")
-        _log.warning("the long-term store holds a damaged item: %s", damage)
+        warn_of_damage(data, f"the long-term store holds a damaged item: {damage}")
         return None
 
     def is_unexpired(self, now: float) -> bool:

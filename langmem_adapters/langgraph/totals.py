@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from langmem_adapters.codec import decode, encode, is_number, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EMPTY_TTL_SECONDS
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["Totals"]
 
 _UNKNOWN_COUNT = 2**53  # items, if their number is unknown: the namespace is not empty, and must be tidied
-_log = logging.getLogger("langmem_adapters")
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,14 @@ class Totals:
         if data is None:
             return cls()
         try:
-            totals = cls(**decode(data))
+            totals = cls(**{"count": None, **decode(data)})
             counts, times = (totals.count, totals.tidied), (totals.due, totals.last)
             is_valid = all(type(count) is int and count >= 0 for count in counts)
             if is_valid and all(time is None or is_number(time) for time in times):
                 return totals
         except (SerializationError, TypeError):
             refuse_sealed_or_newer(data, "the totals of a namespace of the long-term store")
-        _log.warning("the totals of a namespace of the long-term store are damaged and are counted again")
+        warn_of_damage(data, "the totals of a namespace of the long-term store are damaged and are counted again")
         return cls(count=_UNKNOWN_COUNT, due=0.0)
 
     def after_put(self, expiry_times: Sequence[float | None], *, count: int, stamp: str) -> Totals:

@@ -8,7 +8,6 @@ fields that its content block lacks, and is left out where there is nothing to a
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -28,10 +27,10 @@ from langmem_adapters.llamaindex.blocks import (
 from langmem_adapters.model import Content, Message, ToolCall
 from langmem_adapters.providers.content import standard_block
 from langmem_adapters.validation import checked_list, invalid_fields
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["checked_chats", "from_message", "to_message"]
 
-_logger = logging.getLogger("langmem_adapters")
 
 _HOST_KEY: Final = "llama_index"
 _ROLES: Final = {role.value: role for role in MessageRole}
@@ -238,4 +237,4 @@ def _call_fields(call: ToolCall) -> Fields:
 
 
 def _warn_unreadable(message: Message, field: str) -> None:
-    _logger.warning("message %r: the stored field %r cannot be read and was left out", message.id, field)
+    warn_of_damage(message.id, f"message {message.id!r}: the stored field {field!r} cannot be read and was left out")

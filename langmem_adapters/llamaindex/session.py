@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -12,7 +13,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVE_KEYS, WATCHED_KEYS, unchanged_guard
 from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_after_removal, summary_end_id
 from langmem_adapters.conversation.tombstones import with_deleted
@@ -23,6 +24,7 @@ from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_
 from langmem_adapters.model import salvage
 from langmem_adapters.protocols import Item, Page, Store
 from langmem_adapters.validation import check_count, check_integer
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["ChatSession"]
 
@@ -154,10 +156,8 @@ class ChatSession:
             change = plan(page)
             if not any(change.values()):
                 return page
-            last_number = decode(page.values.get(ARCHIVED, b"0"))
-            if type(last_number) is not int:
-                raise SerializationError(f"the value {ARCHIVED!r} of this session is not a number")
             entries = change.pop("archive", [])
+            last_number = yield from self._last_number(page.values.get(ARCHIVED, b"0"))
             numbered = enumerate(entries, start=last_number + 1)
             put = {f"{ARCHIVE}{number:08}/{id_}": data for number, (id_, data) in numbered}
             put |= {ARCHIVED: encode(last_number + max(len(entries), 1)), **change.pop("put", {})}
@@ -166,6 +166,18 @@ class ChatSession:
                 continue
             if (yield from self._session.try_write(put=put, guard=unchanged_guard(marked_values), **change)):
                 return page
+
+    def _last_number(self, data: bytes) -> Flow[int]:
+        """The last number of the archive: the stored one or, if that is damaged, the highest that a message has."""
+        with suppress(SerializationError):
+            number = decode(data)
+            if type(number) is int:
+                return number
+        refuse_sealed_or_newer(data, "the number of archived messages")
+        warn_of_damage(data, "the number of archived messages is damaged, and is taken from the archive")
+        values = yield from self._session.get(None)
+        numbers = (key.removeprefix(ARCHIVE).partition("/")[0] for key in values if key.startswith(ARCHIVE))
+        return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def _archived_items(page: Page) -> list[Item]:

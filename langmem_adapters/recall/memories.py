@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
 from langmem_adapters.protocols import Document
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = [
     "RECALLED",
@@ -42,7 +42,6 @@ SPEAKERS = ("user", "assistant")
 """The roles of those whose messages can be found."""
 _COMMA_MARKS, _END_MARKS = ",;", ".!…。\uff01"
 _INNER_MARKS = str.maketrans("", "", "'\u2019-")
-_log = logging.getLogger("langmem_adapters")
 
 
 class MemoryReader:
@@ -64,7 +63,7 @@ class MemoryReader:
         except SerializationError as damage:
             refuse_sealed_or_newer(data, "a memory")
             self._counts.add("damaged")
-            _log.warning("the long-term memory holds a damaged memory, %r: %s", id_, damage)
+            warn_of_damage(data, f"the long-term memory holds a damaged memory, {id_!r}: {damage}")
             if self._strict:
                 raise SerializationError(f"the memory {id_!r} is damaged: {damage}") from damage
             return None

@@ -9,7 +9,6 @@ before that entry holds, after the entry's id, the number up to which the log wa
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -21,6 +20,7 @@ from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
 from langmem_adapters.records.paging import PAGE_SIZE, pages
+from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = [
     "COMPACTION_KEY",
@@ -39,7 +39,6 @@ COMPACTION_KEY = "\0tidied"
 
 _SLACK_ENTRIES = 64  # superfluous entries that are left, beyond as many as there are records
 _REMOVE_BATCH_SIZE = 500  # entries removed in one write, for which other writers wait
-_log = logging.getLogger("langmem_adapters")
 
 
 class _Compaction(NamedTuple):
@@ -89,7 +88,7 @@ def _keys_in_entry(item: Item) -> list[str]:
         if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
             return keys
     refuse_sealed_or_newer(item.data, "an entry of a log of changes")
-    _log.warning("an entry of a log of changes is damaged, and is left out")
+    warn_of_damage(item, "an entry of a log of changes is damaged, and is left out")
     return []
 
 
@@ -155,5 +154,6 @@ def _read_compaction(values: Mapping[str, bytes]) -> _Compaction:
         compaction = _Compaction(*decode(values[COMPACTION_KEY]))
         if [type(field) for field in compaction] == [int, int, str]:
             return compaction
-    _log.warning("the mark of how far a log of changes was tidied is damaged: its indexes may be rebuilt")
+    stored = values[COMPACTION_KEY]
+    warn_of_damage(stored, "the mark of how far a log of changes was tidied is damaged: its indexes may be rebuilt")
     return _Compaction()

@@ -11,6 +11,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeVar
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -18,7 +19,7 @@ from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import Document, Index, Position, Store
+from langmem_adapters.protocols import Document, Index, Item, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import IndexChange, follow, search_up_to_date
 from langmem_adapters.records.journal import COMPACTION_KEY, batch_length, change_entries, compact_log, keys_of
@@ -124,7 +125,7 @@ class Records:
 
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Yield the records in the order in which they were first written, reading a page at a time."""
-        return values_of(self.store, self.namespace, keys_of)
+        return values_of(self.store, self.namespace, self._keys_named)
 
     def follow(self, report: Callable[[int], None] | None = None, *, index: Index | None = None) -> Position | None:
         """Bring one of the indexes up to the store, by default the first; returns its position then.
@@ -137,7 +138,7 @@ class Records:
                 self.store,
                 index,
                 self.namespace,
-                lambda items: self.index_change(keys_of(items)),
+                lambda items: self.index_change(self._keys_named(items)),
                 new_id=self._new_id,
                 batch_length=batch_length,
                 report=report,
@@ -162,6 +163,13 @@ class Records:
 
         return self.follow(warn_if_slow)
 
+    def _keys_named(self, items: Sequence[Item]) -> list[str]:
+        """The keys that entries name. What only a damaged entry named is logged again, and so read later."""
+        keys_by_entry = [keys_of([item]) for item in items]
+        if not all(keys_by_entry):
+            self._relog_lost_records()
+        return list(dict.fromkeys(chain.from_iterable(keys_by_entry)))
+
     def _relog_lost_records(self) -> None:
         """Log again the records that the log lost: a server that evicts keys may have evicted the log alone."""
         store = unwrap(self.store)
@@ -174,7 +182,8 @@ class Records:
             while lost_keys and (dates := store.dates(self.namespace)):
                 records = self.get(lost_keys[:PAGE_SIZE])
                 with suppress(Conflict):  # they have changed just now
-                    self.put(records, guard=records, ttl=dates.expires_in)
+                    if records:
+                        self._write([*records], guard=records, ttl=dates.expires_in)
                     del lost_keys[:PAGE_SIZE]
         except StoreError as error:  # whatever can still be found, is
             _log.warning(

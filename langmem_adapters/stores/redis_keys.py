@@ -93,8 +93,8 @@ class Keys:
         return self._key_prefix(parent) + b"dir"
 
     def child(self, parent: Namespace, row: bytes) -> Namespace:
-        """Read a row of a directory."""
-        return (*parent, *decode_namespace(row.decode()))
+        """Read a row of a directory; what is damaged names no child that exists."""
+        return (*parent, *decode_namespace(row.decode(errors="backslashreplace")))
 
     def pattern(self, prefix: Namespace) -> bytes:
         """A SCAN pattern for the keys of all namespaces that begin with these parts."""

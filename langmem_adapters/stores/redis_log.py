@@ -56,8 +56,8 @@ def read_command(
 
 
 def to_item(stream_id: bytes, fields: list[bytes]) -> Item:
-    """Parse one entry of the reply to :func:`read_command`."""
-    return Item(_to_seq(stream_id), to_text(fields[1]), fields[3])
+    """Parse one entry of the reply to :func:`read_command`; one that is not ours has no data, as if damaged."""
+    return Item(_to_seq(stream_id), to_text(fields[1]), b"".join(fields[3:4]))
 
 
 def append_commands(redis_keys: NamespaceKeys, entries: Mapping[str, bytes]) -> list[bytes]:
