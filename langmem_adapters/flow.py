@@ -14,7 +14,6 @@ import functools
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from langmem_adapters.concurrency.background import submit
@@ -67,7 +66,8 @@ def answered(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]]
 
     Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
-    return (yield from settled((yield Step(call or _refusing_call(refusal), acall)), refusal))
+    answer = yield Step(_refusing_call(refusal) if call is None else call, acall)
+    return (yield from settled(answer, refusal))
 
 
 def settled(answer: Any, refusal: str) -> Flow[Any]:
@@ -93,10 +93,11 @@ def _is_plain_function(call: Callable[..., Any]) -> bool:
 
 def has_loop() -> bool:
     """Whether an asyncio event loop runs on this thread."""
-    with suppress(RuntimeError):
+    try:
         asyncio.get_running_loop()
-        return True
-    return False
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_coroutine(value: object) -> bool:
