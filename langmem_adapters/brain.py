@@ -128,11 +128,13 @@ class BrainMemory(Shared, Remembering, Reflection):
         )
         self._counter = counter
         prompts = Prompts() if prompts is None else prompts
+        token_budget = CONTEXT_TOKENS if summarize_at is None else summarize_at
+        token_budget = token_budget if max_tokens is None else min(token_budget, max_tokens)
         self._tasks = ModelTasks(
             self._flows,
             Compaction(
                 self._flows,
-                summarize_at=min(filter(None, (summarize_at or CONTEXT_TOKENS, max_tokens))),
+                summarize_at=token_budget,
                 archive=archive,
                 counter=counter,
                 stats=self._stats,
@@ -321,14 +323,14 @@ class BrainMemory(Shared, Remembering, Reflection):
         items = [item._replace(data=redacted(item.data)) for item in page.items]
         values = {key: redacted(data) for key, data in page.values.items()}
         summary = read_summary(values.get(SUMMARY))
-        covered = next((i for i, item in enumerate(items) if item.id == summary_end_id(summary)), page.total)
+        uncovered_count = next((i for i, item in enumerate(items) if item.id == summary_end_id(summary)), page.total)
         return views.conversation(
             [message for _, message in readable_entries(reversed(items))],
             title=read_title(values.get(TITLE)),
             details=[f"session {self.scope.session}", f"user {self.scope.user}" if self.scope.user else ""],
             summary=summary.text if summary else "",
             total=page.total,
-            inside=min(covered, self.memory_k),
+            inside=min(uncovered_count, self.memory_k),
             departed=count_departed(values),
         )
 

@@ -76,14 +76,11 @@ class Completer:
 
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
-        call, async_call = self._call, self._async_call
         system, text = replace_surrogates(system), replace_surrogates(text)
+        call = None if self._call is None else partial(self._call, system, text)
+        async_call = None if self._async_call is None else partial(self._async_call, system, text)
         try:
-            response = yield from call_either(
-                call and partial(call, system, text),
-                async_call and partial(async_call, system, text),
-                _ASYNC_MODEL_ERROR,
-            )
+            response = yield from call_either(call, async_call, _ASYNC_MODEL_ERROR)
         except ConfigurationError:
             raise
         except Exception as error:
@@ -150,12 +147,14 @@ def _has_method(model: Any, name: str) -> bool:
 def _is_blocking(model: Any) -> bool:
     """Whether a LlamaIndex model, or the one in a CachedLLM, blocks the event loop in its async method."""
     model_class = type(getattr(model, "_wrapped", model))
-    return next((cls.__name__ for cls in model_class.__mro__ if "acomplete" in vars(cls)), "") in _BLOCKING_CLASSES
+    defining_class = next((cls for cls in model_class.__mro__ if "acomplete" in vars(cls)), object)
+    return defining_class.__name__ in _BLOCKING_CLASSES
 
 
 def _answer_text(response: Any) -> str:
     """The text of a LangChain message, a LlamaIndex response, or of a text itself, without written-out thoughts."""
-    text = str(response if isinstance(response, str) else getattr(response, "text", None) or "")
+    given = response if isinstance(response, str) else getattr(response, "text", None)
+    text = str(given or "")
     thoughts, end_tag, rest = text.partition("</think>\n")
     if end_tag and "<think>" not in thoughts:  # some servers put the opening <think> into the prompt
         text = rest

@@ -194,12 +194,11 @@ class Embedder(SharedByCopies):
         return [embeddings[key] for key in keys]
 
     def _call_model(self, calls: _Calls, texts: list[str]) -> Flow[Any]:
-        call, acall = calls
+        call = None if calls.call is None else partial(calls.call, texts)
+        acall = None if calls.acall is None else partial(calls.acall, texts)
         self._count(calls=1, texts=len(texts))
         try:
-            answer = yield from call_either(
-                call and partial(call, texts), acall and partial(acall, texts), _ASYNC_REFUSAL
-            )
+            answer = yield from call_either(call, acall, _ASYNC_REFUSAL)
         except ConfigurationError:
             raise
         except Exception as error:
@@ -270,10 +269,8 @@ def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
     if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
         documents = _Calls(model.embed_documents, getattr(model, "aembed_documents", None))
         aquery = getattr(model, "aembed_query", None)
-        return documents, _Calls(
-            lambda texts: [model.embed_query(texts[0])],
-            None if aquery is None else lambda texts: _as_list(aquery(texts[0])),
-        )
+        async_query = None if aquery is None else lambda texts: _as_list(aquery(texts[0]))
+        return documents, _Calls(lambda texts: [model.embed_query(texts[0])], async_query)
     if hasattr(model, "get_text_embedding_batch") and hasattr(model, "get_query_embedding"):
         # Not the async twins: in many LlamaIndex models they block the event loop. A worker thread never does.
         return _Calls(model.get_text_embedding_batch), _Calls(lambda texts: [model.get_query_embedding(texts[0])])

@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias
 
 from langmem_adapters.conversation.log import ARCHIVE
@@ -141,7 +142,7 @@ def delete_user_flow(
         )
     erasure = _Erasure(unwrap(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
     for kind in _KINDS:
-        yield from step(erasure.attempt, kind, lambda kind=kind: erasure.clear((kind, tenant, user)))
+        yield from step(erasure.attempt, kind, partial(erasure.clear, (kind, tenant, user)))
     yield from step(erasure.attempt, _LANGGRAPH_KIND, erasure.clear_items)
     yield from step(erasure.attempt, _JOURNAL_KIND, erasure.clear_journals)
     yield from step(erasure.attempt, "traces", lambda: scrub(erasure.store, *erasure.indexes))
@@ -193,15 +194,15 @@ class _Erasure:
 
     def clear(self, prefix: Namespace) -> None:
         """Delete all namespaces that begin with a prefix."""
-        parents = {prefix, *(namespace[:-1] for namespace in self._clear_all(prefix, lambda _: True))}
+        deleted = self._clear_all(prefix)
         for index in self.indexes:
             if not can_list_namespaces(index):
                 index.clear(prefix)  # the store may no longer know of what it holds
-        self._drop(prefix)
-        for parent in parents:  # in Redis, this removes expired children from the list of children
-            self.store.recent(parent)
+        self._clear_stored(prefix)
+        for parent in {prefix, *(namespace[:-1] for namespace in deleted)}:
+            self.store.recent(parent)  # in Redis, this removes expired children from the list of children
 
-    def _drop(self, namespace: Namespace) -> None:
+    def _clear_stored(self, namespace: Namespace) -> None:
         """Delete a namespace from the store, and from this process's read cache."""
         outdate(namespace)
         try:
@@ -209,27 +210,28 @@ class _Erasure:
         finally:
             invalidate(namespace)
 
-    def _clear_all(self, prefix: Namespace, is_chosen: Callable[[Namespace], bool]) -> set[Namespace]:
+    def _clear_all(self, prefix: Namespace, is_chosen: Callable[[Namespace], bool] = lambda _: True) -> set[Namespace]:
         """Delete the chosen namespaces until none is found, since a running search may index some again.
 
         Namespaces of indexes in the store's own file are found too, whether the indexes were given or not.
         """
         deleted = set[Namespace]()
         for _ in range(_MAX_PASSES):
-            listed = {index: self._list(index, prefix) for index in self._sound_indexes() if can_list_namespaces(index)}
-            stored_names = [self.store.namespaces(prefix), namespaces_in(self.store, prefix, kind="store")]
-            indexed_names = [namespaces_in(self.store, prefix, kind="index"), *listed.values()]
-            namespaces = {name for name in set[Namespace]().union(*stored_names, *indexed_names) if is_chosen(name)}
+            listable = [index for index in self._sound_indexes() if can_list_namespaces(index)]
+            listed = {index: self._list(index, prefix) for index in listable}
+            stored = {*self.store.namespaces(prefix), *namespaces_in(self.store, prefix, kind="store")}
+            indexed = namespaces_in(self.store, prefix, kind="index").union(*listed.values())
+            namespaces = {namespace for namespace in stored | indexed if is_chosen(namespace)}
             if not namespaces:
                 return deleted
             for namespace in sorted(namespaces):
                 sound = self._sound_indexes()
                 holders = [index for index in sound if index not in listed or namespace in listed[index]]
-                self._clear(namespace, holders, indexed=int(any(index in listed for index in holders)))
+                self._clear_namespace(namespace, holders, is_listed=any(index in listed for index in holders))
             deleted |= namespaces
         raise StoreError(_DATA_RETURNS_MESSAGE)
 
-    def _clear(self, namespace: Namespace, indexes: Sequence[Index], *, indexed: int) -> None:
+    def _clear_namespace(self, namespace: Namespace, indexes: Sequence[Index], *, is_listed: bool) -> None:
         """Delete a namespace: from the store last, so that it is found again if an index fails.
 
         A running search may index it again in between. Only a listed index would show that; any other is cleared twice.
@@ -242,11 +244,11 @@ class _Erasure:
             counts = Counter()
         for index in indexes:
             self._clear_index(index, namespace)
-        self._drop(namespace)
+        self._clear_stored(namespace)
         for index in indexes:
             if not can_list_namespaces(index):
                 index.clear(namespace)
-        counts["indexed"] = indexed
+        counts["indexed"] = int(is_listed)
         self.counts.update(counts)
         for place, number in counts.items():
             if self._report is not None and number:
@@ -300,7 +302,7 @@ class _Erasure:
 
         for _ in range(_MAX_PASSES):
             for prefix in self._prefixes:
-                self._clear_all((*root, "tree", *prefix), lambda _: True)
+                self._clear_all((*root, "tree", *prefix))
                 tree.prune(prefix, is_own=lambda node: self._user in node)
             if not self._clear_all((*root, "items"), is_own):
                 break  # otherwise items added since the tree was cut may have a branch again: clear both again
@@ -331,7 +333,9 @@ def _count_entries(store: Store, namespace: Namespace) -> Counter[str]:
     if kind == _LANGGRAPH_KIND:
         # The keys of items are encoded names, which end in a slash; beside them is a census. The tree has no items.
         return Counter(items=sum(namespace[2] == "items" and key.endswith("/") for key in keys))
-    knowledge = sum(key.startswith(KNOWLEDGE) for key in keys)
-    exists, summary = int(bool(total or keys)), int(SUMMARY in keys)
-    messages = total + sum(key.startswith(ARCHIVE) for key in keys)
-    return Counter(sessions=exists, messages=messages, knowledge=knowledge, summaries=summary)
+    return Counter(
+        sessions=int(bool(total or keys)),
+        messages=total + sum(key.startswith(ARCHIVE) for key in keys),
+        knowledge=sum(key.startswith(KNOWLEDGE) for key in keys),
+        summaries=int(SUMMARY in keys),
+    )

@@ -86,19 +86,20 @@ class ExpiringSession:
 
     def _reconcile_deadline(self, ttl: float, stored: bytes | None, remaining: float | None) -> Flow[float | None]:
         """The seconds until the ``stored`` deadline that an append read, after it set the expiry to ``remaining``."""
-        deadline = _parse_deadline(stored)
         if stored is None:  # the session has just begun
-            remaining = ttl if (yield from self._restart(ttl, None)) else remaining
-        elif (
-            self._refresh == "never"
-            and deadline != self._deadline
-            and (stored_remaining := self._seconds_until(deadline)) is not None
-        ):
-            # Another object has restarted the session, and the deadline known here would end it too soon.
-            self._deadline, remaining = deadline, stored_remaining
-            with suppress(Conflict):  # it was cleared, or restarted once more
-                yield from step(self._store.write, self._namespace, guard={EXPIRES: stored}, ttl=remaining)
-        return remaining
+            is_restarted = yield from self._restart(ttl, None)
+            return ttl if is_restarted else remaining
+        deadline = _parse_deadline(stored)
+        if self._refresh != "never" or deadline == self._deadline:
+            return remaining
+        stored_remaining = self._seconds_until(deadline)
+        if stored_remaining is None:
+            return remaining
+        # Another object has restarted the session, and the deadline known here would end it too soon.
+        self._deadline = deadline
+        with suppress(Conflict):  # it was cleared, or restarted once more
+            yield from step(self._store.write, self._namespace, guard={EXPIRES: stored}, ttl=stored_remaining)
+        return stored_remaining
 
     def write(self, **change: Any) -> Flow[None]:
         """:meth:`Store.write`."""
@@ -144,18 +145,20 @@ class ExpiringSession:
         """The seconds that a write made now gives the session."""
         if self._ttl is None or self._refresh != "never":
             return self._ttl
-        deadline = self._deadline if (self._seconds_until(self._deadline) or 0.0) > _NEAR_DEADLINE_SECONDS else None
-        while (remaining := self._seconds_until(deadline)) is None:
+        remaining = self._seconds_until(self._deadline)
+        if remaining is not None and remaining > _NEAR_DEADLINE_SECONDS:
+            return remaining
+        while True:
             values = yield from step(self._store.get, self._namespace, self._deadline_keys)
-            deadline = _parse_deadline(values.get(EXPIRES))
+            stored = values.get(EXPIRES)
+            deadline = _parse_deadline(stored)
+            remaining = self._seconds_until(deadline)
+            if remaining is not None:
+                self._deadline = deadline
+                return remaining
             # A deadline that has passed while the session still exists was left by writes under another rule.
-            if (
-                self._seconds_until(deadline) is None
-                and (yield from self._restart(self._ttl, values.get(EXPIRES))) is not None
-            ):
+            if (yield from self._restart(self._ttl, stored)):
                 return self._ttl  # without another check: a ttl may be shorter than a write takes
-        self._deadline = deadline
-        return remaining
 
     def _seconds_until(self, deadline: float | None) -> float | None:
         """Seconds until a deadline; None for a deadline that cannot be the session's."""
@@ -164,16 +167,16 @@ class ExpiringSession:
         remaining = deadline - self._clock()
         return remaining if 0 < remaining <= self._ttl else None
 
-    def _restart(self, ttl: float, stored: bytes | None) -> Flow[float | None]:
-        """Restart the time to live, unless the stored deadline has changed; return the new deadline, or None."""
+    def _restart(self, ttl: float, stored: bytes | None) -> Flow[bool]:
+        """Restart the time to live; False if another writer has changed the ``stored`` deadline."""
         deadline = self._clock() + ttl
         try:
             put, guard = {EXPIRES: encode(deadline)}, {EXPIRES: stored}
             yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=ttl)
         except Conflict:
-            return None
+            return False
         self._deadline = deadline
-        return deadline
+        return True
 
     def _refresh_after_read(self, values: dict[str, bytes], *, exists: bool) -> Flow[None]:
         data = values.pop(EXPIRES, None)

@@ -14,7 +14,6 @@ import functools
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -69,7 +68,8 @@ def call_either(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[An
 
     Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
-    return (yield from resolve((yield Step(call or _refusing_call(refusal), acall)), refusal))
+    answer = yield Step(_refusing_call(refusal) if call is None else call, acall)
+    return (yield from resolve(answer, refusal))
 
 
 def resolve(answer: Any, refusal: str) -> Flow[Any]:
@@ -95,10 +95,11 @@ def _is_plain_function(call: Callable[..., Any]) -> bool:
 
 def has_loop() -> bool:
     """Whether an asyncio event loop runs on this thread."""
-    with suppress(RuntimeError):
+    try:
         asyncio.get_running_loop()
-        return True
-    return False
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_coroutine(value: object) -> bool:

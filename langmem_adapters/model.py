@@ -92,8 +92,8 @@ class _StoredModel(BaseModel):
         try:
             return cls.model_validate(fields)
         except ValidationError as error:  # it quotes content, which a traceback would show
-            details = error.errors(include_input=False)
-            names = dict.fromkeys(str(part) for detail in details for part in detail["loc"][:1]) or ["a field's name"]
+            places = [detail["loc"] for detail in error.errors(include_input=False)]
+            names = dict.fromkeys(str(place[0]) for place in places if place) or ["a field's name"]
             raise SerializationError(f"a stored {cls.__name__} has wrong values in {', '.join(names)}") from None
 
 

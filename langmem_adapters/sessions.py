@@ -122,10 +122,8 @@ class Sessions(Shared):
         Reads a page at a time, so a long history need not fit into memory. ``progress`` shows the lines; see
         :data:`~langmem_adapters.progress.Progress`.
         """
-        # Oldest activity first, so that an import restores the same order.
-        names = (
-            [session] if session is not None else [row.namespace[-1] for row in self.store.recent(self._parent)][::-1]
-        )
+        names = [session] if session is not None else [row.namespace[-1] for row in self.store.recent(self._parent)]
+        names.reverse()  # oldest activity first, so that an import restores the same order
         total = None
         if progress is not False:
             total = sum(1 + self.store.scan(self._namespace(name), limit=0).total for name in names)
@@ -201,7 +199,7 @@ class Sessions(Shared):
         return views.Listing((yield from gather(map(self._session_info, rows))), views.sessions)
 
     def _parse_cursor(self, cursor: str) -> Listed:
-        """Parse a cursor."""
+        """The row of the store's list after which a page begins. Raises ConfigurationError."""
         try:
             at, session = cursor.split(" ", 1)
             updated_at = float(at)

@@ -254,12 +254,15 @@ def _environment_settings() -> dict[str, str]:
     """The settings in the environment: for each, the first of its variables that is not empty."""
     settings = {}
     for name, variables in _ENVIRONMENT_VARIABLES.items():
-        if value := next(filter(None, map(os.environ.get, variables)), None):
+        values = [os.environ.get(variable, "") for variable in variables]
+        value = next(filter(None, values), "")
+        if value:
             settings[name] = decode_escaped_utf8(value) if name == "tenant" else value  # others may be paths
     return settings
 
 
 def _describe_error(error: ValidationError, given: Mapping[str, Any]) -> str:
+    """What is wrong with a setting, or with the variable in the environment if the setting was not ``given``."""
     first_error = error.errors(include_input=False, include_context=False, include_url=False)[0]
     setting = str(first_error["loc"][0])
     name = ".".join(map(str, first_error["loc"])) if setting in given else _ENVIRONMENT_VARIABLES[setting][0]

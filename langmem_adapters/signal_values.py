@@ -66,13 +66,13 @@ class SignalValues:
                 term_counts[number][term] = sum(counts)
                 self._add_term(term, postings, bm25[number], norms)
         best_scores = {number: max(scores.values(), default=0.0) for number, scores in bm25.items()}
-        best_cosines = dict.fromkeys(term_counts, 0.0)
         for place, cell in self._cell_of.items():
             score = bm25[Evidence.stretch_of(place)].get(place)
             if score is not None:
                 self._matching_places.add(place)
                 self._scores[cell] = score
                 self._cells_near_matches.update(range(cell - _WINDOW_TURNS, cell + _WINDOW_TURNS + 1))
+        best_cosines = dict.fromkeys(term_counts, 0.0)
         for place in evidence.candidates:
             number = Evidence.stretch_of(place)
             best_cosines[number] = max(best_cosines[number], self._meaning[self._cell_of[place]])
@@ -221,13 +221,13 @@ def _lay_out_cells(evidence: Evidence) -> list[int | None]:
     """The places of the turns in a row, with empty cells between turns that do not stand beside each other."""
     gap: list[int | None] = [None] * _WINDOW_TURNS
     cells = [*gap]
-    last, before = 0, -1
+    previous_place, previous_stretch = 0, -1
     for place in sorted(evidence.turns):
         stretch = Evidence.stretch_of(place)
-        is_next = stretch == before and evidence.stretches[stretch].ordered
-        cells += gap[: place - last - 1] if is_next else gap
+        is_same_thread = stretch == previous_stretch and evidence.stretches[stretch].ordered
+        cells += gap[: place - previous_place - 1] if is_same_thread else gap
         cells.append(place)
-        last, before = place, stretch
+        previous_place, previous_stretch = place, stretch
     return cells + gap
 
 

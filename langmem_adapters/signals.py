@@ -137,9 +137,10 @@ def ranked(
     ]
     results = []
     for total, place, index in sorted(matches, reverse=True)[:k]:
-        explained = scales.items() if explain else ()
-        contributions = {name: factor * (value * scale) for name, scale in explained if (value := columns[name][index])}
-        results.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, factor * total)), contributions))
+        score = min(1.0, max(0.0, factor * total))
+        values_by_name = {name: columns[name][index] for name in scales} if explain else {}
+        contributions = {name: factor * (value * scales[name]) for name, value in values_by_name.items() if value}
+        results.append(Ranked(evidence.turns[place].id, score, contributions))
     return results
 
 

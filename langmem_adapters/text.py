@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
@@ -83,7 +84,8 @@ def window(
     if max_tokens is None:
         return _fit_window(repaired, k)
     sizes = [message_tokens(message, counter) for message in repaired]
-    return _shorten_texts(_fit_window(repaired, k, sizes, max_tokens), max_tokens, counter)
+    newest = _fit_window(repaired, k, sizes, max_tokens)
+    return _shorten_texts(newest, max_tokens, counter)
 
 
 def is_window_full(messages: Sequence[Message], k: int, *, max_tokens: int, counter: TokenCounter) -> bool:
@@ -137,19 +139,18 @@ def _window_start(
 
 def _shorten_texts(messages: list[Message], max_tokens: int, counter: TokenCounter) -> list[Message]:
     """Cut the longest texts until all fit; other parts stay, and thoughts do not count against the budget."""
-    max_tokens += sum(non_text_tokens(message, counter) for message in messages)
+    budget = max_tokens + sum(non_text_tokens(message, counter) for message in messages)
     total = sum(message_tokens(message, counter) for message in messages)
-    if total <= max_tokens:
+    if total <= budget:
         return messages
-    _log.warning("the latest exchange has %d tokens, more than the budget of %d, and is cut", total, max_tokens)
+    _log.warning("the latest exchange has %d tokens, more than the budget of %d, and is cut", total, budget)
     text_tokens = [counter(message.text) for message in messages]
-    low, limit = 1, max([1, *text_tokens])
-    while low < limit:
-        middle = (low + limit + 1) // 2
-        if total - sum(text_tokens) + sum(min(tokens, middle) for tokens in text_tokens) <= max_tokens:
-            low = middle
-        else:
-            limit = middle - 1
+
+    def total_if_cut_to(limit: int) -> int:
+        return total - sum(text_tokens) + sum(min(tokens, limit) for tokens in text_tokens)
+
+    limits = range(1, max(text_tokens, default=1) + 1)
+    limit = max(bisect_right(limits, budget, key=total_if_cut_to), 1)
     while True:  # the counts of parts do not add up exactly
         shortened = [
             message.model_copy(update={"content": truncate_content(message.content, limit, counter)})
@@ -158,7 +159,7 @@ def _shorten_texts(messages: list[Message], max_tokens: int, counter: TokenCount
             for message, tokens in zip(messages, text_tokens, strict=True)
         ]
         limit -= 1
-        if limit < 1 or sum(message_tokens(message, counter) for message in shortened) <= max_tokens:
+        if limit < 1 or sum(message_tokens(message, counter) for message in shortened) <= budget:
             return shortened
 
 
@@ -191,14 +192,15 @@ def _repair_with(
     for position, message in enumerate(messages):
         if message.role == "tool":
             continue
+        remaining, answers = message, [messages[i] for i in results.get(position, ())]
         if calls[position] and position < len(messages) - 1:
             ids = [call.id for call in calls[position]]
-            unanswered = set(ids).difference(messages[i].tool_call_id for i in results.get(position, ()))
+            unanswered = set(ids).difference(answer.tool_call_id for answer in answers)
             if unanswered or len(set(ids)) < len(ids):
-                message = drop_calls(message, unanswered)  # noqa: PLW2901 - the rest of the loop uses the changed message
-            if not (calls_of(message) or message.text):
+                remaining = drop_calls(message, unanswered)
+            if not (calls_of(remaining) or remaining.text):
                 continue
-        repaired += [message, *[messages[i] for i in results.get(position, ())]]
+        repaired += [remaining, *answers]
     return repaired
 
 
@@ -218,10 +220,11 @@ def tool_calls_of(message: Message) -> Sequence[_CallLike]:
     """A message's calls, including those whose arguments cannot be parsed."""
     if not message.host and isinstance(message.content, str):
         return message.tool_calls
-    invalid_lists = [host_fields.get("invalid_tool_calls") for host_fields in message.host.values()]
-    invalid_ids = invalid_call_ids(
-        message.content, [call for calls in invalid_lists if isinstance(calls, list) for call in calls]
-    )
+    listed: list[Any] = []
+    for host_fields in message.host.values():
+        calls = host_fields.get("invalid_tool_calls")
+        listed += calls if isinstance(calls, list) else []
+    invalid_ids = invalid_call_ids(message.content, listed)
     valid_ids = {call.id for call in message.tool_calls} if invalid_ids else ()
     return [*message.tool_calls, *(ToolCall(id=id_) for id_ in invalid_ids if id_ not in valid_ids)]
 
@@ -255,6 +258,7 @@ def without_calls(message: Message, ids: set[str | None]) -> Message:
 
 
 def _prune_calls(value: Any, ids: set[str | None], repeated: set[str | None]) -> Any:
+    """Drop what has one of these ids from lists at any depth, and all but the first with each of the repeated ids."""
     if isinstance(value, dict):
         return {key: _prune_calls(item, ids, repeated) for key, item in value.items()}
     if not isinstance(value, list):
@@ -287,7 +291,8 @@ def removable_positions(messages: Sequence[Message], min_count: int) -> list[int
         if message.role != "tool":
             starts.append(position)
     min_start = min_count if user_position is None else min_count + 1
-    cut = next((position for position in starts if position >= min_start), starts[-1] if starts else min_count)
+    last_start = starts[-1] if starts else min_count
+    cut = next((position for position in starts if position >= min_start), last_start)
     return [position for position in range(cut) if position != user_position]
 
 
@@ -296,7 +301,11 @@ def as_text(messages: Iterable[Message]) -> str:
 
     So no text can speak for someone else with a line that begins with that role.
     """
-    return "\n".join(f"{' '.join((m.name or m.role).split())}: {hanging_indent(m.text)}" for m in messages)
+    lines = []
+    for message in messages:
+        speaker = " ".join((message.name or message.role).split())
+        lines.append(f"{speaker}: {hanging_indent(message.text)}")
+    return "\n".join(lines)
 
 
 def hanging_indent(text: str) -> str:

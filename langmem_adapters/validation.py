@@ -184,11 +184,12 @@ def checked_list(values: Any, expected: str, *kinds: type[T]) -> list[T]:
         kinds: The types that are expected.
     """
     is_list = type(values) is list  # nearly always, and quick to test
-    is_single = not is_list and (isinstance(values, (str, bytes, Mapping, *kinds)) or not isinstance(values, Iterable))
-    items = [values] if is_single else list(values)
-    invalid = items if is_single else [value for value in items if not isinstance(value, kinds)]
-    if invalid:
-        raise ConfigurationError(f"{expected}, not {'one' if is_single else 'of'} {type(invalid[0]).__name__}")
+    if not is_list and (isinstance(values, (str, bytes, Mapping, *kinds)) or not isinstance(values, Iterable)):
+        raise ConfigurationError(f"{expected}, not one {type(values).__name__}")
+    items = list(values)
+    for item in items:
+        if not isinstance(item, kinds):
+            raise ConfigurationError(f"{expected}, not of {type(item).__name__}")
     return items
 
 
@@ -212,6 +213,7 @@ def make_message(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
         return Message(role=role, content=content, **fields)
     except ValidationError as error:
         invalid = invalid_fields(error, 1)
+    # Outside the except, as pydantic's error holds the values.
     raise ConfigurationError(f"a message cannot have a value of this type as {invalid}")
 
 

@@ -17,7 +17,7 @@ from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_count, check_seconds, check_store, check_sync_functions, check_text
-from langmem_adapters.working_items import WorkingItem, read_item, write_item
+from langmem_adapters.working_items import WorkingItem, metadata_dict, read_item, require_data, write_item
 
 __all__ = ["TWELVE_HOURS", "MemoryType", "WorkingItem", "WorkingMemory"]
 
@@ -191,10 +191,10 @@ class WorkingMemory(Shared):
         if not data:
             raise ConfigurationError("there is no data to store")
         now = self._clock()
-        items = [WorkingItem(self._new_id(), _require_data(value), _as_dict(metadata), now, now) for value in data]
+        items = [WorkingItem(self._new_id(), require_data(value), metadata_dict(metadata), now, now) for value in data]
         entries = [(item.id, write_item(item)) for item in items]
         put = {_REVISION: entries[-1][0].encode(), **{_ITEM_REVISION + item.id: item.id.encode() for item in items}}
-        oldest = (yield from self._surplus_entries(namespace, keep - len(items), len(items))) if keep else []
+        oldest = yield from self._surplus_entries(namespace, keep, len(items))
         keys = self._revision_keys(namespace, oldest)
         yield from step(self._store.write, namespace, append=entries, put=put, remove=oldest, delete=keys, ttl=self.ttl)
         return items
@@ -202,10 +202,13 @@ class WorkingMemory(Shared):
     def _revision_keys(self, namespace: Namespace, entries: Sequence[Item]) -> list[str]:
         return [_ITEM_REVISION + item.id for entry in entries if (item := read_item(entry, namespace[-1]))]
 
-    def _surplus_entries(self, namespace: Namespace, capacity: int, added: int) -> Flow[list[Item]]:
-        """The oldest entries beyond ``capacity``: up to twice ``added``, so that an overfull memory shrinks."""
+    def _surplus_entries(self, namespace: Namespace, keep: int | None, added: int) -> Flow[list[Item]]:
+        """The oldest entries beyond ``keep``: up to twice ``added``, so that an overfull memory shrinks."""
+        if not keep or not added:
+            return []
         page = yield from step(self._store.scan, namespace, limit=2 * added)
-        return page.items[: max(page.total - max(capacity, 0), 0)]
+        capacity = max(keep - added, 0)
+        return page.items[: max(page.total - capacity, 0)]
 
     def retrieve_flow(
         self, conversation_id: str, memory_type: MemoryType, limit: int | None
@@ -238,20 +241,21 @@ class WorkingMemory(Shared):
             old = stored[0].item if stored else None
             if old is None and item_id is not None:
                 return None
-            data = (yield from step(change, old.data if old else None)) if callable(change) else change
-            new = self._new_version(old, _require_data(data), metadata)
-            items = [new, *(self._new_version(None, _require_data(value), new.metadata) for value in followed_by)]
-            count = len(followed_by)
-            surplus = (yield from self._surplus_entries(namespace, keep - count, count)) if keep and count else []
-            if (yield from self._replace(namespace, stored, items[-keep if keep else 0 :], revisions, surplus)):
+            old_data = None if old is None else old.data
+            data = (yield from step(change, old_data)) if callable(change) else change
+            new = self._new_version(old, require_data(data), metadata)
+            items = [new, *(self._new_version(None, require_data(value), new.metadata) for value in followed_by)]
+            kept_items = items[-keep:] if keep else items
+            surplus = yield from self._surplus_entries(namespace, keep, len(followed_by))
+            if (yield from self._replace(namespace, stored, kept_items, revisions, surplus)):
                 return new
         raise _conflict_error()
 
     def _new_version(self, old: WorkingItem | None, data: Any, metadata: Mapping[str, Any] | None) -> WorkingItem:
         now = self._clock()
         if old is None:
-            return WorkingItem(self._new_id(), data, _as_dict(metadata), now, now)
-        new_metadata = old.metadata if metadata is None else _as_dict(metadata)
+            return WorkingItem(self._new_id(), data, metadata_dict(metadata), now, now)
+        new_metadata = old.metadata if metadata is None else metadata_dict(metadata)
         return WorkingItem(old.id, data, new_metadata, old.created_at, now)
 
     def _delete(self, conversation_id: str, memory_type: MemoryType, item_id: str | None) -> Flow[bool]:
@@ -326,8 +330,10 @@ class WorkingMemory(Shared):
         page = yield from step(self._store.scan, namespace, limit=limit, reverse=True, keys=keys)
         revisions = page.values
         while True:
-            pairs = ((entry, read_item(entry, namespace[-1])) for entry in page.items)
-            matches += [_StoredItem(entry, item) for entry, item in pairs if item and item_id in {None, item.id}]
+            for entry in page.items:
+                item = read_item(entry, namespace[-1])
+                if item is not None and (item_id is None or item_id == item.id):
+                    matches.append(_StoredItem(entry, item))
             if limit is None or len(page.items) < limit or len(matches) >= (count or 0):
                 return matches[:count], revisions
             limit, before = _PAGE_SIZE, page.items[-1].seq
@@ -336,15 +342,3 @@ class WorkingMemory(Shared):
 
 def _conflict_error() -> Conflict:
     return Conflict(f"other writers came first {_RETRY_ATTEMPTS} times in a row, and nothing was changed: try again")
-
-
-def _require_data(data: Any) -> Any:
-    if data is None:
-        raise ConfigurationError("None is no data: a change must return the new data, even if it changes it in place")
-    return data
-
-
-def _as_dict(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise ConfigurationError(f"metadata is a dictionary, not {type(metadata).__name__}")
-    return dict(metadata or {})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from langmem_adapters import views
 from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_sealed_or_newer
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.protocols import Item
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["WorkingItem", "read_item", "write_item"]
+__all__ = ["WorkingItem", "metadata_dict", "read_item", "require_data", "write_item"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,20 @@ class WorkingItem:
 
     def _repr_html_(self) -> str:
         return views.render_safely(self, lambda: views.items([self]))
+
+
+def require_data(data: Any) -> Any:
+    """Return the data of an item. Raises ConfigurationError for None."""
+    if data is None:
+        raise ConfigurationError("None is no data: a change must return the new data, even if it changes it in place")
+    return data
+
+
+def metadata_dict(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Copy an item's metadata. Raises ConfigurationError for anything but a dictionary or None."""
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ConfigurationError(f"metadata is a dictionary, not {type(metadata).__name__}")
+    return dict(metadata or {})
 
 
 def write_item(item: WorkingItem) -> bytes:

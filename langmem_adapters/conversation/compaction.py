@@ -92,7 +92,8 @@ class Compaction:
             return None
         positions = removable_positions(messages, min_count)
         is_crowded = len(messages) > self._conversation.memory_k
-        if not is_crowded and sum(sizes[position] for position in positions) * _MIN_FREED_DIVISOR < self._summarize_at:
+        freed = sum(sizes[position] for position in positions)
+        if not is_crowded and freed * _MIN_FREED_DIVISOR < self._summarize_at:
             return None
         max_count = _count_fitting(sizes, _WINDOWS_PER_PASS * WINDOW_TOKENS)
         if max_count < min_count:
@@ -130,8 +131,10 @@ class Compaction:
         entries = [backlog.entries[position] for position in positions]
         summary = yield from summarizer.summarize(backlog.summary.text, [message for _, message in entries])
         is_stored = yield from self._conversation.store_summary(backlog, entries, summary, archive=self._archive)
-        self._stats.add("summaries", is_stored)
-        return summary if is_stored else None
+        if not is_stored:
+            return None
+        self._stats.add("summaries")
+        return summary
 
 
 def _count_fitting(sizes: Sequence[int], tokens: int) -> int:

@@ -7,7 +7,7 @@ the messages of each request from the start: such a message is added under anoth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from langmem_adapters.conversation.tombstones import content_id
 from langmem_adapters.keys import fingerprint
@@ -62,9 +62,14 @@ class Delivery:
                 renamed[position] = message.model_copy(update={"id": self._new_id(position, renamed)})
         return renamed
 
-    def misplaced_positions(self, renamed: Mapping[int, Message]) -> tuple[list[int], list[int]]:
-        """The positions of messages appended though they had left; and of those after the first renamed one."""
-        appended = [i for i, new in enumerate(self._is_new) if new]
+    def misplaced_positions(
+        self, delivered: Collection[str], renamed: Mapping[int, Message]
+    ) -> tuple[list[int], list[int]]:
+        """The positions of messages appended though they had left; and of those after the first renamed one.
+
+        ``delivered`` are the ids under which the log still has what was appended.
+        """
+        appended = [i for i, id_ in enumerate(self._ids) if self._is_new[i] and id_ in delivered]
         start = max(self._first_new, min(renamed, default=len(self._ids)))
         return [i for i in appended if i < self._first_new], [i for i in appended if i >= start]
 

@@ -30,7 +30,7 @@ def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
         if not raw.strip():
             continue
         try:
-            line = _check_line(json.loads(raw), number)
+            line = _checked_line(json.loads(raw), number)
         except (ValueError, SerializationError) as error:
             raise SerializationError(f"line {number} is not a session or a message: {error!s:.200}") from error
         except (KeyError, TypeError, AttributeError, RecursionError) as error:  # these tell of this code, not the line
@@ -38,7 +38,8 @@ def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
         yield line
 
 
-def _check_line(line: Any, number: int) -> Line:
+def _checked_line(line: Any, number: int) -> Line:
+    """The line, with an id for a message that has none. Raises for a wrong line, in many ways."""
     if line["v"] != VERSION or not isinstance(line["session"], str) or not line["session"]:
         raise ValueError("not a line of this version's export")
     if line["type"] == "message":

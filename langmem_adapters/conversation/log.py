@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import compress
 from typing import TypeAlias
 
 from langmem_adapters import text
@@ -188,15 +189,15 @@ class SessionLog:
         return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
 
     def _deduplicate(self, messages: Sequence[Message], entries: Sequence[_NewEntry], appended: Appended) -> Flow[int]:
-        """Remove again what had left before, and add messages with a known id but new content under another id.
+        """Remove again what had left, and add what is new under a known id with another id; returns how many at most.
 
-        Messages appended after such a one are moved after it in the same write, to keep their order. Returns at most
-        how many are added.
+        Messages appended after such a one are moved after it in the same write, to keep their order.
         """
         departed = have_departed(appended.values, messages)
         if all(appended.new) and not any(departed):
             return 0
-        ids, new_data = [id_ for id_, _ in entries], dict(reversed(entries))
+        ids = [id_ for id_, _ in entries]
+        first_data = dict(reversed(entries))  # of an id that comes twice, the log took the first
         delivery = Delivery(messages, ids, appended.new, departed)
         while True:
             stored, values = yield from self._read_entries(delivery.unclear_ids)
@@ -205,18 +206,19 @@ class SessionLog:
             stored_messages = {item.id: message for item, message in stored}
             renamed = delivery.renamed_messages(stored_messages, have_departed(values, messages))
             # By now, another delivery may have stored something else under an id that left.
-            delivered = {item.id: (item, message) for item, message in stored if item.data == new_data[item.id]}
-            misplaced = delivery.misplaced_positions(renamed)
-            returned, reordered = ([n for n in positions if ids[n] in delivered] for positions in misplaced)
+            delivered = {item.id: (item, message) for item, message in stored if item.data == first_data[item.id]}
+            returned, reordered = delivery.misplaced_positions(delivered, renamed)
             if summary_end_id(read_summary(values.get(SUMMARY))) in {ids[n] for n in reordered}:
                 reordered = []  # a summary covers them where they are
             if not (returned or renamed):
                 return 0
             additions = {n: self.entry(message) for n, message in renamed.items()} | {n: entries[n] for n in reordered}
+            moved = [delivered[ids[n]] for n in reordered]
+            removed = [delivered[ids[n]] for n in returned] + moved
             is_written = yield from self.session.try_write(
                 # so that nobody removes them at their old place
-                put=with_departed(values, [delivered[ids[n]][1] for n in reordered]) if reordered else {},
-                remove=[delivered[ids[n]][0] for n in returned + reordered],
+                put=with_departed(values, [message for _, message in moved]) if moved else {},
+                remove=[item for item, _ in removed],
                 append=[additions[n] for n in sorted(additions)],
                 guard=unchanged_guard(values),
             )
@@ -235,14 +237,13 @@ class SessionLog:
             page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=page.items[-1].seq)
         return entries, values
 
-    def _move_overflow(self, long_term: LongTermMemory, min_count: int) -> Flow[None]:
+    def _move_overflow(self, long_term: LongTermMemory, surplus: int) -> Flow[None]:
         """Move the oldest messages to the long-term memory: they leave here only once they are there.
 
         A long backlog, of a session that had no long-term memory before, is moved in parts.
         """
-        surplus = min_count
         while True:
-            for limit in (min(surplus, _MOVE_BATCH_SIZE) + PAGE_SIZE, None):
+            for limit in (min(surplus, _MOVE_BATCH_SIZE) + PAGE_SIZE, None):  # None: if the first read is too short
                 page = yield from self.session.scan(limit=limit, keys=WATCHED_KEYS)
                 surplus = page.total - self.memory_k  # by this read: another writer may have moved some by now
                 min_count = min(surplus, _MOVE_BATCH_SIZE)
@@ -253,7 +254,8 @@ class SessionLog:
                     break
             if not positions:
                 return
-            if (yield from self.move(long_term, [oldest[n] for n in positions], page.values)) and min_count == surplus:
+            has_left = yield from self.move(long_term, [oldest[n] for n in positions], page.values)
+            if has_left and surplus <= _MOVE_BATCH_SIZE:
                 return
 
     def move(
@@ -290,19 +292,18 @@ class SessionLog:
     def _undo_move(self, long_term: LongTermMemory, departing: Sequence[_LogEntry], before: _Values) -> Flow[None]:
         """Remove from the long-term memory what did not leave for it; what others have moved there stays."""
         _, current = yield from self._read_entries(())
-        messages = [message for _, message in departing]
-        deleted = have_been_deleted(before, current, [item.id for item, _ in departing])
-        lost_ids: set[str] = set()
+        ids, messages = [item.id for item, _ in departing], [message for _, message in departing]
+        is_undone = have_been_deleted(before, current, ids)
         # An archive takes and deletes messages without a tally; a cleared session has lost its tally.
         if any(before.get(key) != current.get(key) for key in (GENERATION, ARCHIVED)):
-            ids = {item.id for item, _ in departing}
-            present_ids = {item.id for item, _ in (yield from self._read_entries(ids))[0]}
+            present, _ = yield from self._read_entries(set(ids))
+            present_ids = {item.id for item, _ in present}
             _, current = yield from self._read_entries(())  # again: messages may have left since the last read
             departed = have_departed(current, messages)
-            lost_ids = {item.id for n, (item, _) in enumerate(departing) if not departed[n]} - present_ids
-        undone = [message for n, (item, message) in enumerate(departing) if deleted[n] or item.id in lost_ids]
-        ids, ttl = {message.id for message in undone}, self.session.linked_ttl()
-        yield from long_term.forget_flow(self.scope.session, ids, said=undone, ttl=ttl)
+            is_undone = [is_undone[n] or not (departed[n] or id_ in present_ids) for n, id_ in enumerate(ids)]
+        undone = list(compress(messages, is_undone))
+        undone_ids, ttl = {message.id for message in undone}, self.session.linked_ttl()
+        yield from long_term.forget_flow(self.scope.session, undone_ids, said=undone, ttl=ttl)
 
     def leave(
         self,
@@ -326,7 +327,8 @@ class SessionLog:
         marked_values = yield from self.ensure_marks(items, values)
         if marked_values is None:
             return False
-        put = {**(put or {}), **(with_departed(values, (message for _, message in departing)) if remove else {})}
+        departed = with_departed(values, (message for _, message in departing)) if remove else {}
+        put = {**(put or {}), **departed}
         removed = items if remove else []
         guard = unchanged_guard(marked_values)
         return (yield from self.session.try_write(put=put, delete=delete, remove=removed, guard=guard))

@@ -17,7 +17,7 @@ from langmem_adapters.expiry import EXPIRES, ExpiringSession
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Item, Store
 
 __all__ = ["Merge"]
 
@@ -46,7 +46,8 @@ class Merge:
         self._messages: list[dict[str, Any]] = []
         self._own_ids: set[str] = set()  # the ids of the session's own messages
         self._last_seq = 0  # the last log entry that was read
-        self._archive: tuple[bytes | None, set[str]] = None, set()  # the archive's mark when it was read, and its ids
+        self._archive_ids: set[str] = set()
+        self._archive_mark: bytes | None = None  # the mark of the archive when its ids were read
         self.deleted: set[str] = set()
         """The ids of the lines' messages that were left out because they had been deleted from the session."""
 
@@ -79,8 +80,12 @@ class Merge:
 
     def _put_summary(self, summary: bytes) -> Flow[None]:
         """Store the summary, if the session has none, and no message that the summary does not cover."""
-        while SUMMARY not in (values := (yield from step(self._store.get, self._namespace, [SUMMARY, DEPARTED]))):
-            if (yield from self._read_existing(summary))[1]:  # others may have added messages by now
+        while True:
+            values = yield from step(self._store.get, self._namespace, [SUMMARY, DEPARTED])
+            if SUMMARY in values:
+                return
+            _, hides_any = yield from self._read_existing(summary)  # others may have added messages by now
+            if hides_any:
                 _log.warning("an imported summary is left out: the session has messages that it does not cover")
                 return
             guard = {SUMMARY: None, DEPARTED: values.get(DEPARTED)}  # where it ends must not have left meanwhile
@@ -95,17 +100,24 @@ class Merge:
         end_id = last_covered_id(read_summary(summary))
         covered_ids = set(ids[: ids.index(end_id) + 1] if end_id in imported else ids)
         existing: dict[str, bytes] = {}
-        hides_any, is_past_end, last_seq = False, not end_id, 0
-        while items := (yield from step(self._store.scan, self._namespace, after=last_seq, limit=_PAGE_SIZE)).items:
-            self._own_ids.update(item.id for item in items)
+        hides_any, is_past_end = False, not end_id
+        self._last_seq = 0
+        while items := (yield from self._next_page()):
             for item in items:
                 if item.id in imported:
                     existing[item.id] = item.data
                 if not (hides_any or is_past_end):
                     hides_any = item.id not in covered_ids or not self._is_same(item.data, imported[item.id])
                 is_past_end = is_past_end or item.id == end_id
-            self._last_seq = last_seq = items[-1].seq
         return existing, hides_any
+
+    def _next_page(self) -> Flow[list[Item]]:
+        """The log entries after those read so far; their ids are noted."""
+        page = yield from step(self._store.scan, self._namespace, after=self._last_seq, limit=_PAGE_SIZE)
+        if page.items:
+            self._own_ids.update(item.id for item in page.items)
+            self._last_seq = page.items[-1].seq
+        return page.items
 
     def _append(
         self, messages: list[dict[str, Any]], existing: dict[str, bytes], imported_marks: Mapping[str, bytes]
@@ -120,44 +132,41 @@ class Merge:
             values = yield from step(self._store.get, self._namespace, _REMOVAL_KEYS)
             archived = yield from self._archived_ids(values)
             deleted = _deleted_here([id_ for id_, _ in entries], values, imported_marks)
-            if any(deleted):
-                _log.warning("%d imported messages are left out: they were deleted from the session", sum(deleted))
-            self.deleted |= {message["id"] for message, removed in zip(messages, deleted, strict=True) if removed}
-            is_removed = map(operator.or_, deleted, self._departed_here(messages, values, imported_marks))
-            append = [
-                entry
-                for entry, removed in zip(entries, is_removed, strict=True)
-                if not (removed or entry[0] in archived)
-            ]
+            left_out = [message["id"] for message, (id_, _) in zip(messages, entries, strict=True) if id_ in deleted]
+            if left_out:
+                _log.warning("%d imported messages are left out: they were deleted from the session", len(left_out))
+            self.deleted.update(left_out)
+            departed = self._departed_here(messages, values, imported_marks)
+            remaining = [entry for entry, has_departed in zip(entries, departed, strict=True) if not has_departed]
+            gone_ids = deleted | archived
+            append = [(id_, data) for id_, data in remaining if id_ not in gone_ids]
             if not append:
                 return 0
             # Messages that are deleted, archived or summarised just now must not come back.
             guard = {key: values.get(key) for key in _REMOVAL_KEYS}
             if (yield from self._session.try_write(append=append, guard=guard)):
-                added = {id_ for id_, _ in append}
-                new = added - self._own_ids
-                written = {id_: message for message, (id_, _) in zip(messages, entries, strict=True) if id_ in added}
-                if not (displaced := (yield from self._find_displaced(written, existing))):
-                    return len(new)
-                new.difference_update(entry_id(message["id"]) for message in displaced)
-                return len(new) + (yield from self._append(displaced, existing, imported_marks))
+                break
+        added = {id_ for id_, _ in append}
+        new = added - self._own_ids
+        written = {id_: message for message, (id_, _) in zip(messages, entries, strict=True) if id_ in added}
+        displaced = yield from self._find_displaced(written, existing)
+        if not displaced:
+            return len(new)
+        new.difference_update(entry_id(message["id"]) for message in displaced)
+        return len(new) + (yield from self._append(displaced, existing, imported_marks))
 
     def _find_displaced(
         self, written: Mapping[str, dict[str, Any]], existing: dict[str, bytes]
     ) -> Flow[list[dict[str, Any]]]:
         """The written messages whose ids another writer has taken for other messages meanwhile."""
         displaced: list[dict[str, Any]] = []
-        while items := (
-            yield from step(self._store.scan, self._namespace, after=self._last_seq, limit=_PAGE_SIZE)
-        ).items:
-            self._own_ids.update(item.id for item in items)
+        while items := (yield from self._next_page()):
             other_data = {item.id: item.data for item in items if item.data != existing.get(item.id)}
             existing |= other_data  # a message that takes the id of one still to be written is not read again
-            conflicts = {
-                id_: written[id_] for id_ in other_data if id_ in written and entry_id(written[id_]["id"]) == id_
-            }
-            displaced += [message for id_, message in conflicts.items() if not self._is_same(other_data[id_], message)]
-            self._last_seq = items[-1].seq
+            for id_, data in other_data.items():
+                message = written.get(id_)
+                if message is not None and entry_id(message["id"]) == id_ and not self._is_same(data, message):
+                    displaced.append(message)
         return displaced
 
     def _entry(self, message: dict[str, Any], existing: dict[str, bytes]) -> tuple[str, bytes]:
@@ -169,23 +178,24 @@ class Merge:
 
     def _archived_ids(self, values: Mapping[str, bytes]) -> Flow[set[str]]:
         """The ids in the session's archive."""
-        if values.get(ARCHIVED) != self._archive[0]:
+        if values.get(ARCHIVED) != self._archive_mark:
             all_values = yield from step(self._store.get, self._namespace)
-            self._archive = all_values.get(ARCHIVED), archived_ids(all_values)
-        return self._archive[1]
+            self._archive_mark, self._archive_ids = all_values.get(ARCHIVED), archived_ids(all_values)
+        return self._archive_ids
 
     def _departed_here(
         self, message_data: list[dict[str, Any]], values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]
     ) -> list[bool]:
+        """For each of these messages, whether it has left this log and not only another."""
         if values.get(DEPARTED) in {None, imported_marks.get(DEPARTED)}:
             return [False] * len(message_data)
         messages = [self._read(message) for message in message_data]
         renamed = [message.model_copy(update={"id": content_id(message)}) for message in messages]
-        departed_here, departed_there = (
-            list(map(operator.or_, have_departed(marks, messages), have_departed(marks, renamed)))
-            for marks in (values, imported_marks)
-        )
-        return [here and not there for here, there in zip(departed_here, departed_there, strict=True)]
+
+        def have_left(marks: Mapping[str, bytes]) -> list[bool]:
+            return list(map(operator.or_, have_departed(marks, messages), have_departed(marks, renamed)))
+
+        return [here and not there for here, there in zip(have_left(values), have_left(imported_marks), strict=True)]
 
     def _read(self, message: dict[str, Any]) -> Message:
         return Message.from_bytes(self._redacted(dump(message)))
@@ -199,14 +209,9 @@ class Merge:
         archive = sorted(archived_ids(values))
         while True:
             stored = yield from step(self._store.get, self._namespace)
-            present_ids = self._own_ids | archived_ids(stored)
-            present_ids |= {
-                id_
-                for id_, deleted in zip(archive, _deleted_here(archive, stored, imported_marks), strict=True)
-                if deleted
-            }
+            known_ids = self._own_ids | archived_ids(stored) | _deleted_here(archive, stored, imported_marks)
             new = {key: data for key, data in values.items() if key not in stored and not key.startswith(KNOWLEDGE)}
-            put = {key: data for key, data in new.items() if present_ids.isdisjoint(archived_ids([key]))}
+            put = {key: data for key, data in new.items() if known_ids.isdisjoint(archived_ids([key]))}
             put |= _missing_facts(values, stored)
             if not put:
                 return
@@ -215,10 +220,10 @@ class Merge:
                 return
 
 
-def _deleted_here(ids: list[str], values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]) -> list[bool]:
-    """For each of these ids, whether it was deleted here and not only elsewhere."""
-    deleted = zip(have_been_deleted({}, values, ids), have_been_deleted({}, imported_marks, ids), strict=True)
-    return [here and not there for here, there in deleted]
+def _deleted_here(ids: list[str], values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]) -> set[str]:
+    """Those of these ids that were deleted here and not only elsewhere."""
+    here, there = have_been_deleted({}, values, ids), have_been_deleted({}, imported_marks, ids)
+    return {id_ for id_, is_here, is_there in zip(ids, here, there, strict=True) if is_here and not is_there}
 
 
 def _missing_facts(values: Mapping[str, bytes], stored: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -163,7 +163,9 @@ class ModelTasks:
         answer = yield from _ask(completer, instruction, context, failure_note, original="")
         line = answer.partition("\n")[0].strip().strip("\"'*#«»“”„ ").removesuffix(".")
         title = " ".join(line.split()[:max_words])
-        return (yield from self._conversation.set_generated_title(title, latest)) if title else ""
+        if not title:
+            return ""
+        return (yield from self._conversation.set_generated_title(title, latest))
 
     def is_related(self, text: str, context: str, model: Any, *, default: bool) -> Flow[bool]:
         """Whether a text continues or depends on another; ``default`` if the model does not say."""
@@ -175,8 +177,11 @@ class ModelTasks:
         prompt = f"First text:\n{context}\n\nSecond text:\n{text}"
         answer = yield from _ask(completer, self._prompts.related, prompt, failure_note)
         verdict = parse_verdict(answer)
-        self._stats.add("unparsed", bool(answer) and verdict is None)
-        return default if verdict is None else verdict
+        if verdict is not None:
+            return verdict
+        if answer:
+            self._stats.add("unparsed")
+        return default
 
     def rewrite(self, sentence: str, context: str, model: Any) -> Flow[str]:
         """The sentence, understandable without its context; unchanged if the model fails."""
@@ -184,7 +189,8 @@ class ModelTasks:
         _check_texts(sentence, context)
         if not context.strip() or not sentence.strip():
             return sentence
-        failure_note, prompt = "a sentence was not rewritten", f"Context:\n{context}\n\nSentence:\n{sentence}"
+        failure_note = "a sentence was not rewritten"
+        prompt = f"Context:\n{context}\n\nSentence:\n{sentence}"
         rewritten = yield from _ask(completer, self._prompts.rewrite, prompt, failure_note, original=sentence)
         return rewritten or sentence
 
@@ -206,7 +212,8 @@ class ModelTasks:
         if messages and messages[-1].role == "user" and messages[-1].text == last_talk:
             messages = messages[:-1]
         messages = window(messages, k, max_tokens=CONTEXT_TOKENS, counter=self._counter)
-        return "\n".join(part for part in (summary.text if summary else "", as_text(messages)) if part)
+        summary_text = summary.text if summary else ""
+        return "\n".join(filter(None, [summary_text, as_text(messages)]))
 
     def _completer(self, model: Any) -> Completer:
         if model is not None:

@@ -128,9 +128,8 @@ def recalled_message(
     """Memories as one message, in the order in which they were said; if too long, the best that fit the budget."""
     best = list(matches)
     while best:
-        lines = [
-            memory_line(match.memory, day_of(_last_said_at(match) or None)) for match in sorted(best, key=_last_said_at)
-        ]
+        in_order = sorted(best, key=_last_said_at)
+        lines = [memory_line(match.memory, day_of(_last_said_at(match) or None)) for match in in_order]
         message = Message(role="system", content="\n".join([heading, *lines]), metadata={RECALLED: True})
         if budget is None or message_tokens(message, counter) <= budget:
             return message

@@ -85,26 +85,29 @@ class Conversation(SessionLog):
         limit = min(k, _FIRST_PAGE_SIZE) if is_enough else k
         page = yield from self.session.scan(limit=limit, reverse=True, keys=[SUMMARY])
         summary = read_summary(page.values.get(SUMMARY))
-        newest: list[S] = []
+        end_id = summary_end_id(summary)
+        newest: list[S] = []  # newest first, unlike what is returned
         read_count = 0
-        end_id, covered, has_question = summary_end_id(summary), False, False
+        is_covered = has_question = False
         while page.items:
+            is_last_page = len(page.items) < limit
             read_count += len(page.items)
             old_count = len(newest)
             if summary is None:  # nothing is covered, so all are decoded together, which is quicker
                 newest += parse(page.items)
             else:
                 for item in page.items:
-                    covered = covered or item.id == end_id
-                    if covered and text.starts_with_user(newest[::-1]):
+                    is_covered = is_covered or item.id == end_id
+                    if is_covered and text.starts_with_user(newest[::-1]):
                         return summary, newest[::-1]
-                    newest += [message for message in parse([item]) if not covered or message.role == "user"]
+                    newest += [message for message in parse([item]) if not is_covered or message.role == "user"]
             has_question = has_question or any(message.role == "user" for message in newest[old_count:])
-            if read_count >= k and not covered and has_question:
+            has_k = read_count >= k
+            if is_last_page or (has_k and has_question and not is_covered):
                 break
-            if len(page.items) < limit or (is_enough and read_count < k and is_enough(newest[::-1])):
+            if not has_k and is_enough and is_enough(newest[::-1]):
                 break
-            limit = min(read_count, k - read_count) if read_count < k else PAGE_SIZE
+            limit = PAGE_SIZE if has_k else min(read_count, k - read_count)
             page = yield from self.session.scan(limit=limit, reverse=True, before=page.items[-1].seq)
         return summary, newest[::-1]
 
@@ -154,7 +157,8 @@ class Conversation(SessionLog):
             updated_at=self._clock(),
         )
         put = {SUMMARY: new.to_bytes()}
-        items = [item for item, _ in entries]  # a model takes long, and an entry repeated by mistake leaves unguarded
+        items = [item for item, _ in entries]
+        # Read again: a model takes long, and an entry repeated by mistake leaves unguarded.
         page = yield from self.session.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED_KEYS)
         if page.values != before.values or not set(items).issubset(page.items):
             return False
@@ -247,24 +251,27 @@ class Conversation(SessionLog):
 
 def knowledge_after(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:
     """The values that add facts after those that a session has; ``values`` are its keys."""
-    first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
+    numbers = [int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)]
+    first = max(numbers, default=0) + 1
     return {f"{KNOWLEDGE}{number:08}": data for number, data in enumerate(facts, start=first)}
 
 
 def put_title(session: ExpiringSession, title: str) -> Flow[None]:
     """Replace a session's title, unless the old one is sealed and there is no codec, or unsealed and there is one."""
     values = yield from session.get([TITLE])
-    read_title(values.get(TITLE))
+    read_title(values.get(TITLE))  # raises if it is sealed and there is no codec
     yield from session.write(put={TITLE: encode(title)})
 
 
 def read_title(data: bytes | None) -> str:
     """A stored title; empty if there is none, or, with a warning, if it is damaged."""
+    if data is None:
+        return ""
     try:
-        title = "" if data is None else decode(data)
+        title = decode(data)
         check_text("a title", title)
     except (SerializationError, ConfigurationError) as damage:
-        refuse_sealed_or_newer(data or b"", "a stored title")
+        refuse_sealed_or_newer(data, "a stored title")
         warn_of_damage(data, f"a stored title is left out: {damage}")
         return ""
     return str(title)

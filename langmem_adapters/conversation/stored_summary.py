@@ -61,8 +61,9 @@ def summary_after_removal(
     end_id = summary_end_id(summary)
     if summary is None or end_id not in removed_ids:
         return {}
-    last = next((id_ for id_ in reversed(ids[: ids.index(end_id)]) if id_ not in removed_ids), "")
-    return {SUMMARY: summary.model_copy(update={"covers": last, "said": ""}).to_bytes()}
+    staying_ids = [id_ for id_ in ids[: ids.index(end_id)] if id_ not in removed_ids]
+    covers = staying_ids[-1] if staying_ids else ""
+    return {SUMMARY: summary.model_copy(update={"covers": covers, "said": ""}).to_bytes()}
 
 
 def read_summary(data: bytes | None) -> Summary | None:

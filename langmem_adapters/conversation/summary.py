@@ -22,6 +22,7 @@ WINDOW_TOKENS = 3000
 _OVERLAP_TOKENS = 40  # tokens of a window that are shown again in the next one, so that nothing is lost between them
 _log = logging.getLogger("langmem_adapters")
 _TOKENS_PER_WORD = 1.5
+_MAX_CHARS_PER_TOKEN = 8
 _MAX_WINDOWS_PER_MESSAGE = 8
 _MARK_INSTRUCTION = (
     " Begin the summary with <summary> and end it with </summary>. Where you cannot or will not give one, say so"
@@ -96,7 +97,8 @@ class Summarizer:
         is_marked = not self._completer.is_function and _MARK_PATTERN.search(answer) is not None
         summary = _marked_text(answer) if is_marked else answer
         # An apology may still have marks. No error message has any, but a summary may begin with an error.
-        if not summary or (is_apology if is_marked else is_refusal)(summary):
+        is_declined = is_apology(summary) if is_marked else is_refusal(summary)
+        if not summary or is_declined:
             self._completer.stats.add("failures")
             flaw = "is a refusal or an error, not a summary" if summary else "has no summary between its marks"
             raise ModelError(f"the model's answer {flaw}")
@@ -122,10 +124,11 @@ def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = ap
         if window and window_tokens + tokens > size:
             joined = "\n".join(window)
             yield joined
+            window, window_tokens = [], 0
             ending = _last_words(joined, overlap, counter)
-            window_tokens = counter(ending) + 1
-            window = [ending] if ending and window_tokens + tokens <= size else []
-            window_tokens = window_tokens if window else 0
+            ending_tokens = counter(ending) + 1
+            if ending and ending_tokens + tokens <= size:
+                window, window_tokens = [ending], ending_tokens
         window.append(piece)
         window_tokens += tokens
     if window:
@@ -134,8 +137,8 @@ def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = ap
 
 def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
     """The lines; a line longer than a window is split, and its further parts are indented."""
-    for line in text.splitlines():
-        rest, margin = line if line.strip() else "", ""
+    for line in filter(str.strip, text.splitlines()):
+        rest, margin = line, ""
         while rest:
             part = truncate(rest, size, counter) or rest[:1]
             yield margin + part
@@ -144,6 +147,8 @@ def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
 
 def _last_words(text: str, tokens: int, counter: TokenCounter) -> str:
     """The last words of a text, at most so many tokens; indented if they do not begin a line."""
-    ending = truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1]
-    continues_line = text[: -len(ending)][-1:] not in {"", "\n"}
+    tail = text[max(len(text) - _MAX_CHARS_PER_TOKEN * tokens, 0) :]
+    ending = truncate(tail[::-1], tokens, counter)[::-1]
+    before = text.removesuffix(ending)
+    continues_line = bool(ending and before) and not before.endswith("\n")
     return INDENT + ending if continues_line else ending

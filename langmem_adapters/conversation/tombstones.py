@@ -8,6 +8,7 @@ value ``deleted`` gets such a mark of its id, and counts it: so a process that i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.errors import SerializationError
@@ -55,7 +56,9 @@ def with_departed(values: Mapping[str, bytes], departing: Iterable[Message]) -> 
 def have_departed(values: Mapping[str, bytes], messages: Sequence[Message]) -> list[bool]:
     """For each of these messages, whether it was in the log and has left it."""
     departed_marks = _split_marks(_departed_marks(values))
-    return [bool(departed_marks) and _delivery_id(message)[:_MARK_CHARS] in departed_marks for message in messages]
+    if not departed_marks:
+        return [False] * len(messages)
+    return [_delivery_id(message)[:_MARK_CHARS] in departed_marks for message in messages]
 
 
 def with_deleted(values: Mapping[str, bytes], ids: Collection[str]) -> dict[str, bytes]:
@@ -76,8 +79,10 @@ def have_been_deleted(before: Mapping[str, bytes], after: Mapping[str, bytes], i
 def count_departed(values: Mapping[str, bytes]) -> str:
     """How many messages left, in words, since not all are remembered; empty if none did."""
     count = len(_departed_marks(values)) // _MARK_CHARS
+    if count <= 1:
+        return "1 message" if count else ""
     more = " or more" if count >= _MAX_MARKS else ""
-    return f"{count}{more} message{'' if count == 1 else 's'}" if count else ""
+    return f"{count}{more} messages"
 
 
 def are_marks(value: object) -> bool:
@@ -91,12 +96,12 @@ def _split_marks(marks: str) -> set[str]:
 
 def _departed_marks(values: Mapping[str, bytes]) -> str:
     """The marks; empty, with a warning, if they are damaged: at worst a message is kept twice."""
-    try:
-        marks = decode(values[DEPARTED]) if DEPARTED in values else ""
-    except SerializationError:
-        marks = None
-    if are_marks(marks):
-        return str(marks)
+    if DEPARTED not in values:
+        return ""
+    with suppress(SerializationError):
+        marks = decode(values[DEPARTED])
+        if are_marks(marks):
+            return str(marks)
     refuse_sealed_or_newer(values[DEPARTED], "the marks of the messages that left a session")
     warn_of_damage(values[DEPARTED], "the marks of the messages that left a session are damaged, and are reset")
     return ""
@@ -108,12 +113,12 @@ def _id_mark(id_: str) -> str:
 
 def _tally(values: Mapping[str, bytes]) -> tuple[int, str]:
     """How many ids were deleted, and the marks of the latest; none, with a warning, if that is damaged."""
-    try:
-        tally = decode(values[DELETED]) if DELETED in values else [0, ""]
-    except SerializationError:
-        tally = None
-    if isinstance(tally, list) and [type(part) for part in tally] == [int, str] and are_marks(tally[1]):
-        return tally[0], tally[1]
+    if DELETED not in values:
+        return 0, ""
+    with suppress(SerializationError):
+        tally = decode(values[DELETED])
+        if isinstance(tally, list) and [type(part) for part in tally] == [int, str] and are_marks(tally[1]):
+            return tally[0], tally[1]
     refuse_sealed_or_newer(values[DELETED], "the marks of the messages deleted from a session")
     warn_of_damage(values[DELETED], "the marks of the messages deleted from a session are damaged, and are reset")
     return 0, ""

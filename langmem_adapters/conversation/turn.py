@@ -114,7 +114,7 @@ class Turn(Generic[P]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._write(self._messages(error))
+            self._write(self._close(error))
         except LangmemError:
             self._log_or_raise(error)
 
@@ -125,7 +125,7 @@ class Turn(Generic[P]):
             self.__exit__(kind, error, trace)
             return
         try:
-            await _finish_write(partial(self._awrite, self._messages(error)))
+            await _finish_write(partial(self._awrite, self._close(error)))
         except LangmemError:
             self._log_or_raise(error)
 
@@ -135,13 +135,15 @@ class Turn(Generic[P]):
             raise  # noqa: PLE0704 - called where an exception is being handled
         _log.exception("a turn that ended with %s could not be stored", type(error).__name__)
 
-    def _messages(self, error: BaseException | None) -> list[Message]:
+    def _close(self, error: BaseException | None) -> list[Message]:
+        """Take no more pieces; the messages to be stored, of which each has an id."""
         self._open = False
         if self._started_pid != os.getpid():  # a forked child collected a generator of its parent, which records it
             return []
         messages = [self._question, *self._gather(self._pieces)]
-        stored = messages if error is None and not self._running_streams else close_interrupted(messages, self._mark)
-        return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in stored]
+        if error is not None or self._running_streams:
+            messages = close_interrupted(messages, self._mark)
+        return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in messages]
 
 
 def merge_pieces(pieces: Sequence[str | Message]) -> list[Message]:
@@ -158,7 +160,9 @@ def merge_pieces(pieces: Sequence[str | Message]) -> list[Message]:
 def close_interrupted(messages: Sequence[Message], mark: Callable[[Message], Message]) -> list[Message]:
     """The messages of an interrupted turn as they are stored: the last one is marked."""
     closed = _drop_open_calls(messages)
-    return [*closed[:-1], *map(mark, closed[-1:])]
+    if closed:
+        closed[-1] = mark(closed[-1])
+    return closed
 
 
 def mark_interrupted(message: Message) -> Message:

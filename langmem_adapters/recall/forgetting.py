@@ -52,9 +52,11 @@ def forget(
                 damage = error
                 continue
             remaining = None if memory is None else _drop_occurrences(memory, session, message_ids)
-            if remaining is not None and remaining.occurrences:
+            if remaining is None:
+                continue
+            if remaining.occurrences:
                 changed[key] = remaining.to_bytes()
-            elif remaining is not None:
+            else:
                 removed[key] = data
         try:
             if removed:
@@ -71,13 +73,19 @@ def forget(
 
 def _mention_test(session: str, message_ids: Collection[str] | None) -> Callable[[bytes], bool]:
     """A test whether stored bytes may concern these: searching bytes is far quicker than decoding them."""
-    required_texts = [[session]] if session else []
+    required = [_encoded_forms([session])] if session else []  # of each of these, the bytes must have one
     if message_ids is not None and len(message_ids) <= _MAX_SEARCHED_IDS and all(message_ids):
-        required_texts.append(list(message_ids))
-    encoded_forms = [
-        [form for text in texts for form in {encode(text), json.dumps(text).encode()}] for texts in required_texts
-    ]
-    return lambda data: all(any(form in data for form in forms) for forms in encoded_forms)
+        required.append(_encoded_forms(message_ids))
+
+    def may_mention(data: bytes) -> bool:
+        return all(any(form in data for form in forms) for forms in required)
+
+    return may_mention
+
+
+def _encoded_forms(texts: Collection[str]) -> list[bytes]:
+    """The forms in which stored bytes may have these texts."""
+    return [form for text in texts for form in {encode(text), json.dumps(text).encode()}]
 
 
 def _drop_occurrences(memory: Memory, session: str, message_ids: Collection[str] | None) -> Memory | None:

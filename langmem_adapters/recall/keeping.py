@@ -49,9 +49,13 @@ def remember(
             earlier_memories = [reader.memory(earlier_id, data) for earlier_id, data in earlier if data is not None]
             existing = [occurrence for other in earlier_memories if other for occurrence in other.occurrences]
             occurrences = new_occurrences(memory.occurrences, existing)
+            if not occurrences:
+                continue
             updated = memory.model_copy(update={"id": current_id, "occurrences": occurrences})
-            if updated.occurrences and (data := merge_memory(updated, stored, reader)) != stored:
-                changed[current_id], guard[current_id] = data, stored
+            merged = merge_memory(updated, stored, reader)
+            if merged != stored:
+                changed[current_id] = merged
+                guard[current_id] = stored
         try:
             yield from step(records.put, changed, guard=guard, ttl=ttl)
         except Conflict:
@@ -98,7 +102,8 @@ def are_stored(records: Records, messages: Sequence[Message]) -> Flow[list[bool]
     """For each message, whether the same is remembered and has not been corrected since."""
     ids = [memory_id(message) for message in as_stored(records.store, messages)]
     memories = yield from _memories_by_content(records, ids)
-    return [[*memories[id_].values()][-1] is not None for id_ in ids]
+    current = [list(memories[id_].values())[-1] for id_ in ids]
+    return [data is not None for data in current]
 
 
 def correct_memory(records: Records, id_: str, text: str, reader: MemoryReader, *, ttl: float | None) -> Flow[bool]:

@@ -76,12 +76,17 @@ class MemoryReader:
         memory = self.memory(id_, data)
         if memory is None or memory.message.role not in SPEAKERS:
             return None
+        message = memory.message
         first = memory.occurrences[0] if memory.occurrences else Occurrence()
         sessions = dict.fromkeys(occurrence.session for occurrence in memory.occurrences)
-        other_sessions = tuple(session for session in sessions if session != first.session)
-        message = memory.message
         return Document(
-            memory.id, message.text, message.name or "", first.session, first.created_at, other_sessions, message.role
+            memory.id,
+            message.text,
+            speaker=message.name or "",
+            thread=first.session,
+            at=first.created_at,
+            again=tuple(session for session in sessions if session != first.session),
+            role=message.role,
         )
 
 

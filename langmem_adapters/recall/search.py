@@ -78,7 +78,8 @@ class Search:
     def _best(
         self, k: int, accept: Callable[[str, bytes], V | None], thread: str, *, explain: bool
     ) -> list[tuple[Ranked, V]]:
-        index, reader = self._conversations, FilteredReader(self._records.get, accept)
+        index = self._conversations
+        reader = FilteredReader(self._records.get, accept)
         if index is None:
             return reader.best(self._rank_by_scores, k)
         limit = k + EXTRA_HITS
@@ -141,6 +142,7 @@ class Search:
         return candidates(evidence, self._vector_scores, max_sim=self._max_sim()) if evidence else {}
 
     def _nearest_ids(self, k: int) -> list[str]:
+        """The ids of the memories nearest in meaning; notes how near each is."""
         if self._vectors is not None:
             hits = self._vectors.search(self.text_to_embed(), max(k, _POOL_SIZE // 2))
             self._vector_scores = {hit.id: hit.score for hit in hits}

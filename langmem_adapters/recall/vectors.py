@@ -118,6 +118,7 @@ class VectorRecall:
                 raise
 
     def _take_pending(self) -> bool:
+        """Whether anything was added since the last call; if not, the next addition starts another thread."""
         with self._lock.held():
             is_pending, self._is_pending = self._is_pending, False
             if not is_pending:

@@ -75,7 +75,9 @@ class FilteredReader(Generic[V]):
     def _accepted_value(self, id_: str) -> V | None:
         """The value of a record, if it exists and is wanted."""
         if id_ in self._unfiltered:
-            value = self._values[id_] = self._value_of(id_, self._unfiltered.pop(id_))
+            value = self._value_of(id_, self._unfiltered.pop(id_))
+            self._values[id_] = value
             self._filtered_count += 1
-            self._accepted_count += value is not None
+            if value is not None:
+                self._accepted_count += 1
         return self._values[id_]

@@ -111,7 +111,8 @@ def start_index(index: Index, namespace: Namespace, id_: str) -> None:
 
 
 def _with_text_format(position: Position, text_format: str) -> Position:
-    return (position[0], f"{position[1]}#{text_format}") if text_format else position
+    seq, id_ = position
+    return (seq, f"{id_}#{text_format}") if text_format else position
 
 
 def _read_unread(
@@ -133,7 +134,8 @@ def _read_unread(
     if index.position(namespace) != since:
         # Another follower has advanced it meanwhile.
         return _read_unread(store, index, namespace, text_format, on_lost_entry)
-    if on_lost_entry and seq > compacted_to and seq not in {item.seq for item in page.items[:1]}:
+    first_seq = page.items[0].seq if page.items else None
+    if on_lost_entry and seq > compacted_to and seq != first_seq:
         on_lost_entry()
     _log.info(
         "the index of %r is rebuilt: its store was cleared, replaced or tidied, or its texts are made differently",
@@ -146,4 +148,4 @@ def _read_unread(
 def _has_same_first_entry(items: Sequence[Item], since: Position) -> bool:
     """Whether a log begins as it did when an index was begun; if not, it was cleared, maybe during a change."""
     _, id_ = since
-    return any(id_.startswith(f"{item.id}@") for item in items[:1])
+    return bool(items) and id_.startswith(f"{items[0].id}@")

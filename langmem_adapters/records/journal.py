@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
@@ -72,8 +71,12 @@ def change_entries(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple
 
 def batch_length(items: Sequence[Item]) -> int:
     """How many of these entries, at least one, together name about as many keys as an index takes at once."""
-    key_counts = accumulate(item.data.count(b'","') + 1 for item in items)
-    return max(sum(1 for _ in takewhile(lambda keys: keys <= PAGE_SIZE, key_counts)), 1)
+    key_count = 0
+    for position, item in enumerate(items):
+        key_count += item.data.count(b'","') + 1
+        if key_count > PAGE_SIZE:
+            return max(position, 1)
+    return max(len(items), 1)
 
 
 def keys_of(items: Iterable[Item]) -> list[str]:
@@ -118,6 +121,7 @@ def compact_log(store: Store, namespace: Namespace, *, new_id: Callable[[], str]
         keys = keys_of(items)
         live = set(keys) - _missing_keys(store, namespace, keys)
         stale_items = stale_entries(items[: len(items) - len(items) // 4], live)
+        # At least one write, which records how many records there are now.
         for n in range(0, max(len(stale_items), 1), _REMOVE_BATCH_SIZE):
             batch = stale_items[n : n + _REMOVE_BATCH_SIZE]
             seq = batch[-1].seq if batch else _read_compaction(before).seq

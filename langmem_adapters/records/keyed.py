@@ -97,8 +97,8 @@ class Records:
             except StoreUnavailable:  # whether the write was made, only another read can tell
                 if self.get(list(existing)):
                     raise
-            break
-        return len(existing)
+            return len(existing)
+        return 0
 
     def remove(self, records: Mapping[str, bytes], *, ttl: float | None = None) -> None:
         """Remove exactly these records; raises Conflict if one of them has changed or is gone."""
@@ -158,7 +158,8 @@ class Records:
                 _log.warning(
                     "a search waits for the index of %r, which has taken some %s records so far that are new since the"
                     " last search: call flush() of a long-term memory before, which shows it with progress=True",
-                    *(self.namespace[0], f"{indexed:,}"),
+                    self.namespace[0],
+                    f"{indexed:,}",
                 )
 
         return self.follow(warn_if_slow)
@@ -177,7 +178,8 @@ class Records:
             return
         # Read before the log, which tells of what comes meanwhile.
         record_keys = store.get(self.namespace).keys() - {*self._other_keys}
-        lost_keys = sorted(record_keys - {key for items in pages(self.store, self.namespace) for key in keys_of(items)})
+        logged_keys = {key for items in pages(self.store, self.namespace) for key in keys_of(items)}
+        lost_keys = sorted(record_keys - logged_keys)
         try:
             while lost_keys and (dates := store.dates(self.namespace)):
                 records = self.get(lost_keys[:PAGE_SIZE])
@@ -193,10 +195,11 @@ class Records:
     def index_change(self, keys: Sequence[str]) -> IndexChange:
         """What an index must change so that it holds these records as they are now."""
         records = self.get(keys)
-        texts = {key: _to_document(key, self._text_of(key, data)) for key, data in records.items()}
+        documents = {key: _to_document(key, self._text_of(key, data)) for key, data in records.items()}
+        ordered = [documents.get(key) for key in keys]
         return IndexChange(
-            upsert=[document for key in keys if (document := texts.get(key))],
-            delete=[key for key in keys if not texts.get(key)],
+            upsert=[document for document in ordered if document is not None],
+            delete=[key for key, document in zip(keys, ordered, strict=True) if document is None],
         )
 
     def search(self, query: str, k: int, value_of: Callable[[str, bytes], V | None]) -> list[tuple[Hit, V]]:
