@@ -77,6 +77,9 @@ class Calls:
     def _call_key(self, bound: inspect.BoundArguments, arguments: dict[str, Any]) -> str:
         return self._arguments.key(self._serialize(arguments), self._arguments.owner_name(bound))
 
+    def _request(self, arguments: dict[str, Any]) -> Any:
+        return self._arguments.request(self._serialize(arguments))
+
     def _serialize(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if (serializer := self._rules.serializer) is None:
             return arguments
@@ -105,7 +108,7 @@ class Calls:
         if self._rules.reads_requests or self._stores_requests:
             call.made_by = self._arguments.function_fingerprint(self._arguments.owner_name(bound))
         if self._rules.reads_requests:
-            call.req = self._arguments.request(self._serialize(call.key_arguments))
+            call.req = self._request(call.key_arguments)
         if pool.reads and (yield from self._serve(call)):
             pool.tally(call.experience)
             return
@@ -123,7 +126,7 @@ class Calls:
     def note_request(self, call: Invocation) -> None:
         """Note the request, if it is to be kept or scored."""
         if call.req is None and (self._stores_requests or self._rules.scorer is not None):
-            call.req = self._arguments.request(self._serialize(call.key_arguments))
+            call.req = self._request(call.key_arguments)
 
     def _serve(self, call: Invocation, *, exact_only: bool = False) -> Flow[bool]:
         """Serve from the pool, if possible; with ``exact_only``, look only for an exact result that has come since."""
@@ -141,10 +144,8 @@ class Calls:
         """Whether an experience of this very request may be served. Its key proves the request, if that is not kept."""
         if self._rules.judge is None:
             return True
-        if experience.uuid == call.refused:  # by the look-up before
-            return False
-        call.refused = experience.uuid
-        return (yield from self._judge_accepts(call, experience.model_copy(update={"req": call.req})))
+        is_judged, call.refused = experience.uuid == call.refused, experience.uuid
+        return not is_judged and (yield from self._judge_accepts(call, experience.model_copy(update={"req": call.req})))
 
     def _judge_accepts(self, call: Invocation, experience: Experience) -> Flow[bool]:
         """Whether the judge, if there is one, accepts an experience; a judge that fails counts as a no, and raises."""
