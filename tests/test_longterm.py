@@ -541,7 +541,7 @@ def test_memories_that_only_a_damaged_entry_of_the_log_named_are_found(
     items = any_store.scan(place).items
     any_store.write(place, remove=items, append=[(item.id, item.data[:-1]) for item in items])
     before = any_store.get(place)
-    {"all": memory.all, "search": lambda: memory.search("bike"), "rebuild": memory.rebuild}[first]()
+    memory.search("bike") if first == "search" else getattr(memory, first)()
     assert sorted(texts(memory.search("bike"))) == ["My bike is red.", "Your bike is blue."]
     assert sorted(each.message.text for each in memory.all()) == ["My bike is red.", "Your bike is blue."]
     assert any_store.get(place) == before
