@@ -77,7 +77,7 @@ class SealedStore(Shared):
         store: The store that it wraps.
         codec: Encodes and decodes the stored form; a :class:`BindingCodec` is told the place.
         redactor: Is called for every text in a value before it is written, at any depth, except for names of keys
-            and entries that are written, and ids of the library's records. Bytes that are not text are dropped whole
+            and entries of the same write, and ids of the library's records. Bytes that are not text are dropped whole
             if it would change them.
 
     >>> from langmem_adapters import BrainMemory, open_store
@@ -148,7 +148,7 @@ class SealedStore(Shared):
         **options: Any,
     ) -> Flow[None]:
         """:meth:`Store.write`."""
-        names = {*(put or ()), *delete, *(id_ for id_, _ in append)}
+        names = {*(put or ()), *delete, *(guard or ()), *(id_ for id_, _ in append)}
         change: dict[str, Any] = {
             "put": self._seal_values(namespace, put or {}, names),
             "delete": delete,

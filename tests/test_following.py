@@ -325,7 +325,7 @@ def emptied(store: Any) -> LongTermMemory:
 
 
 def test_a_lost_log_is_told_again_also_where_another_corrects_a_memory_meanwhile() -> None:
-    store = Overtaken(MemoryStore(), where=lambda _, **change: change.get("put"))
+    store = Overtaken(MemoryStore(), where=lambda _, **change: change.get("guard"))
     memory = emptied(store)
     other = LongTermMemory(store.store, LexicalIndex(":memory:"), user="ada")
     bike = memory_id(Message(role="user", content="My bike is red."))
