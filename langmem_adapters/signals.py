@@ -138,8 +138,8 @@ def ranked(
     results = []
     for total, place, index in sorted(matches, reverse=True)[:k]:
         score = min(1.0, max(0.0, factor * total))
-        values_by_name = {name: columns[name][index] for name in scales} if explain else {}
-        contributions = {name: factor * (value * scales[name]) for name, value in values_by_name.items() if value}
+        present = [name for name in scales if columns[name][index]] if explain else []
+        contributions = {name: factor * (columns[name][index] * scales[name]) for name in present}
         results.append(Ranked(evidence.turns[place].id, score, contributions))
     return results
 

@@ -95,7 +95,7 @@ class Compaction:
         freed = sum(sizes[position] for position in positions)
         if not is_crowded and freed * _MIN_FREED_DIVISOR < self._summarize_at:
             return None
-        max_count = _count_fitting(sizes, _WINDOWS_PER_PASS * WINDOW_TOKENS)
+        max_count = max(bisect_right([*accumulate(sizes)], _WINDOWS_PER_PASS * WINDOW_TOKENS), 1)  # what a pass takes
         if max_count < min_count:
             positions = removable_positions(messages, max_count)
         positions = self._covered_positions(positions)
@@ -135,8 +135,3 @@ class Compaction:
             return None
         self._stats.add("summaries")
         return summary
-
-
-def _count_fitting(sizes: Sequence[int], tokens: int) -> int:
-    """How many of the oldest fit; at least one."""
-    return max(bisect_right([*accumulate(sizes)], tokens), 1)

@@ -177,11 +177,9 @@ class ModelTasks:
         prompt = f"First text:\n{context}\n\nSecond text:\n{text}"
         answer = yield from _ask(completer, self._prompts.related, prompt, failure_note)
         verdict = parse_verdict(answer)
-        if verdict is not None:
-            return verdict
-        if answer:
+        if answer and verdict is None:
             self._stats.add("unparsed")
-        return default
+        return default if verdict is None else verdict
 
     def rewrite(self, sentence: str, context: str, model: Any) -> Flow[str]:
         """The sentence, understandable without its context; unchanged if the model fails."""

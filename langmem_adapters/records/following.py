@@ -126,16 +126,17 @@ def _read_unread(
     # Without ``on_lost_entry``, entries leave the log one by one, or the index holds more than the log tells.
     if since is None:
         return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
-    seq, _ = since
-    if seq == 0 and (on_lost_entry is None or compacted_to > 0 or _has_same_first_entry(page.items, since)):
+    seq, id_ = since
+    first = page.items[0] if page.items else None
+    is_same_log = first is not None and id_.startswith(f"{first.id}@")  # else it was cleared, maybe during a change
+    if seq == 0 and (on_lost_entry is None or compacted_to > 0 or is_same_log):
         return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
-    if page.items and since == _with_text_format(position_after(page.items[0], compacted_to), text_format):
+    if first is not None and since == _with_text_format(position_after(first, compacted_to), text_format):
         return _UnreadPage(since, page.items[1:], compacted_to)
     if index.position(namespace) != since:
         # Another follower has advanced it meanwhile.
         return _read_unread(store, index, namespace, text_format, on_lost_entry)
-    first_seq = page.items[0].seq if page.items else None
-    if on_lost_entry and seq > compacted_to and seq != first_seq:
+    if on_lost_entry and seq > compacted_to and (first is None or first.seq != seq):
         on_lost_entry()
     _log.info(
         "the index of %r is rebuilt: its store was cleared, replaced or tidied, or its texts are made differently",
@@ -143,9 +144,3 @@ def _read_unread(
     )
     index.clear(namespace)
     return _read_unread(store, index, namespace, text_format)
-
-
-def _has_same_first_entry(items: Sequence[Item], since: Position) -> bool:
-    """Whether a log begins as it did when an index was begun; if not, it was cleared, maybe during a change."""
-    _, id_ = since
-    return bool(items) and id_.startswith(f"{items[0].id}@")
