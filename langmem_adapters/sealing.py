@@ -13,16 +13,18 @@ import logging
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSealed, SerializationError
+from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, LangmemError, NotSealed, SerializationError
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 from langmem_adapters.protocols import Appended, Listed, Page, Store
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_store
+from langmem_adapters.validation import check_store, check_sync_function
 
-__all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
+__all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore", "check_codec"]
+
+T = TypeVar("T")
 
 Redactor: TypeAlias = Callable[[str], str]
 """Returns a text without what must not be kept. Pure and idempotent: a text that it returned stays the same."""
@@ -92,10 +94,8 @@ class SealedStore(Shared):
         self, store: Store, *, codec: Codec | BindingCodec | None = None, redactor: Redactor | None = None
     ) -> None:
         check_store(store)
-        if codec is not None and not isinstance(codec, Codec | BindingCodec):
-            raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} lacks")
-        if redactor is not None and not callable(redactor):
-            raise ConfigurationError(f"a redactor is a function from text to text, not {type(redactor).__name__}")
+        check_codec(codec)
+        check_sync_function("redactor", redactor)
         self.store = store
         self._binding = codec if isinstance(codec, BindingCodec) else None
         self._codec = codec if isinstance(codec, Codec) else None
@@ -217,19 +217,40 @@ class SealedStore(Shared):
 
     def _seal(self, place: bytes, data: bytes) -> bytes:
         if self._binding is not None:
-            return self._binding.encode_at(data, place)
-        return data if self._codec is None else self._codec.encode(data)
+            return _converted("codec", bytes, self._binding.encode_at, data, place)
+        return data if self._codec is None else _converted("codec", bytes, self._codec.encode, data)
 
     def _open(self, place: bytes, data: bytes, *, is_value: bool = False) -> bytes:
         try:
             if self._binding is not None:
-                return self._binding.decode_at(data, place)
-            return data if self._codec is None else self._codec.decode(data)
+                return _converted("codec", bytes, self._binding.decode_at, data, place)
+            return data if self._codec is None else _converted("codec", bytes, self._codec.decode, data)
         except Damaged as damage:
             if is_value and isinstance(damage, NotSealed):
                 raise
             _log.warning("an unreadable value is left out: %s", damage)
             return _DAMAGED_VALUE
+
+
+def check_codec(codec: object) -> None:
+    """Raise ConfigurationError for anything but a codec or None."""
+    if isinstance(codec, type):
+        raise ConfigurationError(f"a codec is an object, {codec.__name__}(…), and not its class")
+    if codec is not None and not isinstance(codec, Codec | BindingCodec):
+        raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} lacks")
+
+
+def _converted(what: str, kind: type[T], convert: Callable[..., T], *args: Any) -> T:
+    """What a codec or redactor returns. Its own errors are raised as SerializationError, which callers expect."""
+    try:
+        converted = convert(*args)
+    except LangmemError:
+        raise
+    except Exception as error:
+        raise SerializationError(f"the {what} failed: {type(error).__name__}") from error
+    if not isinstance(converted, kind):
+        raise ConfigurationError(f"a {what} returns {kind.__name__}, not {type(converted).__name__}")
+    return converted
 
 
 # --- places
@@ -250,12 +271,7 @@ def _redactor_except_names(redactor: Redactor, names: AbstractSet[str]) -> Redac
     """A redactor that leaves names alone: they are stored unredacted beside the value, which must still match them."""
 
     def redact(text: str) -> str:
-        if text in names:
-            return text
-        redacted = redactor(text)
-        if not isinstance(redacted, str):
-            raise ConfigurationError(f"a redactor gives a text for each text, not {type(redacted).__name__}")
-        return redacted
+        return text if text in names else _converted("redactor", str, redactor, text)
 
     return redact
 

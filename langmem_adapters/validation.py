@@ -110,7 +110,9 @@ def _check_integer(name: str, value: object, expected: str, minimum: int) -> Non
 
 
 def check_function(name: str, value: object) -> None:
-    """Raise ConfigurationError for a value that is neither None nor callable."""
+    """Raise ConfigurationError for a value that is neither None nor callable, and for a class of callable objects."""
+    if isinstance(value, type) and any("__call__" in vars(kind) for kind in value.__mro__):
+        raise ConfigurationError(f"{name} is an object, {value.__name__}(…), and not its class")
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
 

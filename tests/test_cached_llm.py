@@ -2066,23 +2066,25 @@ class Shouting(CachedLLM):
 
 def test_a_class_of_ones_own_caches_tools_around_a_model_that_calls_functions() -> None:
     asked: list[str] = []
+    wrap: Any = Shouting
 
     def say(messages: Sequence[ChatMessage]) -> str:
         asked.extend(str(message.content) for message in messages)
         return "Hello!"
 
-    llm: Any = Shouting(Scripted(script=[say]), store=MemoryStore())
+    llm = wrap(Scripted(script=[say]), store=MemoryStore())
     for _ in range(2):
         assert llm.chat_with_tools([], "Hi").message.content == "Hello!"
     assert (asked, llm.stats()["hits"]) == (["HI"], 1)
     assert isinstance(llm, Shouting)
     assert isinstance(llm, FunctionCallingLLM)
-    assert not isinstance(Shouting(MockLLM(), store=MemoryStore()), FunctionCallingLLM)
-    assert type(Shouting(Scripted(), store=MemoryStore())) is type(llm) is type(copy.copy(llm))
+    assert not isinstance(wrap(MockLLM(), store=MemoryStore()), FunctionCallingLLM)
+    assert type(wrap(Scripted(), store=MemoryStore())) is type(llm) is type(copy.copy(llm))
 
 
 def test_a_pickle_of_a_class_of_ones_own_calls_functions() -> None:
-    llm: Any = Shouting(Calling(), url="memory:")
+    wrap: Any = Shouting
+    llm = wrap(Calling(), url="memory:")
     llm.team = "blue"
     loaded = pickle.loads(pickle.dumps(llm))
     assert (type(loaded), loaded.team) == (type(llm), "blue")

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_namespaces import (
@@ -44,6 +44,7 @@ from langmem_adapters.language.spelling_corrections import spelling_corrections
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared
+from langmem_adapters.validation import check_sync_function, checked_list
 
 __all__ = ["LexicalIndex"]
 
@@ -66,7 +67,7 @@ class LexicalIndex(Shared):
 
     Args:
         path: The file, or ":memory:".
-        analyzer: Turns documents and queries into terms.
+        analyzer: Turns texts into terms: documents and queries, and also speakers' names and the words of dates.
         analyzer_id: Names the analyzer and its version; needed with an analyzer of your own.
         stop_words: Terms that a query is searched without if it has any other.
         megabytes: The size of the cache of what was read last, until something changes it: 16 bytes for each
@@ -95,6 +96,7 @@ class LexicalIndex(Shared):
     ) -> None:
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
             raise ConfigurationError("a custom analyzer needs an analyzer_id of its own")
+        check_sync_function("analyzer", analyzer)
         self._database = Database(
             path,
             schema=SCHEMA,
@@ -104,9 +106,9 @@ class LexicalIndex(Shared):
             disposable=disposable,
         )
         self._cache = RowCache(megabytes)
-        self._analyzer = analyzer
-        self._analyzer_id = analyzer_id
         is_default = analyzer is analyze  # another analyzer's terms have no known parts or misspellings
+        self._analyzer = analyzer if is_default else _checked(analyzer)
+        self._analyzer_id = analyzer_id
         self._part_terms: Callable[[str], Collection[str]] = part_terms if is_default else lambda _: ()
         self._spelling_corrections: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
             spelling_corrections if is_default else lambda *_: {}
@@ -324,6 +326,19 @@ def _to_hits(
 
 def _to_position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
     return (rows[0][0], to_text(rows[0][1])) if rows else None
+
+
+def _checked(analyzer: Analyzer) -> Analyzer:
+    """An analyzer of the user's, whose own errors are raised as SearchError."""
+
+    def analyze_text(text: str) -> list[str]:
+        try:
+            terms = analyzer(text)
+        except Exception as error:
+            raise SearchError(f"the analyzer failed: {type(error).__name__}") from error
+        return checked_list(terms, "an analyzer gives a list of texts", str)
+
+    return analyze_text
 
 
 def _truncate_query(query: str) -> str:

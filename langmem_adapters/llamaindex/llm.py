@@ -327,6 +327,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 class CachedFunctionCallingLLM(CachedLLM, FunctionCalls):
     """The :class:`CachedLLM` of a model that calls functions."""
 
+    _wrapped: FunctionCallingLLM = PrivateAttr()
+
 
 @cache
 def _calling_functions(kind: type[CachedLLM]) -> type[CachedLLM]:
@@ -334,7 +336,8 @@ def _calling_functions(kind: type[CachedLLM]) -> type[CachedLLM]:
     if kind is CachedLLM:
         return CachedFunctionCallingLLM
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    return type(kind)(kind.__name__, (kind, FunctionCalls), names)
+    make: Any = type(kind)
+    return cast("type[CachedLLM]", make(kind.__name__, (kind, FunctionCalls), names))
 
 
 def _cache_key(hit: Response) -> str:
