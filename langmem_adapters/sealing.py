@@ -9,31 +9,23 @@ Some ids are hashes of the content, so that a guess of the content can be checke
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from langmem_adapters.codec import decode, encode
-from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSealed, SerializationError
+from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSealed
 from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 from langmem_adapters.protocols import Appended, Listed, Page, Store
+from langmem_adapters.redaction import Redactor, redact_encoded, redactor_except_names
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_store
+from langmem_adapters.validation import check_store, check_sync_function, converted
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
-
-Redactor: TypeAlias = Callable[[str], str]
-"""Returns a text without what must not be kept. Pure and idempotent: a text that it returned stays the same."""
+__all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore", "check_codec"]
 
 _DAMAGED_VALUE = b"\0"  # no valid stored value: every reader finds it damaged
 _MAX_ATTEMPTS = 64  # of a guarded write, while other writers are faster
-# The id fields of each kind of record; the key is a field by which the kind is recognised.
-_ID_FIELDS = {"role": ["id"], "message": ["id"], "text": ["covers", "said"], "data": ["id"], "uuid": ["uuid"]}
-_ID_FIELDS |= {name: ["session", "message_id"] for name in ("session", "message_id")}
-_RECORD_FIELDS = ("message", "occurrences")  # fields of a memory that hold records
 # A session's values of hashes and ids only, for a higher floor.
 _UNREDACTED_KEYS = frozenset({"begun", "departed", "deleted"})
 
@@ -92,10 +84,8 @@ class SealedStore(Shared):
         self, store: Store, *, codec: Codec | BindingCodec | None = None, redactor: Redactor | None = None
     ) -> None:
         check_store(store)
-        if codec is not None and not isinstance(codec, Codec | BindingCodec):
-            raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} lacks")
-        if redactor is not None and not callable(redactor):
-            raise ConfigurationError(f"a redactor is a function from text to text, not {type(redactor).__name__}")
+        check_codec(codec)
+        check_sync_function("redactor", redactor)
         self.store = store
         self._binding = codec if isinstance(codec, BindingCodec) else None
         self._codec = codec if isinstance(codec, Codec) else None
@@ -103,7 +93,7 @@ class SealedStore(Shared):
 
     def redacted(self, data: bytes, names: AbstractSet[str] = frozenset()) -> bytes:
         """The value as a read will return it, if it is written together with these ``names`` of keys and entries."""
-        return data if self._redactor is None else _redact_encoded(data, _redactor_except_names(self._redactor, names))
+        return data if self._redactor is None else redact_encoded(data, redactor_except_names(self._redactor, names))
 
     @blocking
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:
@@ -224,19 +214,27 @@ class SealedStore(Shared):
 
     def _seal(self, place: bytes, data: bytes) -> bytes:
         if self._binding is not None:
-            return self._binding.encode_at(data, place)
-        return data if self._codec is None else self._codec.encode(data)
+            return converted("codec", bytes, self._binding.encode_at, data, place)
+        return data if self._codec is None else converted("codec", bytes, self._codec.encode, data)
 
     def _open(self, place: bytes, data: bytes, *, is_value: bool = False) -> bytes:
         try:
             if self._binding is not None:
-                return self._binding.decode_at(data, place)
-            return data if self._codec is None else self._codec.decode(data)
+                return converted("codec", bytes, self._binding.decode_at, data, place)
+            return data if self._codec is None else converted("codec", bytes, self._codec.decode, data)
         except Damaged as damage:
             if is_value and isinstance(damage, NotSealed):
                 raise
             warn_of_damage(data, f"an unreadable value is left out: {damage}")
             return _DAMAGED_VALUE
+
+
+def check_codec(codec: object) -> None:
+    """Raise ConfigurationError for anything but a codec or None."""
+    if isinstance(codec, type):
+        raise ConfigurationError(f"a codec is an object, {codec.__name__}(…), and not its class")
+    if codec is not None and not isinstance(codec, Codec | BindingCodec):
+        raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} lacks")
 
 
 # --- places
@@ -257,88 +255,3 @@ def _place(namespace: Namespace, kind: str, name: str) -> bytes:
     """
     space = " " if "/" in name else ""
     return to_bytes(f"{encode_namespace(namespace)}{space}{kind}{name}")
-
-
-# --- redaction
-
-
-def _redactor_except_names(redactor: Redactor, names: AbstractSet[str]) -> Redactor:
-    """A redactor that leaves names alone: they are stored unredacted beside the value, which must still match them."""
-
-    def redact(text: str) -> str:
-        if text in names:
-            return text
-        redacted = redactor(text)
-        if not isinstance(redacted, str):
-            raise ConfigurationError(f"a redactor gives a text for each text, not {type(redacted).__name__}")
-        return redacted
-
-    return redact
-
-
-def _redact_encoded(data: bytes, redactor: Redactor) -> bytes:
-    """Redact a value; returns the very same bytes if nothing changes."""
-    try:
-        value = decode(data)
-    except SerializationError:
-        return _redact_bytes(data, redactor)
-    is_record = isinstance(value, dict) and "v" in value
-    redacted = _redact_record(value, redactor) if is_record else _redact_value(value, redactor)
-    return data if redacted is value else encode(redacted)
-
-
-def _redact_record(record: Any, redactor: Redactor) -> Any:
-    """Redact one of the library's own records; its ids stay, since others refer to it by them."""
-    if isinstance(record, list):
-        parts = [_redact_record(part, redactor) for part in record]
-        return record if all(map(operator.is_, parts, record)) else parts
-    if not isinstance(record, dict):
-        return _redact_value(record, redactor)
-    kind = next((kind for kind in _ID_FIELDS if kind in record), "")
-    ids = {name: record[name] for name in _ID_FIELDS.get(kind, ()) if isinstance(record.get(name), str)}
-    record_names = [name for name in _RECORD_FIELDS if name in record] if kind == "message" else []
-    records = {name: _redact_record(record[name], redactor) for name in record_names}
-    remaining = {name: part for name, part in record.items() if name not in ids and name not in records}
-    redacted = _redact_value(remaining, redactor)
-    changed = redacted is not remaining or any(part is not record[name] for name, part in records.items())
-    return {**redacted, **records, **ids} if changed else record
-
-
-def _redact_value(value: Any, redactor: Redactor) -> Any:
-    """Redact every text in a value; returns the same object if nothing changes."""
-    if isinstance(value, str):
-        text = redactor(value)
-        return value if text == value else text
-    if isinstance(value, bytes):
-        return _redact_bytes(value, redactor)
-    if isinstance(value, dict):
-        return _redact_mapping(value, redactor)
-    if isinstance(value, list | tuple | set | frozenset):
-        parts = list(value)
-        redacted = [_redact_value(part, redactor) for part in parts]
-        return value if all(map(operator.is_, redacted, parts)) else type(value)(redacted)
-    return value
-
-
-def _redact_mapping(value: dict[Any, Any], redactor: Redactor) -> dict[Any, Any]:
-    redacted: dict[Any, Any] = {}
-    changed = False
-    for key, part in value.items():
-        name, content = _redact_value(key, redactor), _redact_value(part, redactor)
-        changed = changed or name is not key or content is not part
-        while name is not key and (name in redacted or name in value):  # two keys that become equal are both kept
-            name = f"{name}'"
-        redacted[name] = content
-    return redacted if changed else value
-
-
-def _redact_bytes(data: bytes, redactor: Redactor) -> bytes:
-    """Redact bytes; empty if they are not text and would change, since a change would break them."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-        utf8 = data.decode("utf-8", "replace")
-        return data if redactor(text) == text and redactor(utf8) == utf8 else b""
-    redacted = redactor(text)
-    return data if redacted == text else to_bytes(redacted)

@@ -34,11 +34,12 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.protection import every_index, protected_index, protected_store, vectors_url
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.sealing import BindingCodec, Codec, Redactor
+from langmem_adapters.sealing import Redactor, check_codec
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.settings_file import Config2, langmem_section, read_document, unused_settings
 from langmem_adapters.stores import masked_url
 from langmem_adapters.text import decode_escaped_utf8
+from langmem_adapters.validation import check_sync_function
 from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
 __all__ = ["Settings"]
@@ -142,9 +143,14 @@ class Settings(BaseModel):
     @field_validator("codec")
     @classmethod
     def _check_codec(cls, codec: Any) -> Any:
-        if codec is not None and not isinstance(codec, Codec | BindingCodec):
-            raise ValueError("it has no methods encode and decode")
+        check_codec(codec)
         return codec
+
+    @field_validator("redactor")
+    @classmethod
+    def _check_redactor(cls, redactor: Redactor | None) -> Redactor | None:
+        check_sync_function("it", redactor)
+        return redactor
 
     @field_validator("embedder")
     @classmethod

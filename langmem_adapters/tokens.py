@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any, TypeAlias
 
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Content, Message
 
 __all__ = [
@@ -100,7 +102,10 @@ def _count_cached(counter: TokenCounter, text: str) -> int:
     if count is None:
         if len(_cached_counts) >= _MAX_CACHED_COUNTS:
             _cached_counts.clear()
-        count = _cached_counts[key] = counter(text)
+        count = counter(text)
+        if not isinstance(count, Integral):  # with fractions, the search for a cut might never end
+            raise ConfigurationError(f"a counter gives a whole number of tokens, not {count!r:.50}")
+        _cached_counts[key] = count = int(count)
     return count
 
 

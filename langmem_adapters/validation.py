@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypedDict, TypeVar
 
 from pydantic import ValidationError
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine
 from langmem_adapters.model import Message, MessageData, Scope, ToolCall
 from langmem_adapters.protocols import Index
@@ -34,6 +34,7 @@ __all__ = [
     "checked_list",
     "checked_messages",
     "checked_scope",
+    "converted",
     "has_methods_of",
     "id_text",
     "invalid_fields",
@@ -110,7 +111,9 @@ def _check_integer(name: str, value: object, expected: str, minimum: int) -> Non
 
 
 def check_function(name: str, value: object) -> None:
-    """Raise ConfigurationError for a value that is neither None nor callable."""
+    """Raise ConfigurationError for a value that is neither None nor callable, and for a class of callable objects."""
+    if isinstance(value, type) and any("__call__" in vars(kind) for kind in value.__mro__):
+        raise ConfigurationError(f"{name} is an object, {value.__name__}(…), and not its class")
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
 
@@ -240,3 +243,16 @@ def _check_line(line: bytes | str) -> bytes | str:
     if not isinstance(line, str | bytes | bytearray):
         raise ConfigurationError(f"a line of an export is text or bytes, not {type(line).__name__}")
     return line
+
+
+def converted(what: str, kind: type[T], convert: Callable[..., T], *args: Any) -> T:
+    """What a codec or redactor returns. Its own errors are raised as SerializationError, which callers expect."""
+    try:
+        result = convert(*args)
+    except LangmemError:
+        raise
+    except Exception as error:
+        raise SerializationError(f"the {what} failed: {type(error).__name__}") from error
+    if not isinstance(result, kind):
+        raise ConfigurationError(f"a {what} returns {kind.__name__}, not {type(result).__name__}")
+    return result

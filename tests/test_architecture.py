@@ -21,7 +21,7 @@ FLOORS = {
         ("annotations", "codec", "keys", "lazy_names", "lru", "views", "progress", "validation", "sharing"), 0
     ),
     **dict.fromkeys(("text", "tokens", "prompts", "providers", "language", "embedding"), 1),
-    **dict.fromkeys(("signals", "signal_values", "fitting", "json_files"), 1),
+    **dict.fromkeys(("signals", "signal_values", "fitting", "json_files", "redaction"), 1),
     **dict.fromkeys(("stores", "indexes", "files", "sealing", "encryption", "telemetry"), 2),
     **dict.fromkeys(("brain", "sessions", "conversation", "longterm", "recall", "records", "experience"), 3),
     **dict.fromkeys(("working", "working_items", "completion", "understanding", "expiry", "metagpt"), 3),

@@ -42,7 +42,15 @@ from typing_extensions import Self
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
-from langmem_adapters.experience import AtLeast, DataSerializer, FunctionCache, JsonSerializer, bypass, refresh
+from langmem_adapters.experience import (
+    AtLeast,
+    DataSerializer,
+    FunctionCache,
+    JsonSerializer,
+    LLMScorer,
+    bypass,
+    refresh,
+)
 from langmem_adapters.experience.functions import wrappers
 from langmem_adapters.experience.functions.equality import is_same
 from langmem_adapters.experience.functions.values import identity, name_of
@@ -199,6 +207,13 @@ class Town:
 
 
 COLOURS: list[Any] = []
+
+
+class Awaited(DataSerializer):
+    """A serializer that would have to be awaited."""
+
+    async def serialize_resp(self, resp: Any) -> Any:
+        return resp
 
 
 def test_f2b_methods_share_their_results_and_annotations_bring_types_back() -> None:
@@ -1580,6 +1595,10 @@ def test_part7_what_hits_have_saved() -> None:
         ({"context_builder": lambda req, exps: req}, "which argument of .* is the request"),
         ({"request": "no_such"}, "which argument of .* is the request"),
         ({"serializer": 5}, "a serializer has serialize_req"),
+        ({"serializer": asyncio.sleep}, "the serializer is a coroutine function: give it a plain one"),
+        ({"serializer": Awaited()}, "the serializer's serialize_resp is a coroutine function"),
+        ({"scorer": LLMScorer}, r"scorer is an object, LLMScorer\(…\), and not its class"),
+        ({"judge": AtLeast}, r"judge is an object, AtLeast\(…\), and not its class"),
         ({"serializer": JsonSerializer}, r"a serializer is an object, JsonSerializer\(…\), and not its class"),
         ({"colour": "red"}, "cached has no option colour"),
         ({"prices": {"m": 5}, "wait": -1}, "wait is a number of seconds"),

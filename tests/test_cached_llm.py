@@ -2057,12 +2057,41 @@ class Regional(CachedLLM):
         self.region = region
 
 
-def test_a_class_of_ones_own_is_kept_around_a_model_that_calls_functions() -> None:
-    class Own(CachedLLM):
-        pass
+class Shouting(CachedLLM):
+    """A cached model of the user's own, around any model."""
 
-    wrap: Any = Own
-    assert type(wrap(Scripted(), store=MemoryStore())) is Own
+    team: str = "red"
+
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        return super().chat([ChatMessage(str(message.content).upper()) for message in messages], **kwargs)
+
+
+def test_a_class_of_ones_own_caches_tools_around_a_model_that_calls_functions() -> None:
+    asked: list[str] = []
+    wrap: Any = Shouting
+
+    def say(messages: Sequence[ChatMessage]) -> str:
+        asked.extend(str(message.content) for message in messages)
+        return "Hello!"
+
+    llm = wrap(Scripted(script=[say]), store=MemoryStore())
+    for _ in range(2):
+        assert llm.chat_with_tools([], "Hi").message.content == "Hello!"
+    assert (asked, llm.stats()["hits"]) == (["HI"], 1)
+    assert isinstance(llm, Shouting)
+    assert isinstance(llm, FunctionCallingLLM)
+    assert not isinstance(wrap(MockLLM(), store=MemoryStore()), FunctionCallingLLM)
+    assert type(wrap(Scripted(), store=MemoryStore())) is type(llm) is type(copy.copy(llm))
+
+
+def test_a_pickle_of_a_class_of_ones_own_calls_functions() -> None:
+    wrap: Any = Shouting
+    llm = wrap(Calling(), url="memory:")
+    llm.team = "blue"
+    loaded = pickle.loads(pickle.dumps(llm))
+    assert (type(loaded), loaded.team) == (type(llm), "blue")
+    assert loaded.chat_with_tools([], "Hi").message.content == "Hello there!"
+    assert loaded.stats()["stored"] == 1
 
 
 def test_a_pickle_is_of_its_class_and_has_its_fields() -> None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
@@ -20,6 +21,7 @@ from langmem_adapters.experience import FunctionCache
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.model import Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -89,6 +91,22 @@ def test_an_experience_of_which_the_judge_cannot_say_is_not_served(
     assert [text.partition(" goes")[2] for text in warnings(caplog)] == [
         " on without its cache: ModelError: the judge failed: TimeoutError"
     ]
+
+
+@pytest.mark.parametrize("verdict", ["no", 0.2, Score(val=1), 1, None])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_judge_that_says_neither_true_nor_false_serves_nothing(
+    kind: str, verdict: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    call, cache = decorated(kind, iter(["Paris", "Lyon"]), store=MemoryStore(), judge=lambda *_: verdict)
+    assert [call("France"), call("France")] == ["Paris", "Lyon"]
+    assert (cache.stats()["rejected"], cache.stats()["errors"], cache.stats()["hits"]) == (1, 1, 0)
+    assert f"the judge gave neither True nor False, but {type(verdict).__name__}" in caplog.text
+
+
+def test_a_judge_may_say_numpys_true() -> None:
+    call, _ = decorated("sync", iter(["Paris", "Lyon"]), store=MemoryStore(), judge=lambda *_: np.bool_(True))
+    assert [call("France"), call("France")] == ["Paris", "Paris"]
 
 
 def test_a_judge_that_fails_at_one_similar_experience_is_not_asked_about_the_others() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
 import pytest
 
-from langmem_adapters.errors import Conflict
-from langmem_adapters.keys import Namespace
+from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock, StoreConformance
@@ -243,11 +245,192 @@ class LiveNames(MemoryStore):
         return (name for name, _ in self._contents() if name[: len(prefix)] == prefix)
 
 
+class NumbersByLengthOnceClosed(MemoryStore):
+    def close(self) -> None:
+        self._seq = max(len(content.log) for _, content in self._contents())
+
+
+class IdsOutliveClear(MemoryStore):
+    cleared: frozenset[str] = frozenset()
+
+    def clear(self, namespace: Namespace) -> None:
+        self.cleared |= {item.id for item in self.scan(namespace).items}
+        super().clear(namespace)
+
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        return super().append(namespace, [entry for entry in entries if entry[0] not in self.cleared], **options)
+
+
+class ValuesLostOnceClosed(MemoryStore):
+    def close(self) -> None:
+        for _, content in self._contents():
+            content.values.clear()
+
+
+class RefusesHalfWay(MemoryStore):
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        appended = super().append(namespace, [entry for entry in entries if entry[0].isascii()], **options)
+        if len(appended.new) < len(entries):
+            raise SerializationError("this id cannot be stored")
+        return appended
+
+
+class TotalWithinBounds(MemoryStore):
+    def scan(self, namespace: Namespace, *, after: int = 0, before: int | None = None, **which: Any) -> Page:
+        page = super().scan(namespace, after=after, before=before, **which)
+        return page._replace(total=len(page.items)) if after or before else page
+
+
+class ValuesOfAWholeScan(MemoryStore):
+    def scan(self, namespace: Namespace, *, after: int = 0, **which: Any) -> Page:
+        page = super().scan(namespace, after=after, **which)
+        return page._replace(values={}) if after else page
+
+
+class BeforeNothingIsAll(MemoryStore):
+    def scan(self, namespace: Namespace, *, before: int | None = None, **which: Any) -> Page:
+        return super().scan(namespace, before=before or None, **which)
+
+
+class AfterGoesByItsEntry(MemoryStore):
+    def scan(self, namespace: Namespace, *, after: int = 0, **which: Any) -> Page:
+        there = {item.seq for item in super().scan(namespace).items}
+        return super().scan(namespace, after=after if after in there else 0, **which)
+
+
+class OnlyPutsSetTheTtl(MemoryStore):
+    def write(self, namespace: Namespace, *, ttl: float | None = None, **change: Any) -> None:
+        dates = self.dates(namespace)
+        super().write(namespace, ttl=dates.expires_in if dates and not change.get("put") else ttl, **change)
+
+
+class TtlInWholeSeconds(MemoryStore):
+    def append(
+        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, ttl: float | None = None, **options: Any
+    ) -> Appended:
+        return super().append(namespace, entries, ttl=(ttl and int(ttl)) or None, **options)
+
+
+class TheExpiredLogComesBack(MemoryStore):
+    def write(self, namespace: Namespace, **change: Any) -> None:
+        old = dict(self._contents()).get(namespace)
+        super().write(namespace, **change)
+        content = self._content(namespace)
+        if old is not None and old is not content:
+            content.log[:0] = old.log
+            content.by_id.update(old.by_id)
+
+
+class NamesAsPatterns(MemoryStore):
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        pattern = "/".join([*prefix, "*"])
+        return (name for name in super().namespaces() if fnmatchcase("/".join([*name, ""]), pattern))
+
+
+class NamesAsLike(MemoryStore):
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        pattern = re.escape(encode_namespace(prefix)).replace("_", ".")
+        return (name for name in super().namespaces() if re.match(pattern, encode_namespace(name)))
+
+
+class NamesKeptByTheirBeginning(MemoryStore):
+    length = 1000
+
+    def _content(self, namespace: Namespace) -> Any:
+        begins = self.beginning(namespace)
+        same = next((name for name, _ in self._contents() if self.beginning(name) == begins), namespace)
+        return super()._content(same)
+
+    def beginning(self, namespace: Namespace) -> Namespace:
+        return tuple(part[: self.length] for part in namespace)
+
+
+class NamesKeptUpToNul(NamesKeptByTheirBeginning):
+    def beginning(self, namespace: Namespace) -> Namespace:
+        return tuple(part.partition("\0")[0] for part in namespace)
+
+
+class ParentsAreChildrenToo(MemoryStore):
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        rows = super().recent(parent, limit=limit, before=before)
+        above = {name[: len(parent) + 1] for name in self.namespaces(parent)} - set(self.namespaces()) - {parent}
+        return rows + [Listed(name, 0.0) for name in above]
+
+
+class NoChildrenAtTheRoot(MemoryStore):
+    def recent(self, parent: Namespace, **page: Any) -> list[Listed]:
+        return super().recent(parent, **page) if parent else []
+
+
+class PagesByTheRowItself(MemoryStore):
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        rows = super().recent(parent)
+        return rows[rows.index(before) + 1 if before in rows else 0 :][:limit]
+
+
+class RewritesTheLog(MemoryStore):
+    """Reads the log, leaves out what is removed, and writes the rest, as with a file of JSON."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.appended = threading.Event()
+
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        appended = super().append(namespace, entries, **options)
+        self.appended.set()
+        return appended
+
+    def write(self, namespace: Namespace, *, remove: Sequence[Item] = (), **change: Any) -> None:
+        left = [item for item in self.scan(namespace).items if item not in remove]
+        self.appended.clear()
+        self.appended.wait(0.1)
+        super().write(namespace, **change)
+        content = self._content(namespace)
+        content.log, content.by_id = left, {item.id: item for item in left}
+
+
+class RemovesFirst(TwoWrites):
+    def _pause(self) -> None:
+        self.read.clear()
+        self.between.set()
+        self.read.wait(0.1)
+
+    def write(self, namespace: Namespace, *, remove: Sequence[Item] = (), **change: Any) -> None:
+        MemoryStore.write(self, namespace, remove=remove)
+        self._pause()
+        MemoryStore.write(self, namespace, **change)
+
+
+class GuardsOnlyAgainstGuards(MemoryStore):
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.guarded, self.appended = threading.Lock(), threading.Event()
+
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        appended = super().append(namespace, entries, **options)
+        self.appended.set()
+        return appended
+
+    def write(self, namespace: Namespace, *, guard: Any = None, **change: Any) -> None:
+        with self.guarded:
+            super().write(namespace, guard=guard)
+            self.appended.clear()
+            self.appended.wait(0.1)
+            super().write(namespace, **change)
+
+
 class ViewsForBytes(MemoryStore):
     def scan(self, namespace: Namespace, **which: Any) -> Page:
         page = super().scan(namespace, **which)
         items: list[Any] = [item._replace(data=memoryview(item.data)) for item in page.items]  # type: ignore[arg-type]
         return page._replace(items=items)
+
+
+class ViewsFromAppends(MemoryStore):
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        appended = super().append(namespace, entries, **options)
+        views: Any = {key: memoryview(value) for key, value in appended.values.items()}
+        return appended._replace(values=views)
 
 
 ALIKE = Kit.test_names_ids_and_keys_that_look_alike_are_others
@@ -258,23 +441,42 @@ ANEW = Kit.test_each_write_states_the_expiry_anew
 SCAN = Kit.test_scan_reads_the_newest_and_what_came_after
 PAGE = Kit.test_more_namespaces_are_listed_than_go_onto_a_page
 WHOLE = Kit.test_a_reader_sees_no_half_of_a_change
+ODD = Kit.test_names_of_any_characters_are_kept_apart
+CHILDREN = Kit.test_recent_lists_children_by_last_write_and_pages
+PREFIX = Kit.test_namespaces_go_by_whole_parts_of_the_prefix
+RISE = Kit.test_numbers_rise_after_the_newest_was_removed
+KIND = Kit.test_a_change_of_any_kind_states_the_expiry_anew
+BOUNDS = Kit.test_bounds_may_be_those_of_removed_entries_and_bound_the_entries_alone
 FAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
     *((kind, ALIKE, {}) for kind in (NamesWithoutCase, NamesNormalized, IdsWithoutCase, IdsCutAtNul)),
-    *((kind, ALIKE, {}) for kind in (KeysWithoutSpaces, KeysCutShort)),
-    *((kind, HALF, {}) for kind in (IdsOfUnknownCharacters, KeysOfUnknownCharacters)),
+    *((kind, ALIKE, {}) for kind in (KeysWithoutSpaces, KeysCutShort, NamesKeptByTheirBeginning, NamesKeptUpToNul)),
+    *((kind, HALF, {}) for kind in (IdsOfUnknownCharacters, KeysOfUnknownCharacters, RefusesHalfWay)),
     *((NoneIsEmpty, GUARD, {"guard": guard}) for guard in ({"b": b""}, {"empty": None})),
     (RemovesById, Kit.test_what_was_written_again_is_not_what_was_to_be_removed, {}),
-    *((kind, ANEW, {}) for kind in (WithoutTtlKeepsIt, KnownEntriesKeepTheTtl, ConflictSetsTheTtl)),
+    (IdsOutliveClear, Kit.test_clear_removes_one_namespace_and_nothing_else, {}),
+    (NumbersByLengthOnceClosed, RISE, {}),
+    (ValuesLostOnceClosed, Kit.test_a_closed_store_can_be_used_again, {}),
+    *((kind, BOUNDS, {}) for kind in (TotalWithinBounds, ValuesOfAWholeScan, AfterGoesByItsEntry)),
+    *((kind, KIND, {}) for kind in (OnlyPutsSetTheTtl, TtlInWholeSeconds)),
+    *((kind, ODD, {"odd": odd}) for kind, odd in ((NamesAsPatterns, "*"), (NamesAsLike, "_"))),
+    *((kind, CHILDREN, {}) for kind in (ParentsAreChildrenToo, PagesByTheRowItself)),
+    (RewritesTheLog, Kit.test_a_removal_loses_nothing_that_is_appended_meanwhile, {}),
+    (RemovesFirst, Kit.test_a_reader_sees_no_half_of_a_removal, {}),
+    (GuardsOnlyAgainstGuards, Kit.test_writers_on_threads_lose_no_update, {}),
+    *(
+        (kind, ANEW, {})
+        for kind in (WithoutTtlKeepsIt, KnownEntriesKeepTheTtl, ConflictSetsTheTtl, TheExpiredLogComesBack)
+    ),
     *((kind, EXPIRES, {}) for kind in (ReadingKeepsAlive, ValuesOutliveTheLog, LimitCountsTheExpired)),
-    *((kind, SCAN, {}) for kind in (BackwardsFromTheBeginning, LimitBeforeAfter)),
+    *((kind, SCAN, {}) for kind in (BackwardsFromTheBeginning, LimitBeforeAfter, BeforeNothingIsAll)),
     *((kind, WHOLE, {}) for kind in (TwoWrites, TwoAppends)),
     (LooksBeforeItAppends, Kit.test_an_id_that_threads_append_at_once_is_new_to_one_of_them, {}),
     (LooksBeforeItPuts, Kit.test_a_value_that_threads_replace_with_an_append_is_told_to_one_of_them, {}),
     (AThousandAtMost, Kit.test_many_are_read_and_changed_at_once, {}),
     *((kind, PAGE, {}) for kind in (OnePageOfNames, OnePageOfChildren)),
     (LiveValues, Kit.test_what_a_store_gave_is_the_callers, {}),
-    (LiveNames, Kit.test_namespaces_go_by_whole_parts_of_the_prefix, {}),
-    (ViewsForBytes, Kit.test_large_data_comes_back_whole, {}),
+    *((kind, PREFIX, {}) for kind in (LiveNames, NoChildrenAtTheRoot)),
+    *((kind, Kit.test_large_data_comes_back_whole, {}) for kind in (ViewsForBytes, ViewsFromAppends)),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import random
@@ -246,7 +247,7 @@ def test_a_failing_analyzer_leaves_everything_as_it_was(tmp_path: Path) -> None:
 
     with contextlib.closing(LexicalIndex(tmp_path / "index.db", analyzer=brittle, analyzer_id="x")) as index:
         index.apply(NOTES, upsert=documents(a="one"), position=(1, "a"))
-        with pytest.raises(RuntimeError):
+        with pytest.raises(SearchError, match="the analyzer failed: RuntimeError"):
             index.apply(NOTES, upsert=documents(b="two", c="bad"), delete=["a"], position=(3, "c"))
         assert (index.position(NOTES), found(index, "one two")) == ((1, "a"), ["a"])
 
@@ -383,6 +384,28 @@ def test_the_statistics_of_a_namespace_are_those_of_its_documents(index: Lexical
 def test_an_own_analyzer_needs_an_own_name() -> None:
     with pytest.raises(ConfigurationError, match="analyzer_id"):
         LexicalIndex(":memory:", analyzer=str.split)
+
+
+@pytest.mark.parametrize("terms", [None, "a text", [b"bytes"], [1]])
+def test_what_an_analyzer_gives_is_a_list_of_texts(terms: Any) -> None:
+    index = LexicalIndex(":memory:", analyzer=lambda _: terms, analyzer_id="x")
+    with pytest.raises(ConfigurationError, match="an analyzer gives a list of texts, not "):
+        index.apply(NOTES, upsert=documents(a="one"))
+
+
+def test_an_analyzer_may_be_a_generator_of_which_a_query_has_only_stop_words() -> None:
+    def words(text: str) -> Any:
+        yield from text.split()
+
+    index = LexicalIndex(":memory:", analyzer=words, analyzer_id="x", stop_words={"the"})
+    index.apply(NOTES, upsert=documents(a="the bike"))
+    assert found(index, "the") == ["a"]
+
+
+@pytest.mark.parametrize("analyzer", [5, asyncio.sleep])
+def test_an_analyzer_is_a_plain_function(analyzer: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^analyzer is a (coroutine )?function"):
+        LexicalIndex(":memory:", analyzer=analyzer, analyzer_id="x")
 
 
 def test_constructing_opens_nothing(tmp_path: Path) -> None:

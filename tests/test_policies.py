@@ -135,7 +135,7 @@ def test_streams_are_scored_as_lists_of_their_items(kind: str) -> None:
     assert seen == [(2, [0, 1])]
 
 
-@pytest.mark.parametrize("bad", [KeyError("my-secret"), 11, None, "good"])
+@pytest.mark.parametrize("bad", [KeyError("my-secret"), 11, None, "good", 7.6, True])
 def test_a_scorer_that_fails_is_counted_and_said_once(bad: Any, caplog: pytest.LogCaptureFixture) -> None:
     def scorer(req: Any, resp: Any) -> Any:
         if isinstance(bad, Exception):
@@ -152,6 +152,8 @@ def test_a_scorer_that_fails_is_counted_and_said_once(bad: Any, caplog: pytest.L
     assert f.cache.stats()["unscored"] == 3
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "my-secret" not in caplog.text
+    reason = "KeyError" if isinstance(bad, Exception) else "the scorer gave neither a Score nor a whole number"
+    assert f"was not scored: {reason}" in caplog.text
     assert f(1) == "fine"
     assert f.cache.stats()["hits"] == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 import re
@@ -22,6 +23,7 @@ import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.outputs import Generation
 
 from langmem_adapters.brain import BrainMemory
@@ -45,7 +47,7 @@ from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace
-from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.language.features import ASKS, QUESTION
 from langmem_adapters.longterm import LongTermMemory
@@ -407,6 +409,75 @@ def test_a_summary_that_a_redactor_of_digits_sees_ends_at_the_same_message() -> 
     assert (kept.text, kept.covers) == ("at ## o'clock", "m42")
 
 
+class FailingCodec:
+    """Its key service does not answer."""
+
+    fails = True
+
+    def encode(self, data: bytes) -> bytes:
+        if self.fails:
+            raise TimeoutError(SECRET)
+        return data
+
+    decode = encode
+
+
+def _failing_redactor(text: str) -> str:
+    raise TimeoutError(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "seal"), [("codec", {"codec": FailingCodec()}), ("redactor", {"redactor": _failing_redactor})]
+)
+def test_what_a_codec_or_redactor_raises_is_a_serialization_error_and_costs_no_model_call(
+    name: str, seal: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = MemoryStore()
+    store = SealedStore(kept, **seal)
+    with pytest.raises(SerializationError, match=f"^the {name} failed: TimeoutError$"):
+        BrainMemory(store, "s").add_talk("Hello.")
+    assert list(kept.namespaces()) == []
+    model = CachedChatModel(FakeListChatModel(responses=["one", "two"]), ExperienceCache(store=store))
+    assert [model.invoke("Hello.").content for _ in range(2)] == ["one", "two"]
+    assert (model.stats()["hits"], model.stats()["refused"]) == (0, 2)
+    assert SECRET not in caplog.text
+
+
+def test_what_a_codec_cannot_decode_is_a_serialization_error() -> None:
+    kept, codec = MemoryStore(), FailingCodec()
+    codec.fails = False
+    BrainMemory(SealedStore(kept, codec=codec), "s").add_talk("Hello.")
+    codec.fails = True
+    with pytest.raises(SerializationError, match=r"^the codec failed: TimeoutError$"):
+        BrainMemory(SealedStore(kept, codec=codec), "s").messages()
+    with pytest.raises(SerializationError, match=r"^the codec failed: error$"):
+        BrainMemory(SealedStore(kept, codec=Compressed()), "s").messages()
+
+
+def test_what_a_codec_gives_is_bytes() -> None:
+    class Text(Compressed):
+        def encode(self, data: bytes) -> Any:
+            return data.hex()
+
+    with pytest.raises(ConfigurationError, match=r"^a codec returns bytes, not str$"):
+        BrainMemory(SealedStore(MemoryStore(), codec=Text()), "s").add_talk("Hello.")
+
+
+@pytest.mark.parametrize(
+    ("seal", "sentence"),
+    [
+        ({"codec": Compressed}, r"a codec is an object, Compressed\(…\), and not its class"),
+        ({"codec": 5}, "a codec has the methods encode and decode, which int lacks"),
+        ({"redactor": asyncio.sleep}, "(redactor|it) is a coroutine function: give it a plain one"),
+    ],
+)
+def test_what_is_no_codec_or_redactor_is_refused_at_once(seal: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{sentence}$"):
+        SealedStore(MemoryStore(), **seal)
+    with pytest.raises(ConfigurationError, match=f"^the setting {next(iter(seal))} is wrong: {sentence}$"):
+        Settings(url="memory:", **seal)
+
+
 @pytest.mark.parametrize("answer", [None, b"[card]", re.match("a", "a")])
 def test_a_redactor_that_gives_no_text_is_told_so_and_nothing_is_kept(answer: Any) -> None:
     kept = MemoryStore()
@@ -418,7 +489,7 @@ def test_a_redactor_that_gives_no_text_is_told_so_and_nothing_is_kept(answer: An
         lambda: store.write(NS, put={"raw": SECRET.encode()}),
         lambda: store.write(NS, put={"binary": b"\xff" + SECRET.encode()}),
     ):
-        with pytest.raises(ConfigurationError, match="a redactor gives a text for each text, not"):
+        with pytest.raises(ConfigurationError, match="a redactor returns str, not"):
             write()
     assert list(kept.namespaces()) == []
 

@@ -55,6 +55,11 @@ def test_it_connects_there_as_the_same_user(
         until(lambda: "mine" not in names(raw))  # nothing is left open
 
 
+@pytest.mark.parametrize("pool", [redis.ConnectionPool, redis.BlockingConnectionPool])
+def test_a_pool_that_was_told_no_host_is_named_by_its_address(pool: Any) -> None:
+    assert repr(RedisStore(pool(port=7001, db=2))) == "RedisStore('redis://localhost:7001/2')"
+
+
 @CLIENTS
 def test_a_socket_file(start_redis: Callable[..., RedisServer], client_of: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "redis.sock"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Message, ToolCall
 from langmem_adapters.tokens import approximate_tokens, message_tokens, truncate, truncate_content, truncate_middle
 
@@ -68,6 +69,12 @@ def test_a_text_is_counted_once_by_each_counter() -> None:
     assert [message_tokens(message, counter) for _ in range(3)] == [11, 11, 11]
     assert asked == ["counted once"]
     assert message_tokens(message) == 7
+
+
+@pytest.mark.parametrize("count", [2.5, None, "5"])
+def test_a_counter_gives_whole_numbers(count: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^a counter gives a whole number of tokens, not {count!r}$"):
+        message_tokens(Message(role="user", content="Hello."), lambda _: count)
 
 
 def test_the_remembered_counts_hold_no_texts() -> None:

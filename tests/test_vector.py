@@ -445,6 +445,17 @@ def test_what_the_store_s_search_passes_over_is_found() -> None:
     assert sorted(hit.id for hit in index.search(NOTES, "red bike", 30)) == sorted([*map(str, range(20)), "boat"])
 
 
+def test_a_store_that_gives_no_result_is_a_search_error() -> None:
+    class Silent(SimpleVectorStore):
+        def query(self, query: VectorStoreQuery, **kwargs: Any) -> Any:  # noqa: ARG002 - as LlamaIndex calls it
+            return None
+
+    index = VectorIndex(NodeVectors(Silent()), words())
+    index.apply(NOTES, upsert=[Document("a", "bike")])
+    with pytest.raises(SearchError, match=r"^Silent failed: AttributeError$"):
+        index.search(NOTES, "bike", 1)
+
+
 def test_a_store_keeps_vectors_and_no_texts(tmp_path: Path) -> None:
     store = SimpleVectorStore()
     index = VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words())

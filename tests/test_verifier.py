@@ -986,6 +986,11 @@ def test_what_a_judge_may_not_say(answer: object) -> None:
         Verifier(judge=lambda *_: answer, guards={})("a word", "another", cosine=1.0)  # type: ignore[arg-type]
 
 
+def test_a_judge_is_a_function() -> None:
+    with pytest.raises(ConfigurationError, match=r"^judge is a function, .*, not 5$"):
+        Verifier(judge=5)  # type: ignore[arg-type]
+
+
 def test_a_judge_that_fails_is_a_model_error_without_the_texts() -> None:
     def judge(request: str, _: str) -> bool:
         raise RuntimeError(request)

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import reset_in_child
-from langmem_adapters.experience.policies import Scorer, ask, needs_event_loop
+from langmem_adapters.errors import LangmemError
+from langmem_adapters.experience.policies import Scorer, ask, needs_event_loop, to_score
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.switches import bypass
 from langmem_adapters.flow import Flow, arun, run, submit
-from langmem_adapters.model import Experience, Score
+from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_function
 from langmem_adapters.warn_once import WarnOnce
 
@@ -116,9 +117,8 @@ class BackgroundScoring:
     def _score(self, pending: PendingScore) -> Flow[None]:
         pool, key, experience, req, response = pending
         try:
-            score = yield from ask(self._scorer, req, response(experience))
-            score = score if isinstance(score, Score) else Score(val=score)
+            score = to_score((yield from ask(self._scorer, req, response(experience))))
             if (yield from pool.score_flow(experience, score, key=key)):
                 self._counts.add("scored")
         except Exception as error:  # noqa: BLE001 - no caller waits for it, so it is counted and logged
-            self._count_unscored(type(error).__name__)
+            self._count_unscored(str(error) if isinstance(error, LangmemError) else type(error).__name__)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
 from langmem_adapters.flow import Flow, is_coroutine, resolve, step
@@ -22,8 +25,10 @@ __all__ = [
     "attempt",
     "call_user_code",
     "exact_and_perfect",
+    "judge_accepts",
     "needs_event_loop",
     "score_of",
+    "to_score",
 ]
 
 T = TypeVar("T")
@@ -36,7 +41,7 @@ class Scorer(Protocol):
     """Says how good a response to a request is; may be a coroutine function."""
 
     def __call__(self, req: Any, resp: Any, /) -> Any:
-        """Return a Score, or a number from 1 to 10."""
+        """Return a Score, or a whole number from 1 to 10."""
 
 
 class Judge(Protocol):
@@ -142,6 +147,24 @@ def attempt(label: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
         raise
     except Exception as error:
         raise ModelError(f"{label} failed: {type(error).__name__}") from error
+
+
+def judge_accepts(judge: Judge, experience: Experience, req: Any) -> Flow[bool]:
+    """Ask a judge. Raises ModelError if it fails, or answers neither True nor False: a text "no" would count as yes."""
+    answer = yield from attempt("the judge", judge, experience, req)
+    if type(answer).__name__ not in {"bool", "bool_"}:  # NumPy's has either name, depending on its version
+        raise ModelError(f"the judge gave neither True nor False, but {type(answer).__name__}")
+    return bool(answer)
+
+
+def to_score(answer: Any) -> Score:
+    """What a scorer gave, as a score. Raises ModelError for anything but a Score or a whole number from 1 to 10."""
+    if isinstance(answer, Score):
+        return answer
+    with suppress(ValidationError):
+        if not isinstance(answer, bool):
+            return Score(val=answer)
+    raise ModelError("the scorer gave neither a Score nor a whole number from 1 to 10")
 
 
 def call_user_code(label: str, decide: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import Serializer
+from langmem_adapters.validation import check_sync_function
 
 __all__ = [
     "DataSerializer",
@@ -157,8 +158,11 @@ def as_serializer(serializer: Serializer | Callable[..., Any]) -> Serializer:
     if isinstance(serializer, Serializer):
         if isinstance(serializer, type):
             raise ConfigurationError(f"a serializer is an object, {serializer.__name__}(…), and not its class")
+        for method in (serializer.serialize_req, serializer.serialize_resp, serializer.deserialize_resp):
+            check_sync_function(f"the serializer's {method.__name__}", method)
         return serializer
     if callable(serializer):
+        check_sync_function("the serializer", serializer)
         return _RequestSerializer(serializer)
     raise ConfigurationError("a serializer has serialize_req, serialize_resp and deserialize_resp, or is a function")
 

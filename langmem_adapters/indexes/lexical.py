@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_namespaces import (
@@ -22,17 +22,17 @@ from langmem_adapters.indexes.lexical_namespaces import (
     ensure_namespace,
     remove_from_stale_builds,
     row_name,
+    to_position,
 )
 from langmem_adapters.indexes.lexical_rows import (
     NAMESPACES,
     SCHEMA,
     Row,
     add_rows,
-    document_ids,
     remove_document,
     speaker_names,
 )
-from langmem_adapters.indexes.lexical_scores import Corpus, Term, top_documents, weigh_terms
+from langmem_adapters.indexes.lexical_scores import Corpus, Term, to_hits, top_documents, weigh_terms
 from langmem_adapters.indexes.lexical_turns import gather_evidence, rank_thread
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
 from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, part_terms
@@ -45,6 +45,7 @@ from langmem_adapters.language.spelling_corrections import spelling_corrections
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared
+from langmem_adapters.validation import check_sync_function, checked_list
 
 __all__ = ["LexicalIndex"]
 
@@ -73,7 +74,7 @@ class LexicalIndex(Shared):
 
     Args:
         path: The file, or ":memory:".
-        analyzer: Turns documents and queries into terms.
+        analyzer: Turns texts into terms: documents and queries, and also speakers' names and the words of dates.
         analyzer_id: Names the analyzer and its version; needed with an analyzer of your own.
         stop_words: Terms that a query is searched without if it has any other.
         megabytes: The size of the cache of what was read last, until something changes it: 16 bytes for each
@@ -102,6 +103,7 @@ class LexicalIndex(Shared):
     ) -> None:
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
             raise ConfigurationError("a custom analyzer needs an analyzer_id of its own")
+        check_sync_function("analyzer", analyzer)
         self._database = Database(
             path,
             schema=SCHEMA,
@@ -111,9 +113,9 @@ class LexicalIndex(Shared):
             disposable=disposable,
         )
         self._cache = RowCache(megabytes)
-        self._analyzer = analyzer
-        self._analyzer_id = analyzer_id
         is_default = analyzer is analyze  # another analyzer's terms have no known parts or misspellings
+        self._analyzer = analyzer if is_default else _checked(analyzer)
+        self._analyzer_id = analyzer_id
         self._part_terms: Callable[[str], Collection[str]] = part_terms if is_default else lambda _: ()
         self._spelling_corrections: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
             spelling_corrections if is_default else lambda *_: {}
@@ -137,7 +139,7 @@ class LexicalIndex(Shared):
         version = int.from_bytes(os.urandom(8), "big", signed=True)
         with search_errors("lexical"), self._database.writing() as connection, connection:
             position_rows = connection.execute(_SELECT_POSITION, (self._row_name(namespace),)).fetchall()
-            if since is not None and (_to_position(position_rows) or START) != since:
+            if since is not None and (to_position(position_rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
             number = ensure_namespace(connection, namespace, self._analyzer_id)
             NAMESPACES.remove_some(connection, encode_namespace(namespace))
@@ -158,7 +160,7 @@ class LexicalIndex(Shared):
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
         with search_errors("lexical"):
-            return _to_position(self._database.fetch_all(_SELECT_POSITION, (self._row_name(namespace),)))
+            return to_position(self._database.fetch_all(_SELECT_POSITION, (self._row_name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """Find the ``k`` best documents, best first; those that share no word with the query are left out."""
@@ -171,7 +173,7 @@ class LexicalIndex(Shared):
                 return []
             weighted_terms = self._weigh_query(connection, corpus, query, terms)
             documents = top_documents(connection, self._cache, corpus, weighted_terms, k)
-            return _to_hits(connection, weighted_terms, documents)
+            return to_hits(connection, weighted_terms, documents)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
@@ -185,7 +187,7 @@ class LexicalIndex(Shared):
                 return []
             weighted_terms = self._weigh_with_corrections(connection, corpus, query, terms)
             documents = rank_thread(connection, self._cache, corpus, weighted_terms, thread)
-            return _to_hits(connection, weighted_terms, documents)
+            return to_hits(connection, weighted_terms, documents)
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of the namespace's speakers, unless nothing is left then."""
@@ -319,24 +321,22 @@ class LexicalIndex(Shared):
         return Corpus(*row) if row is not None and row[2] else None
 
 
-def _to_hits(
-    connection: sqlite3.Connection, terms: Sequence[Term], scored_numbers: Sequence[tuple[float, int]]
-) -> list[Hit]:
-    ids = document_ids(connection, [number for _, number in scored_numbers])
-    ideal = sum(term.weight for term in terms) or 1.0
-    return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in scored_numbers]
-
-
-def _to_position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
-    if not rows:
-        return None
-    seq, entry = rows[0]
-    return seq, to_text(entry)
-
-
 def _composed(text: str) -> str:
     """The text with each accented letter as one character, as the names of months and speakers are compared."""
     return unicodedata.normalize("NFC", text)
+
+
+def _checked(analyzer: Analyzer) -> Analyzer:
+    """An analyzer of the user's, whose own errors are raised as SearchError."""
+
+    def analyze_text(text: str) -> list[str]:
+        try:
+            terms = analyzer(text)
+        except Exception as error:
+            raise SearchError(f"the analyzer failed: {type(error).__name__}") from error
+        return checked_list(terms, "an analyzer gives a list of texts", str)
+
+    return analyze_text
 
 
 def _truncate_query(query: str) -> str:

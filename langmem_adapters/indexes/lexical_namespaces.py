@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.lexical_rows import NAMESPACES, remove_document
-from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
+from langmem_adapters.keys import Namespace, encode_namespace, to_bytes, to_text
+from langmem_adapters.protocols import Position
 
-__all__ = ["clear_namespace", "ensure_namespace", "remove_from_stale_builds", "row_name"]
+__all__ = ["clear_namespace", "ensure_namespace", "remove_from_stale_builds", "row_name", "to_position"]
 
 # A version of the library's analyzer, and its key, if any.
 _OWN_ANALYZER_PATTERN = re.compile(r"langmem-(\d+)(.*)", re.DOTALL)
@@ -88,3 +89,11 @@ def _is_newer(analyzer: str, other_analyzer: str) -> bool:
     """Whether both are the library's own, with the same key, and this one is of a later version."""
     match, other_match = _OWN_ANALYZER_PATTERN.fullmatch(analyzer), _OWN_ANALYZER_PATTERN.fullmatch(other_analyzer)
     return bool(match and other_match and match[2] == other_match[2] and int(match[1]) > int(other_match[1]))
+
+
+def to_position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
+    """The position in a row of a namespace; None without a row."""
+    if not rows:
+        return None
+    seq, entry = rows[0]
+    return seq, to_text(entry)

@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_postings import read_postings
+from langmem_adapters.indexes.lexical_rows import document_ids
 from langmem_adapters.keys import to_bytes
+from langmem_adapters.model import Hit
 
-__all__ = ["Corpus", "Term", "idf", "rarest_terms", "top_documents", "weigh_terms"]
+__all__ = ["Corpus", "Term", "idf", "rarest_terms", "to_hits", "top_documents", "weigh_terms"]
 
 _MAX_QUERY_TERMS = 64
 _K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much length is penalised
@@ -141,3 +143,12 @@ def _contributions_to(
 _SELECT_CONTRIBUTIONS = """
     SELECT document, ? * tf / (tf + ? + ? * length) FROM langmem_lexical_postings
     WHERE namespace = ? AND term = ? AND document IN (SELECT value FROM json_each(?))"""
+
+
+def to_hits(
+    connection: sqlite3.Connection, terms: Sequence[Term], scored_numbers: Sequence[tuple[float, int]]
+) -> list[Hit]:
+    """The documents of these numbers, with scores from 0 to 1: 1 is what a document of all terms alone would have."""
+    ids = document_ids(connection, [number for _, number in scored_numbers])
+    ideal = sum(term.weight for term in terms) or 1.0
+    return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in scored_numbers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, cast
 
 from llama_index.core.base.llms.types import (
@@ -33,6 +33,7 @@ from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
+from langmem_adapters.llamaindex.function_calls import FunctionCalls
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_user_text, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.structured import SHARED_FIELDS, StructuredPrediction
@@ -121,9 +122,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     _settings: dict[str, Any] | None = PrivateAttr()
 
     def __new__(cls, llm: Any = None, *_: Any, **__: Any) -> Self:
-        """Make a CachedFunctionCallingLLM for a model that calls functions."""
-        kind = CachedFunctionCallingLLM if isinstance(llm, FunctionCallingLLM) and cls is CachedLLM else cls
-        return cast("Self", super().__new__(kind))
+        """Make a FunctionCallingLLM for a model that calls functions."""
+        is_wanted = isinstance(llm, FunctionCallingLLM) and not issubclass(cls, FunctionCallingLLM)
+        return cast("Self", super().__new__(_calling_functions(cls) if is_wanted else cls))
 
     def __init__(
         self,
@@ -190,7 +191,10 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
             raise pickling_error("a CachedLLM with a store of its own, or whose tenant is not a text")
         fields = {name: getattr(self, name) for name in self.model_fields_set - CachedLLM.model_fields.keys()}
         make = partial(CachedLLM.__init__, llm=self._wrapped, url=self._url, **self._settings)
-        return opened_again, (type(self), make, fields)
+        kind = type(self)
+        if FunctionCalls in kind.__bases__:  # made by _calling_functions, so that no module need have it
+            kind = kind.__bases__[0]
+        return opened_again, (kind, make, fields)
 
     @classmethod
     def class_name(cls) -> str:
@@ -321,26 +325,20 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         return getattr(self._wrapped, name)
 
 
-class CachedFunctionCallingLLM(CachedLLM, FunctionCallingLLM):
+class CachedFunctionCallingLLM(CachedLLM, FunctionCalls):
     """The :class:`CachedLLM` of a model that calls functions."""
 
     _wrapped: FunctionCallingLLM = PrivateAttr()
 
-    def _prepare_chat_with_tools(
-        self, tools: Sequence[Any], *args: Any, tool_required: bool = False, **kwargs: Any
-    ) -> dict[str, Any]:
-        prepare: Any = self._wrapped._prepare_chat_with_tools_compat  # noqa: SLF001 - what such a model implements
-        return cast("dict[str, Any]", prepare(tools, *args, tool_required=tool_required, **kwargs))
 
-    def _validate_chat_with_tools_response(
-        self, response: ChatResponse, tools: Sequence[Any], *args: Any, **kwargs: Any
-    ) -> ChatResponse:
-        validate = self._wrapped._validate_chat_with_tools_response  # noqa: SLF001 - what such a model implements
-        return validate(response, tools, *args, **kwargs)
-
-    def get_tool_calls_from_response(self, response: ChatResponse, *args: Any, **kwargs: Any) -> list[Any]:
-        """The tool calls in a response, as the model reads them."""
-        return self._wrapped.get_tool_calls_from_response(response, *args, **kwargs)
+@cache
+def _calling_functions(kind: type[CachedLLM]) -> type[CachedLLM]:
+    """The class, also one of the user's own, for a model that calls functions."""
+    if kind is CachedLLM:
+        return CachedFunctionCallingLLM
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    make: Any = type(kind)
+    return cast("type[CachedLLM]", make(kind.__name__, (kind, FunctionCalls), names))
 
 
 def _cache_key(hit: Response) -> str:

@@ -267,7 +267,7 @@ class NodeVectors:
         with self._store_errors():
             query = VectorStoreQuery(query_embedding=list(vector), similarity_top_k=k, filters=filters)
             result = self._store.query(query)
-        return [node.node_id for node in result.nodes or ()] if result.ids is None else list(result.ids)
+            return [node.node_id for node in result.nodes or ()] if result.ids is None else list(result.ids)
 
     @contextlib.contextmanager
     def _store_errors(self) -> Iterator[None]:

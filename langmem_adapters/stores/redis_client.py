@@ -75,9 +75,9 @@ def _address(pool: ConnectionPool) -> str:
     options = pool.connection_kwargs
     if "path" in options:
         return f"unix://{options['path']}?db={options.get('db', 0)}"
-    if "host" not in options:
-        return repr(pool)  # of a sentinel: it names the service
-    return f"redis://{options['host']}:{options.get('port', 6379)}/{options.get('db', 0)}"
+    if isinstance(pool, _SENTINEL_POOLS):
+        return repr(pool)  # it names the service
+    return f"redis://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}"
 
 
 def _cluster_from(client: Any, options: dict[str, Any]) -> Source:

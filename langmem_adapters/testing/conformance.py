@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
-from langmem_adapters.keys import to_bytes
-from langmem_adapters.protocols import Appended, Page, Store
+from langmem_adapters.keys import Namespace, to_bytes
+from langmem_adapters.protocols import Appended, Item, Page, Store
+from langmem_adapters.testing.expiring import ExpiringStoreConformance
 from langmem_adapters.testing.fakes import FakeClock
-from langmem_adapters.testing.threads import ConcurrentStoreConformance, is_rising
+from langmem_adapters.testing.pages import ids_and_data, is_rising
+from langmem_adapters.testing.threads import ConcurrentStoreConformance
 
-__all__ = ["StoreConformance", "ids_and_data"]
+__all__ = ["StoreConformance"]
 
-_ODD_TEXTS = ["", "a/b", "a:b", "*", "{x}", "[a]?\\", "\0", "\ud800", "é" * 3000, "🙂", "%2F", " "]
+_ODD_TEXTS = ["", "a/b", "a:b", "*", "_", "{x}", "[a]?\\", "\0", "\ud800", "é" * 3000, "🙂", "%2F", " "]
 # The same for some databases.
-_SIMILAR_TEXTS = ["key", "KEY", "key ", "k\u00e9y", "ke\u0301y", "k\uff45y", "1", "01", "1.0"]
+_SIMILAR_TEXTS = [
+    "key",
+    "KEY",
+    "key ",
+    "key\0",
+    "k\u00e9y",
+    "ke\u0301y",
+    "k\uff45y",
+    "1",
+    "01",
+    "1.0",
+    "x" * 3000,
+    "x" * 3001,
+]
 _NS = ("brain", "tenant", "user", "session")
 
 
-class StoreConformance(ConcurrentStoreConformance):
+class StoreConformance(ConcurrentStoreConformance, ExpiringStoreConformance):
     """Inherit this, and provide the fixtures ``store`` (empty) and ``clock``, and :meth:`let_ttl_pass`."""
-
-    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
-        """Make every ttl that is shorter than ``seconds`` run out."""
-        raise NotImplementedError
 
     def test_a_store_answers_the_protocol(self, store: Store) -> None:
         assert isinstance(store, Store)
@@ -72,6 +84,21 @@ class StoreConformance(ConcurrentStoreConformance):
         assert store.scan(_NS, after=items[5].seq, limit=2).items == items[6:8]
         assert store.scan(_NS, after=items[5].seq, reverse=True).items == items[:5:-1]
         assert store.scan(_NS, after=items[2].seq, before=items[8].seq, limit=2, reverse=True).items == items[7:5:-1]
+        assert store.scan(_NS, before=0) == Page([], 10, {})
+
+    def test_bounds_may_be_those_of_removed_entries_and_bound_the_entries_alone(self, store: Store) -> None:
+        store.append(_NS, [(str(n), b"") for n in range(8)], put={"k": b"v"})
+        items = store.scan(_NS).items
+        store.write(_NS, remove=[items[2], items[6]])
+        after, before = items[2].seq, items[6].seq
+        left: list[tuple[dict[str, Any], list[Item]]] = [
+            ({"after": after}, [*items[3:6], items[7]]),
+            ({"before": before}, [*items[:2], *items[3:6]]),
+            ({"after": after, "before": before}, items[3:6]),
+        ]
+        for bounds, entries in left:
+            assert store.scan(_NS, keys=["k"], **bounds) == Page(entries, 6, {"k": b"v"})
+            assert store.scan(_NS, keys=["k"], reverse=True, **bounds) == Page(entries[::-1], 6, {"k": b"v"})
 
     def test_a_scan_brings_values_along(self, store: Store) -> None:
         store.append(_NS, [("a", b"1")])
@@ -122,7 +149,12 @@ class StoreConformance(ConcurrentStoreConformance):
         removed = store.scan(_NS).items[1]
         store.write(_NS, remove=[removed])
         store.append(_NS, [("b", b"again")])
-        assert store.scan(_NS).items[1].seq > removed.seq
+        again = store.scan(_NS).items[1]
+        assert again.seq > removed.seq
+        store.write(_NS, remove=[again])
+        store.close()
+        store.append(_NS, [("c", b"")])
+        assert store.scan(_NS).items[1].seq > again.seq
 
     def test_what_was_written_again_is_not_what_was_to_be_removed(self, store: Store) -> None:
         store.append(_NS, [("a", b"")])
@@ -158,6 +190,7 @@ class StoreConformance(ConcurrentStoreConformance):
             assert ids_and_data(store.scan(name)) == [("id", str(n).encode())]
             assert store.get(name) == {"key": str(n).encode()}
         assert set(store.namespaces()) == set(names)
+        assert set(store.namespaces(("k", odd))) == {("k", odd), ("k", odd, "")}
         assert [row.namespace for row in store.recent(("k", odd))] == [("k", odd, "")]
         store.clear(names[0])
         assert set(store.namespaces()) == set(names[1:])
@@ -176,18 +209,25 @@ class StoreConformance(ConcurrentStoreConformance):
         assert store.get(_NS) == store.get(_NS, texts) == {text: to_bytes(text) for text in texts}
 
     def test_what_is_half_a_character_is_kept_or_refused(self, store: Store) -> None:
-        with suppress(SerializationError):
-            store.append(_NS, [("\ud800", b"")])
-        assert {item.id for item in store.scan(_NS).items} <= {"\ud800"}
-        with suppress(SerializationError):
-            store.write(_NS, put={"\ud800": b""})
-        assert store.get(_NS).keys() <= {"\ud800"}
+        entries, entries_with_half = [("a", b"")], [("a", b""), ("\ud800", b"")]
+        changes: list[Callable[[Namespace], object]] = [
+            lambda name: store.append(name, entries_with_half, put={"k": b""}),
+            lambda name: store.write(name, append=entries_with_half, put={"k": b""}),
+            lambda name: store.write(name, append=entries, put={"k": b"", "\ud800": b""}),
+        ]
+        for n, change in enumerate(changes):
+            name = (*_NS, str(n))
+            with suppress(SerializationError):
+                change(name)
+            written = {item.id for item in store.scan(name).items} | store.get(name).keys()
+            assert written in ({"a", "k", "\ud800"}, set())  # with all that comes with it
 
     def test_namespaces_go_by_whole_parts_of_the_prefix(self, store: Store) -> None:
         for name in [("a",), ("a", "b"), ("a", "bc"), ("ab",)]:
             store.append(name, [("id", b"")])
         assert set(store.namespaces(("a",))) == {("a",), ("a", "b"), ("a", "bc")}
         assert set(store.namespaces(("a", "b"))) == {("a", "b")}
+        assert {row.namespace for row in store.recent(())} == {("a",), ("ab",)}
         for name in store.namespaces():  # and may be cleared on the way
             store.clear(name)
         assert list(store.namespaces()) == []
@@ -209,6 +249,7 @@ class StoreConformance(ConcurrentStoreConformance):
             clock.advance(1 if n % 3 else 0)  # some share an instant
         store.append(("p", "0"), [("id2", b"")])
         store.append(("p", "0", "deeper"), [("id", b"")])
+        store.append(("p", "none", "deeper"), [("id", b"")])
         rows = store.recent(("p",))
         assert sorted(row.namespace[-1] for row in rows) == [str(n) for n in range(7)]
         assert [row.updated_at for row in rows] == sorted((row.updated_at for row in rows), reverse=True)
@@ -217,46 +258,9 @@ class StoreConformance(ConcurrentStoreConformance):
         while page := store.recent(("p",), limit=2, before=paged[-1] if paged else None):
             paged += page
         assert paged == rows
-
-    def test_a_namespace_expires_as_a_whole(self, store: Store, clock: FakeClock) -> None:
-        store.append(_NS, [("a", b"1")], ttl=50)
-        store.write(_NS, put={"k": b"v"}, ttl=50)
-        store.append((*_NS[:-1], "other"), [("a", b"")])
-        clock.advance(1)
-        store.append((*_NS[:-1], "newest"), [("a", b"")], ttl=49)
-        assert store.scan(_NS, keys=["k"]).values == store.get(_NS) == {"k": b"v"}  # reading is no write
-        self.let_ttl_pass(store, clock, 51)
-        assert store.scan(_NS, keys=["k"]) == Page([], 0, {})
-        assert store.get(_NS) == {}
-        assert [row.namespace[-1] for row in store.recent(_NS[:-1], limit=1)] == ["other"]
-        assert [row.namespace[-1] for row in store.recent(_NS[:-1])] == ["other"]
-        assert _NS not in set(store.namespaces())
-        assert store.append(_NS, [("a", b"2")]) == Appended([True], 1, {})
-        assert ids_and_data(store.scan(_NS)) == [("a", b"2")]
-        assert store.get(_NS) == {}
-
-    def test_each_write_states_the_expiry_anew(self, store: Store, clock: FakeClock) -> None:
-        store.append(_NS, [("a", b"")], ttl=50)
-        store.write(_NS, put={"k": b"v"}, ttl=500)
-        self.let_ttl_pass(store, clock, 51)
-        assert store.scan(_NS, keys=["k"]).total == 1
-        store.append(_NS, [("b", b"")])
-        self.let_ttl_pass(store, clock, 501)
-        assert store.scan(_NS, keys=["k"]).total == 2
-        assert store.get(_NS) == {"k": b"v"}
-        store.append(_NS, [("c", b"")])
-        store.append(_NS, [("d", b"")], ttl=50)
-        self.let_ttl_pass(store, clock, 51)
-        assert store.scan(_NS, keys=["k"]) == Page([], 0, {})
-        store.write(_NS, put={"k": b"v"}, ttl=50, guard={"k": None})
-        store.write(_NS, put={"k": b"w"})
-        self.let_ttl_pass(store, clock, 51)
-        store.append(_NS, [("a", b"")], ttl=50)
-        store.append(_NS, [("a", b"known")], ttl=500)
-        with pytest.raises(Conflict):
-            store.write(_NS, put={"k": b"v"}, ttl=50, guard={"k": b"v"})
-        self.let_ttl_pass(store, clock, 51)
-        assert store.scan(_NS, keys=["k"]).values == {"k": b"w"}
+        assert store.recent(("p",), limit=0) == []
+        store.clear(rows[3].namespace)
+        assert store.recent(("p",), before=rows[3]) == rows[4:]
 
     def test_clear_removes_one_namespace_and_nothing_else(self, store: Store) -> None:
         other_names = [("brain", "tenant", "user"), (*_NS, "deeper"), ("brain", "tenant", "user", "sessions")]
@@ -266,13 +270,15 @@ class StoreConformance(ConcurrentStoreConformance):
         store.clear(_NS)
         assert store.scan(_NS, keys=["k"]) == Page([], 0, {})
         assert [store.scan(name).total for name in other_names] == [1, 1, 1]
+        assert [row.namespace[-1] for row in store.recent(_NS[:-1])] == ["sessions"]
+        assert store.append(_NS, [("id", b"again")]) == Appended([True], 1, {})
 
     def test_a_closed_store_can_be_used_again(self, store: Store) -> None:
-        store.append(_NS, [("a", b"")])
+        store.append(_NS, [("a", b"1")], put={"k": b"v"})
         store.close()
         store.close()
-        store.append(_NS, [("b", b"")])
-        assert store.scan(_NS, limit=0).total == 2
+        assert store.append(_NS, [("b", b"2")], keys=["k"]) == Appended([True], 2, {"k": b"v"})
+        assert ids_and_data(store.scan(_NS)) == [("a", b"1"), ("b", b"2")]
 
     def test_large_data_comes_back_whole(self, store: Store) -> None:
         data = bytes(range(256)) * 40_000
@@ -281,7 +287,13 @@ class StoreConformance(ConcurrentStoreConformance):
         page = store.scan(_NS, keys=["k"])
         assert page.items[0].data == data
         assert page.values["k"] == data
-        assert {type(part) for part in (page.items[0].data, page.values["k"], store.get(_NS)["k"])} == {bytes}
+        parts = [
+            page.items[0].data,
+            page.values["k"],
+            store.get(_NS)["k"],
+            store.append(_NS, [], keys=["k"]).values["k"],
+        ]
+        assert {type(part) for part in parts} == {bytes}
 
     def test_many_are_read_and_changed_at_once(self, store: Store) -> None:
         texts = [str(n) for n in range(3000)]  # more than some databases take in a statement
@@ -300,8 +312,3 @@ class StoreConformance(ConcurrentStoreConformance):
         for result in results:
             result.clear()
         assert (ids_and_data(store.scan(_NS)), store.get(_NS)) == ([("a", b"1")], {"k": b"v"})
-
-
-def ids_and_data(page: Page) -> list[tuple[str, bytes]]:
-    """Ids and data of a page, without its sequence numbers, which differ between stores."""
-    return [(item.id, item.data) for item in page.items]

@@ -6,12 +6,13 @@ import string
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from contextlib import suppress
 
 from langmem_adapters.errors import Conflict
-from langmem_adapters.protocols import Item, Store
+from langmem_adapters.protocols import Store
+from langmem_adapters.testing.pages import is_rising
 
-__all__ = ["ConcurrentStoreConformance", "is_rising"]
+__all__ = ["ConcurrentStoreConformance"]
 
 _NS = ("brain", "tenant", "user", "session")
 
@@ -19,19 +20,28 @@ _NS = ("brain", "tenant", "user", "session")
 class ConcurrentStoreConformance:
     """The part of :class:`~langmem_adapters.testing.StoreConformance` that runs on threads."""
 
-    def test_guarded_writers_on_threads_lose_no_update(self, store: Store) -> None:
-        def count_up() -> None:
-            for _ in range(10):
-                while True:
-                    old = store.get(_NS, ["n"]).get("n")
-                    try:
-                        store.write(_NS, put={"n": str(int(old or b"0") + 1).encode()}, guard={"n": old})
-                    except Conflict:
-                        continue
-                    break
+    def test_writers_on_threads_lose_no_update(self, store: Store) -> None:
+        finished: list[bool] = []
+        taken: list[int] = []
 
-        _run_on_threads(*[count_up] * 8)
-        assert store.get(_NS, ["n"]) == {"n": b"80"}
+        def count_up() -> None:
+            try:
+                for _ in range(10):
+                    while True:
+                        old = store.get(_NS, ["n"]).get("n")
+                        with suppress(Conflict):
+                            store.write(_NS, put={"n": str(int(old or b"0") + 1).encode()}, guard={"n": old})
+                            break
+            finally:
+                finished.append(True)
+
+        def take() -> None:
+            while len(finished) < 8:
+                values = store.append(_NS, [], put={"n": b"0"}, keys=["n"]).values.values()
+                taken.extend(map(int, values))
+
+        _run_on_threads(*[count_up] * 8, take)
+        assert sum(taken) + int(store.get(_NS, ["n"])["n"]) == 80
 
     def test_appends_on_threads_lose_nothing_and_keep_each_writers_order(self, store: Store) -> None:
         names = iter(string.ascii_lowercase)
@@ -94,10 +104,46 @@ class ConcurrentStoreConformance:
 
         _run_on_threads(writer, reader)
 
+    def test_a_reader_sees_no_half_of_a_removal(self, store: Store) -> None:
+        store.append(_NS, [(str(n), b"") for n in range(25)], put={"removed": b"0"})
+        items = store.scan(_NS).items
+        done = threading.Event()
 
-def is_rising(items: list[Item]) -> bool:
-    """Whether sequence numbers go up."""
-    return all(a.seq < b.seq for a, b in pairwise(items))
+        def remover() -> None:
+            try:
+                for n, item in enumerate(items, start=1):
+                    store.write(_NS, remove=[item], put={"removed": str(n).encode()})
+            finally:
+                done.set()
+
+        def reader() -> None:
+            while not done.is_set():
+                page = store.scan(_NS, keys=["removed"])
+                assert page.items == items[int(page.values["removed"]) :]
+
+        _run_on_threads(remover, reader)
+
+    def test_a_removal_loses_nothing_that_is_appended_meanwhile(self, store: Store) -> None:
+        appended: list[str] = []
+        removed: list[str] = []
+        done = threading.Event()
+
+        def appender() -> None:
+            while not done.is_set():
+                appended.append(str(len(appended)))
+                store.append(_NS, [(appended[-1], b"")])
+
+        def remover() -> None:
+            try:
+                while len(removed) < 50:
+                    oldest = store.scan(_NS, limit=3).items
+                    store.write(_NS, remove=oldest)
+                    removed.extend(item.id for item in oldest)
+            finally:
+                done.set()
+
+        _run_on_threads(appender, remover)
+        assert [*removed, *(item.id for item in store.scan(_NS).items)] == appended
 
 
 def _run_on_threads(*calls: Callable[[], None]) -> None:

@@ -12,9 +12,8 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.testing.conformance import ids_and_data
 from langmem_adapters.testing.fakes import FakeClock
-from langmem_adapters.testing.threads import is_rising
+from langmem_adapters.testing.pages import ids_and_data, is_rising
 
 __all__ = ["store_walk"]
 

@@ -21,7 +21,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, Serializat
 from langmem_adapters.experience.background_scoring import BackgroundScoring, PendingScore
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Invocation, Rules, request_argument
-from langmem_adapters.experience.policies import attempt, call_user_code
+from langmem_adapters.experience.policies import attempt, call_user_code, judge_accepts
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.single_flight.flights import Flight, Flights, is_led_here
@@ -153,7 +153,7 @@ class Calls:
             return True
         is_accepted = True
         try:
-            is_accepted = bool((yield from attempt("the judge", self._rules.judge, experience, call.req)))
+            is_accepted = yield from judge_accepts(self._rules.judge, experience, call.req)
         except LangmemError:
             is_accepted = False
             raise

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from langmem_adapters import views
@@ -338,9 +339,9 @@ class CachedModel(Switches):
         )
 
 
-def opened_again(kind: type[M], make: Callable[[M], None], fields: Mapping[str, Any]) -> M:
+def opened_again(kind: type[M], make: partial[None], fields: Mapping[str, Any]) -> M:
     """Unpickle a cached model, also of a subclass, whose constructor may differ."""
-    model = kind.__new__(kind)
+    model = kind.__new__(kind, **make.keywords)
     make(model)
     for name, value in fields.items():
         setattr(model, name, value)

@@ -27,6 +27,7 @@ from langmem_adapters.experience.verifier.weights import (
 from langmem_adapters.experience.verifier.word_order import same_words
 from langmem_adapters.experience.verifier.words import POLITE_WORDS
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.validation import check_function
 
 __all__ = ["PairJudge", "Verdict", "Verifier"]
 
@@ -95,6 +96,7 @@ class Verifier:
         if isinstance(without, str) or unknown:
             raise ConfigurationError(f"without names guards ({', '.join(guards)}), not {without!r:.100}")
         self.guards: dict[str, Guard] = {name: guard for name, guard in guards.items() if name not in without}
+        check_function("judge", judge)
         self.judge = judge
 
     def __call__(self, request: str, stored: str, *, cosine: float) -> Verdict:
