@@ -496,7 +496,13 @@ def test_a_notebook_can_be_run_and_run_again(
     monkeypatch.chdir(tmp_path)
     loading = nbformat.v4.new_code_cell("%load_ext langmem_adapters")  # type: ignore[no-untyped-call]
     made = nbformat.v4.new_notebook(cells=[loading, *map(nbformat.v4.new_code_cell, CELLS)])  # type: ignore[no-untyped-call]
-    client = NotebookClient(made, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}})
+    client = NotebookClient(
+        made,
+        timeout=120,
+        kernel_name="python3",
+        coalesce_streams=True,  # a busy kernel may send a line's end by itself
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
     with client.setup_kernel():
         for again in range(2):
             for n, cell in enumerate(made.cells):
