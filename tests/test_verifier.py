@@ -268,6 +268,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("symbols", "Rate this: 😀", "Rate this: 😡"),
         ("symbols", "Which country is 🇦🇺?", "Which country is 🇺🇦?"),
         ("symbols", "What does \U0001fae9 mean?", "What does \U0001faea mean?"),  # known to Python 3.14, or none yet
+        ("symbols", "How do I type § in Word?", "How do I type ¶ in Word?"),
+        ("symbols", "What does † mean after a name?", "What does ‡ mean after a name?"),
         ("symbols", "What is \uf8ff Watch?", "What is \uf8fe Watch?"),  # private characters: Apple's logo is one
         ("symbols", "What is √16?", "What is 16?"),
         ("symbols", "What is 5 ± 3?", "What is 5, 3?"),

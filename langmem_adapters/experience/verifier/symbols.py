@@ -40,6 +40,7 @@ _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _COMBINED_LETTER = re.compile(r"[A-Za-z\d][\u0300-\u036f\u20d0-\u20f0]+")
 _PICTOGRAPH_CATEGORIES = frozenset(("So", "Sk", "Sm", "Sc", "Co", "Cn", "Cs"))
 """Symbols, and what is none to this Python: private characters, and those of a later Unicode, such as new emoji."""
+_MARKS = "§¶†‡※⁂"  # that Unicode calls punctuation, though they end or part no sentence
 _NAMED_SIGNS = "€£¥₹"  # signs that normalize_spelling replaces by names
 _BIT_UNIT = re.compile(r"[kKMGT](?<![^\W\d_].)(?:i?(?P<byte>B)|(?<!k)i?b)(?:it|yte|ps)?(?![^\W\d_])")
 _MILLI_OR_MEGA = re.compile(r"[mM](?<![^\W\d_].)(?:W|V|Hz|Pa|J|N|Ω)(?![^\W\d_])")
@@ -84,7 +85,9 @@ def _pictographs(text: str) -> list[str]:
 
 
 def _is_pictograph(character: str) -> bool:
-    return unicodedata.category(character) in _PICTOGRAPH_CATEGORIES and character not in _NAMED_SIGNS
+    if character in _NAMED_SIGNS:
+        return False
+    return character in _MARKS or unicodedata.category(character) in _PICTOGRAPH_CATEGORIES
 
 
 def _sign_with_operands(text: str, match: re.Match[str]) -> str:
