@@ -325,17 +325,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         return getattr(self._wrapped, name)
 
 
-class CachedFunctionCallingLLM(CachedLLM, FunctionCalls):
-    """The :class:`CachedLLM` of a model that calls functions."""
-
-    _wrapped: FunctionCallingLLM = PrivateAttr()
-
-
 @cache
 def _calling_functions(kind: type[CachedLLM]) -> type[CachedLLM]:
-    """The class, also one of the user's own, for a model that calls functions."""
-    if kind is CachedLLM:
-        return CachedFunctionCallingLLM
+    """CachedLLM, or a class of the user's own derived from it, for a model that calls functions."""
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     make: Any = type(kind)
     return cast("type[CachedLLM]", make(kind.__name__, (kind, FunctionCalls), names))
