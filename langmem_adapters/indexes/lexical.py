@@ -340,7 +340,7 @@ def _checked(analyzer: Analyzer) -> Analyzer:
 
 
 def _truncate_query(query: str) -> str:
-    query = _composed(query)
-    if len(query) <= 2 * _QUERY_END_CHARS:
-        return query
-    return f"{query[:_QUERY_END_CHARS]} {query[-_QUERY_END_CHARS:]}"
+    """The query, or of a long one its beginning and its end; composed as documents are."""
+    if len(query) > 2 * _QUERY_END_CHARS:
+        query = f"{query[:_QUERY_END_CHARS]} {query[-_QUERY_END_CHARS:]}"
+    return _composed(query)

@@ -37,7 +37,6 @@ _HOST_NAME: Final = "langchain"
 _OPENAI_ROLE_KEY: Final = "__openai_role__"  # LangChain's own mark of a system message that OpenAI calls "developer"
 _TOKEN_COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
 
-
 _CLASS_OF_KIND: Final[dict[str, type[BaseMessage]]] = {
     "human": HumanMessage,
     "ai": AIMessage,

@@ -31,7 +31,6 @@ from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["checked_chats", "from_message", "to_message"]
 
-
 _HOST_KEY: Final = "llama_index"
 _ROLES: Final = {role.value: role for role in MessageRole}
 _ASSISTANT_ROLES: Final = {"chatbot", "model"}  # other providers' words for "assistant"

@@ -116,9 +116,10 @@ class ChatSession:
         check_integer("idx", idx)
 
         def chosen(page: Page) -> list[Item]:
-            items, place = (page.items, idx) if idx >= 0 else (reversed(page.items), -1 - idx)
-            readable = enumerate(item for item in items if _readable_chats([item]))  # as far as this place
-            return list(islice((item for number, item in readable if number == place), 1))
+            items, place = (page.items, idx) if idx >= 0 else (page.items[::-1], -1 - idx)
+            place = min(place, len(items))
+            readable = (item for item in items if _readable_chats([item]))  # parsed as far as this place
+            return list(islice(readable, place, place + 1))
 
         def plan(page: Page) -> _Change:
             return _deletion(page, chosen(page))

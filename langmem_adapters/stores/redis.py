@@ -210,11 +210,8 @@ class RedisStore(Shared):
         return redis_dates.dates(self._wire, self._keys.for_namespace(namespace))
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
-        run(
-            self._commit(
-                namespace, self._keys.for_namespace(namespace), [], dates.expires_in, updated_at=dates.updated_at
-            )
-        )
+        redis_keys = self._keys.for_namespace(namespace)
+        run(self._commit(namespace, redis_keys, [], dates.expires_in, updated_at=dates.updated_at))
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         return redis_dates.discard(self._wire, self._keys.for_namespace(namespace), before)
