@@ -250,6 +250,12 @@ class NumbersByLengthOnceClosed(MemoryStore):
         self._seq = max(len(content.log) for _, content in self._contents())
 
 
+class NumbersFromOneOnceCleared(MemoryStore):
+    def clear(self, namespace: Namespace) -> None:
+        super().clear(namespace)
+        self._seq = 0
+
+
 class IdsOutliveClear(MemoryStore):
     cleared: frozenset[str] = frozenset()
 
@@ -455,6 +461,7 @@ FAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
     (RemovesById, Kit.test_what_was_written_again_is_not_what_was_to_be_removed, {}),
     (IdsOutliveClear, Kit.test_clear_removes_one_namespace_and_nothing_else, {}),
     (NumbersByLengthOnceClosed, RISE, {}),
+    (NumbersFromOneOnceCleared, Kit.test_numbers_rise_after_the_namespace_was_removed, {}),
     (ValuesLostOnceClosed, Kit.test_a_closed_store_can_be_used_again, {}),
     *((kind, BOUNDS, {}) for kind in (TotalWithinBounds, ValuesOfAWholeScan, AfterGoesByItsEntry)),
     *((kind, KIND, {}) for kind in (OnlyPutsSetTheTtl, TtlInWholeSeconds)),

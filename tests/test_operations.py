@@ -294,6 +294,15 @@ def test_discard_spares_what_is_younger(store: Any, clock: FakeClock) -> None:
     assert [row.namespace[-1] for row in store.recent(NS[:-1])] == ["other"]
 
 
+def test_numbers_rise_after_a_namespace_was_discarded(store: Any, clock: FakeClock) -> None:
+    seqs = []
+    for _ in range(20):
+        store.append(NS, [("a", b"")])
+        seqs.append(store.scan(NS).items[0].seq)
+        assert store.discard(NS, clock() + 0.001)
+    assert seqs == sorted(set(seqs))
+
+
 def test_a_write_in_the_middle_of_a_discard_is_not_lost(redis_server: RedisServer, key_prefix: str) -> None:
     clock = FakeClock()
     for n, write in enumerate(

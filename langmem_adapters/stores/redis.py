@@ -73,6 +73,7 @@ class RedisStore(Shared):
         self._clock = clock
         link = make_link(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
         self._wire = Wire(link, retry_for=retry_for)
+        self._removed_logs = redis_log.RemovedLogs()
 
     @blocking
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:
@@ -181,7 +182,9 @@ class RedisStore(Shared):
 
     @blocking
     def clear(self, namespace: Namespace) -> Flow[None]:
-        yield redis_dates.removal_step(self._wire, self._keys.for_namespace(namespace))
+        redis_keys = self._keys.for_namespace(namespace)
+        yield redis_dates.removal_step(self._wire, redis_keys)
+        self._removed_logs.add(redis_keys.log)
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         return list(Directory(self._wire, self._keys, parent).newest(limit, before))
@@ -214,7 +217,11 @@ class RedisStore(Shared):
         run(self._commit(namespace, redis_keys, [], dates.expires_in, updated_at=dates.updated_at))
 
     def discard(self, namespace: Namespace, before: float) -> bool:
-        return redis_dates.discard(self._wire, self._keys.for_namespace(namespace), before)
+        redis_keys = self._keys.for_namespace(namespace)
+        was_removed = redis_dates.discard(self._wire, redis_keys, before)
+        if was_removed:
+            self._removed_logs.add(redis_keys.log)
+        return was_removed
 
     def close(self) -> None:
         """Close the connections; the next use connects again. Connections of a client that was handed in stay open."""
@@ -234,6 +241,8 @@ class RedisStore(Shared):
         updated_at: float | None = None,
     ) -> Flow[list[Any]]:
         """Apply a change with the keys' expiry and the row in the directory; return the replies to ``commands``."""
+        if (seconds := self._removed_logs.seconds_left(redis_keys.log)) > 0:
+            yield from step(time.sleep, seconds)
         lifetime = _to_milliseconds(ttl)
         now = self._clock() if updated_at is None else updated_at
         listing_commands = redis_keys.listing_commands(now, lifetime)

@@ -10,6 +10,7 @@ before an entry that is new by then.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,7 @@ from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = [
     "PAUSES",
+    "RemovedLogs",
     "append_commands",
     "drop_repeats",
     "last_seq",
@@ -40,6 +42,7 @@ _PAGE_SIZE = 10_000  # entries that a repair reads at once
 _MAX_RESTARTS = 8
 PAUSES = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """Seconds between a reader's attempts: the time that writers have to remove their repetitions."""
+_TICK_SECONDS = 0.001  # of the server's clock, from which stream ids are made
 _Entry: TypeAlias = "tuple[bytes, list[bytes]]"  # stream id and fields
 
 
@@ -162,6 +165,30 @@ def drop_repeats(entries: Sequence[_Entry], after: int) -> list[_Entry]:
     for entry in entries:
         first.setdefault(entry[1][1], entry)
     return [entry for entry in first.values() if _to_seq(entry[0]) > after]
+
+
+class RemovedLogs:
+    """The logs that this process has just removed.
+
+    A stream that is made again counts from 0 within its millisecond: an entry would get the number of a removed one of
+    the same millisecond, and whoever still holds that one would take it for the same. Removals by other processes are
+    not known here.
+    """
+
+    def __init__(self) -> None:
+        self._removed_at: dict[bytes, float] = {}  # by key, of the last millisecond or so
+
+    def add(self, log: bytes) -> None:
+        now = time.perf_counter()
+        for key, removed_at in list(self._removed_at.items()):
+            if now - removed_at > _TICK_SECONDS:
+                self._removed_at.pop(key, None)
+        self._removed_at[log] = now
+
+    def seconds_left(self, log: bytes) -> float:
+        """Until the server counts from another millisecond; 0 or less if it does."""
+        removed_at = self._removed_at.get(log)
+        return 0.0 if removed_at is None else removed_at + _TICK_SECONDS - time.perf_counter()
 
 
 class _IdOccurrences:

@@ -156,6 +156,14 @@ class StoreConformance(ConcurrentStoreConformance, ExpiringStoreConformance):
         store.append(_NS, [("c", b"")])
         assert store.scan(_NS).items[1].seq > again.seq
 
+    def test_numbers_rise_after_the_namespace_was_removed(self, store: Store) -> None:
+        removed: list[Item] = []
+        for _ in range(20):
+            store.append(_NS, [("a", b"")])
+            removed += store.scan(_NS).items
+            store.clear(_NS)
+        assert is_rising(removed)
+
     def test_what_was_written_again_is_not_what_was_to_be_removed(self, store: Store) -> None:
         store.append(_NS, [("a", b"")])
         old = store.scan(_NS).items
