@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import griffe
@@ -15,7 +17,15 @@ _ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(~?)([\w.]+)`")
 
 
 class Docstrings(griffe.Extension):
-    """Rewrites each docstring before it is taken apart."""
+    """Rewrites each docstring before it is taken apart, and lists what a class inherits after its own members."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Make inherited members the class's own: else they come first."""
+        for cls in list(_classes(pkg)):
+            for name, alias in cls.inherited_members.items():
+                member = copy(alias.final_target)
+                member.parent, member.docstring = cls, copy(member.docstring)
+                cls.members[name] = member
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of one module, class, function or value."""
@@ -23,6 +33,14 @@ class Docstrings(griffe.Extension):
             text = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
             text = _PARAMETERS.sub(_one_by_one, text)
             obj.docstring.value = _ROLE.sub(lambda role: _link(role, obj), text)
+
+
+def _classes(parent: griffe.Module | griffe.Class) -> Iterator[griffe.Class]:
+    for member in parent.members.values():
+        if isinstance(member, griffe.Class):
+            yield member
+        if isinstance(member, griffe.Module | griffe.Class):
+            yield from _classes(member)
 
 
 def _one_by_one(parameters: re.Match[str]) -> str:
