@@ -11,8 +11,10 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
+from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Rules
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.experience.functions.wrappers import wrap_function
@@ -28,6 +30,7 @@ from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
 from langmem_adapters.validation import check_at_most_one, check_seconds, check_sync_functions
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["cached", "exp_cache"]
 
@@ -130,7 +133,7 @@ exp_cache = cached
 """MetaGPT's name for :func:`cached`."""
 
 _POOL_OPTIONS = ("user", "tenant", "ttl", "max_entries", "max_bytes", "prices")
-_RULE_OPTIONS = {field.name for field in dataclasses.fields(Rules)} - {"serializer"}
+_RULE_OPTIONS = {field.name for field in dataclasses.fields(Rules)}
 
 
 def _decorated(
@@ -165,8 +168,9 @@ def _decorated(
     check_sync_functions(clock=clock, timer=timer, sleep=sleep, new_id=new_id)
     check_seconds("ttl", pool_options.get("ttl"))
     custom_serializer = None if serializer is None else as_serializer(serializer)
-    rules = Rules(serializer=custom_serializer, **rule_options)
-    arguments = Arguments(function, key=key, ignore=ignore, trusted=tag is not None or pool is not None)
+    rules = Rules(**rule_options)
+    is_trusted = tag is not None or pool is not None
+    arguments = Arguments(function, key=key, ignore=ignore, trusted=is_trusted, serializer=custom_serializer)
     rules.check(arguments.name, is_async=is_coroutine(function) or inspect.isasyncgenfunction(function))
     stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     responses = Responses(function, returns=returns, serializer=custom_serializer or DataSerializer(), stream=stream)
@@ -186,15 +190,16 @@ def _decorated(
             **pool_options,
         )
 
-    cache = FunctionCache(
+    calls = Calls(
         make_pool,
         rules=rules,
         arguments=arguments,
         responses=responses,
         keep_requests=keep_requests,
+        scoring=BackgroundScoring(rules.scorer, f"a result of {arguments.name}", WarnOnce()),
         clock=clock,
         timer=timer,
         sleep=sleep,
         new_id=new_id,
     )
-    return wrap_function(function, cache)
+    return wrap_function(function, FunctionCache(calls))

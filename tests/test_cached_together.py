@@ -195,26 +195,26 @@ def test_the_first_success_serves_those_who_wait_for_a_slower_one(place: str, wa
     def f() -> int:
         raise AssertionError
 
-    slow = run(f.cache.begin(Invocation((), {})))
+    slow = run(f.cache.calls.begin(Invocation((), {})))
     assert slow.flight is not None
     got: list[Any] = []
     late = threading.Thread(target=lambda: got.append(f()))
     late.start()
     when(lambda: len(waiters) == 1)()
-    with f.cache.led(slow) if place == "inside" else refresh():
-        quick = run(f.cache.begin(Invocation((), {})))
+    with f.cache.calls.flights.led(slow.flight) if place == "inside" else refresh():
+        quick = run(f.cache.calls.begin(Invocation((), {})))
     assert quick.flight is None
-    run(f.cache.finish(quick, 5))
+    run(f.cache.calls.finish(quick, 5))
     assert slow.flight.outcome.done()
     late.join(20)
     assert got == [5]
-    run(f.cache.finish(slow, 6))  # lands a second time, which is nothing
+    run(f.cache.calls.finish(slow, 6))  # lands a second time, which is nothing
     assert f() == (6 if place == "inside" else 5)  # asked anew, by which the slow one is out of date
 
 
 REMOVALS: dict[str, Callable[[Any], Any]] = {
     "this one": lambda f: f.cache.ainvalidate("ada"),
-    "by its key": lambda f: f.cache.pool.adelete(key=f.cache._key(("ada",), {})),
+    "by its key": lambda f: f.cache.pool.adelete(key=f.cache.calls.arguments.call_key(("ada",), {})),
     "where": lambda f: f.cache.pool.ainvalidate(lambda _: True),
     "all": lambda f: f.cache.pool.aclear(),
     "its user": lambda f: adelete_user(f.cache.pool.store, user="ada"),
@@ -299,13 +299,13 @@ def test_a_call_that_is_out_of_date_tells_nobody_who_asked_since() -> None:
         raise AssertionError
 
     with refresh():
-        old = run(read.cache.begin(Invocation((), {})))
+        old = run(read.cache.calls.begin(Invocation((), {})))
     read.cache.invalidate()
-    new = run(read.cache.begin(Invocation((), {})))
-    run(read.cache.finish(old, "old"))
+    new = run(read.cache.calls.begin(Invocation((), {})))
+    run(read.cache.calls.finish(old, "old"))
     assert new.flight is not None
     assert not new.flight.outcome.done()
-    run(read.cache.finish(new, "new"))
+    run(read.cache.calls.finish(new, "new"))
     assert read() == "new"
 
 
@@ -348,13 +348,13 @@ def test_what_is_not_kept_does_not_end_the_wait_for_another() -> None:
     def f() -> int:
         raise AssertionError
 
-    slow = run(f.cache.begin(Invocation((), {})))
+    slow = run(f.cache.calls.begin(Invocation((), {})))
     with refresh():
-        quick = run(f.cache.begin(Invocation((), {})))
-    run(f.cache.finish(quick, 5))
+        quick = run(f.cache.calls.begin(Invocation((), {})))
+    run(f.cache.calls.finish(quick, 5))
     assert slow.flight is not None
     assert not slow.flight.outcome.done()
-    run(f.cache.finish(slow, 6))
+    run(f.cache.calls.finish(slow, 6))
     assert slow.flight.outcome.result() is not None
 
 
@@ -398,14 +398,14 @@ def _gated(store: MemoryStore) -> tuple[Any, asyncio.Event, asyncio.Event]:
 
 def _counted_joins(f: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The keys of the calls in the air that somebody has looked for, one for each look."""
-    join = f.cache.flights.join
+    join = f.cache.calls.flights.join
     joined: list[str] = []
 
     def counted(key: str, *claim: Any) -> Any:
         joined.append(key)
         return join(key, *claim)
 
-    monkeypatch.setattr(f.cache.flights, "join", counted)
+    monkeypatch.setattr(f.cache.calls.flights, "join", counted)
     return joined
 
 
@@ -551,9 +551,9 @@ def test_garbage_that_is_collected_in_the_middle_of_a_call_holds_up_nobody(
     def f(n: int) -> int:
         return n
 
-    turn: Any = run(f.cache.begin(Invocation((1,), {})))
+    turn: Any = run(f.cache.calls.begin(Invocation((1,), {})))
     assert turn.flight.lease is not None
-    lock = f.cache.flights._lock if where == "flights" else background._lanes["leases"]._lock
+    lock = f.cache.calls.flights._lock if where == "flights" else background._lanes["leases"]._lock
 
     def collect() -> None:
         nonlocal turn
@@ -720,9 +720,9 @@ def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
     while not crowd.calls:
         time.sleep(0.001)
     store.clear(("experience", "", "", "f", "leases"))  # of which the child has a copy
-    key = f.cache._key((), {})
-    assert f.cache.flights.get(key) is not None
-    assert in_a_fork(lambda: str(f.cache.flights.get(key))) == "None"
+    key = f.cache.calls.arguments.call_key((), {})
+    assert f.cache.calls.flights.get(key) is not None
+    assert in_a_fork(lambda: str(f.cache.calls.flights.get(key))) == "None"
     assert in_a_fork(f) == "child"
     crowd.release.set()
     leader.join()
@@ -1009,8 +1009,8 @@ def test_what_another_process_has_made_meanwhile_is_served(any_store: Store) -> 
     def f(n: int) -> str:
         raise AssertionError
 
-    leases = f.cache._leases()
-    key = f.cache._key((1,), {})
+    leases = f.cache.calls._leases()
+    key = f.cache.calls.arguments.call_key((1,), {})
     assert run(leases.take(key)) is not None
     assert f(1) == "theirs"
     assert looks == [0.01, 0.02, 0.04]
@@ -1022,7 +1022,7 @@ def test_a_lease_that_nobody_gives_back_does_not_stay_for_ever() -> None:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
     f = cached(store=store, tag="f", wait=20.0, clock=clock)(lambda: "mine")
-    assert run(f.cache._leases().take("key")) is not None
+    assert run(f.cache.calls._leases().take("key")) is not None
     clock.advance(20)
     assert [*store.namespaces()]
     clock.advance(3600)
@@ -1052,7 +1052,7 @@ def test_who_waited_for_another_processs_call_that_came_to_nothing_waits_for_no_
         together.wait()
         raise KeyError
 
-    leases, key = f.cache._leases(), f.cache._key((), {})
+    leases, key = f.cache.calls._leases(), f.cache.calls.arguments.call_key((), {})
     theirs = run(leases.take(key))
     assert theirs is not None
     assert [type(error) for error in on_threads(f, crowd=8)] == [KeyError] * 8
@@ -1072,17 +1072,17 @@ def test_who_comes_while_all_try_for_themselves_waits_for_one_of_them(any_store:
     def f() -> int:
         raise AssertionError
 
-    leases, key = f.cache._leases(), f.cache._key((), {})
+    leases, key = f.cache.calls._leases(), f.cache.calls.arguments.call_key((), {})
     theirs = run(leases.take(key))
     assert theirs is not None
-    turn = run(f.cache.begin(Invocation((), {})))
-    assert (len(looks), turn.flight) == (1, f.cache.flights.get(key))
+    turn = run(f.cache.calls.begin(Invocation((), {})))
+    assert (len(looks), turn.flight) == (1, f.cache.calls.flights.get(key))
     assert turn.flight is not None
     assert not turn.flight.outcome.done()
     assert turn.flight.lease is not None
     assert run(leases.take(key)) is None
-    run(f.cache.finish(turn, 5))
-    assert (f.cache.flights.get(key), f()) == (None, 5)
+    run(f.cache.calls.finish(turn, 5))
+    assert (f.cache.calls.flights.get(key), f()) == (None, 5)
     assert run(leases.take(key)) is not None
 
 
@@ -1172,8 +1172,8 @@ async def test_a5_waiting_for_another_process_does_not_block_the_loop(any_store:
     async def f(n: int) -> int:
         return n
 
-    leases = f.cache._leases()
-    assert run(leases.take(f.cache._key((1,), {}))) is not None
+    leases = f.cache.calls._leases()
+    assert run(leases.take(f.cache.calls.arguments.call_key((1,), {}))) is not None
     async with ticking() as late:
         assert await f(1) == 1
     assert max(late) < 0.2
@@ -1199,7 +1199,7 @@ async def test_a_blocking_call_on_a_loop_does_not_hold_up_what_it_would_wait_for
     theirs = cached(store=any_store, tag="f", key=str)(slow)
     ours = cached(store=any_store, tag="f", key=str)(name)
     if mine:
-        ours.cache.flights = theirs.cache.flights
+        ours.cache.calls.flights = theirs.cache.calls.flights
     task = asyncio.create_task(theirs(1))
     await begun.wait()
     before = time.monotonic()
@@ -1217,7 +1217,7 @@ async def test_a_sleep_of_ones_own_does_not_hold_up_a_loop_either() -> None:
     def f(n: int) -> int:
         return n
 
-    assert run(f.cache._leases().take(f.cache._key((1,), {}))) is not None
+    assert run(f.cache.calls._leases().take(f.cache.calls.arguments.call_key((1,), {}))) is not None
     assert (f(1), slept) == (1, [])
 
 

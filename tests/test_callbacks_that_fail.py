@@ -167,7 +167,7 @@ def test_those_who_wait_are_told_though_nothing_was_kept() -> None:
         return "Paris"
 
     assert f("France") == "Paris"
-    assert f.cache.flights.get(f.cache._key(("France",), {})) is None
+    assert f.cache.calls.flights.get(f.cache.calls.arguments.call_key(("France",), {})) is None
 
 
 # --- models

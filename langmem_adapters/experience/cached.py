@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, T
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.functions.calls import Calls
-from langmem_adapters.experience.functions.rules import Invocation
+from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
@@ -32,24 +32,33 @@ else:
 _COUNT_NAMES = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors")
 
 
-class FunctionCache(Calls, Shared, Generic[A]):
+class FunctionCache(Shared, Generic[A]):
     """The cache of one function, its attribute ``cache``. Made by :func:`langmem_adapters.cached`."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls: Calls = calls
+        self._name = calls.arguments.name
+
+    @property
+    def pool(self) -> ExperiencePool:
+        """The pool with the results: to clear and export it, and to see what its hits have saved."""
+        return self.calls.pool
 
     def lookup(self, *args: A.args, **kwargs: A.kwargs) -> Experience | None:
         """The experience of a call with these arguments (for a method, without ``self``); None, if there is none."""
-        return run(self.pool.lookup_flow(self._key(args, kwargs)))
+        return run(self.pool.lookup_flow(self.calls.arguments.call_key(args, kwargs)))
 
     async def alookup(self, *args: A.args, **kwargs: A.kwargs) -> Experience | None:
         """:meth:`lookup`, without blocking the event loop."""
-        return await arun(self.pool.lookup_flow(self._key(args, kwargs)))
+        return await arun(self.pool.lookup_flow(self.calls.arguments.call_key(args, kwargs)))
 
     def invalidate(self, *args: A.args, **kwargs: A.kwargs) -> bool:
         """Delete the result of a call with these arguments (for a method, without ``self``); False, if none is kept."""
-        return self.pool.delete(key=self._key(args, kwargs))
+        return self.pool.delete(key=self.calls.arguments.call_key(args, kwargs))
 
     async def ainvalidate(self, *args: A.args, **kwargs: A.kwargs) -> bool:
         """:meth:`invalidate`, without blocking the event loop."""
-        return await self.pool.adelete(key=self._key(args, kwargs))
+        return await self.pool.adelete(key=self.calls.arguments.call_key(args, kwargs))
 
     def stats(self) -> dict[str, Any]:
         """Counts of this object.
@@ -58,22 +67,18 @@ class FunctionCache(Calls, Shared, Generic[A]):
         they would not come back equal or should_store said no; errors: of the store or of a policy; scored; unscored:
         the scorer failed or was too slow; saved_seconds, saved_tokens, saved_money: what the hits have saved.
         """
-        saved = Saved() if self._pool is None else self._pool.saved()
-        counts: dict[str, Any] = {name: self._counts[name] for name in _COUNT_NAMES}
-        return views.Figures(counts | self._scoring.stats() | saved.as_stats(), title=f"Cache of {self._name}")
+        calls = self.calls
+        saved = calls.pool.saved() if calls.has_pool else Saved()
+        counts: dict[str, Any] = {name: calls.counts[name] for name in _COUNT_NAMES}
+        return views.Figures(counts | calls.scoring.stats() | saved.as_stats(), title=f"Cache of {self._name}")
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
-        self._scoring.flush()
+        self.calls.scoring.flush()
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
-        await self._scoring.aflush()
-
-    async def afinish(self, call: Invocation, value: Any, *, whole: bool = True) -> None:
-        """:meth:`finish` for an async function, whose task may be cancelled before :meth:`finish` begins."""
-        with self.held(call):
-            await arun(self.finish(call, value, whole=whole))
+        await self.calls.scoring.aflush()
 
     def __reduce__(self) -> NoReturn:
         raise ConfigurationError(
@@ -86,11 +91,6 @@ class FunctionCache(Calls, Shared, Generic[A]):
 
     def _repr_html_(self) -> str:
         return views.render_safely(self, lambda: views.statistics(self.stats(), title=f"Cache of {self._name}"))
-
-    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        owner = (None,) if self._arguments.ignores_owner else ()
-        bound = self._arguments.bind((*owner, *args), kwargs)
-        return self._call_key(bound, self._arguments.key_arguments(bound))
 
 
 class _Method(Protocol[S_contra, Q, R_co]):

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.experience import ExperiencePool, FunctionCache
+from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.background_scoring import BackgroundScoring
+from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import answer_text
 from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers, StoredAnswers
@@ -71,7 +72,7 @@ class Answers(SingleFlightAnswers):
             KeyedRequest,
             rules=Rules(metric=metric, **rules),
             responses=_ResponseConverter(clock, new_id),
-            cache=_ResponseCache,
+            calls=_ResponseCalls,
             counts=counts,
             keep_requests=False,
             scoring=scoring,
@@ -90,12 +91,12 @@ class Answers(SingleFlightAnswers):
         return pieces(served)
 
 
-class _ResponseCache(FunctionCache):
+class _ResponseCalls(Calls):
     """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours."""
 
     def _put(self, call: Invocation, value: Any) -> Flow[bool]:
         if self._rules.should_store is worth_storing and reached_limit(value, call.key_arguments["limit"]):
-            self._counts.add("refused")
+            self.counts.add("refused")
             return False
         return (yield from super()._put(call, value))
 

@@ -17,6 +17,7 @@ from langmem_adapters.experience.functions.naming import (
     is_complete,
 )
 from langmem_adapters.experience.functions.values import identities_by_name, identity, name_of
+from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["Arguments"]
@@ -42,6 +43,7 @@ class Arguments:
         ignore: Names of arguments that do not count. The first of a method, ``self`` or ``cls``, does not either,
             unless ``key`` names it; but results of one class are not those of its subclasses.
         trusted: Whether the user has named the place of the results, so that the function's own name identifies it.
+        serializer: What it makes of the arguments counts, and is kept, in their place.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Arguments:
         key: Callable[..., Any] | Mapping[str, Callable[[Any], Any]] | None = None,
         ignore: Collection[str] = (),
         trusted: bool = False,
+        serializer: Serializer | None = None,
     ) -> None:
         if isinstance(ignore, str) or not isinstance(ignore, Collection):
             raise ConfigurationError('ignore is a list of names, such as ["timeout"], not one text')
@@ -76,6 +79,7 @@ class Arguments:
         self._defining_class = name_of(function).rpartition(".")[0]
         self._function = function
         self._trusted = trusted
+        self._serializer = serializer
         self._identity = self._compute_identity()
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
@@ -93,7 +97,12 @@ class Arguments:
             name: part(arguments[name]) for name, part in self._part_functions.items() if name in arguments
         }
 
-    def flatten(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _serialized(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._serializer is None:
+            return arguments
+        return {"req": self._serializer.serialize_req(**self._flattened(arguments))}
+
+    def _flattened(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that count, with those in ``**kwargs`` each under its own name.
 
         If one of these has the name of a parameter, as when ``f(*args, **kwargs)`` is called with ``args=``, they stay
@@ -120,10 +129,16 @@ class Arguments:
 
         Raises ConfigurationError, which names the argument, if one is not data.
         """
+        arguments = self._serialized(arguments)
         try:
             return fingerprint([self._current_identity(), owner, identities_by_name(arguments)])
         except (SerializationError, RecursionError) as error:  # the latter for cyclic data
             raise self._key_error(arguments) from error
+
+    def call_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """The key of a call with these arguments; of a method, without its object."""
+        bound = self.bind((None, *args) if self.ignores_owner else args, kwargs)
+        return self.key(self.key_arguments(bound), self.owner_name(bound))
 
     def function_fingerprint(self, owner: str = "") -> str:
         """The fingerprint of the function alone: only requests of one function are compared with each other."""
@@ -175,7 +190,7 @@ class Arguments:
         None, if an argument counts but cannot be stored, such as a class.
         """
         try:
-            values = decode(encode(dict(arguments)))
+            values = decode(encode(dict(self._serialized(arguments))))
         except SerializationError:
             return None
         return next(iter(values.values())) if len(values) == 1 else values

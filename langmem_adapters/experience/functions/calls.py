@@ -10,7 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -26,17 +26,17 @@ from langmem_adapters.experience.pool import ExperiencePool, experience_namespac
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.single_flight.flights import Flight, Flights, is_led_here
 from langmem_adapters.experience.single_flight.leases import Leases
-from langmem_adapters.flow import Flow, run, submit
+from langmem_adapters.flow import Flow, arun, run, submit
 from langmem_adapters.model import Experience
-from langmem_adapters.warn_once import WarnOnce
+from langmem_adapters.sharing import Shared
 
 __all__ = ["Calls"]
 
 _log = logging.getLogger("langmem_adapters")
 
 
-class Calls:
-    """The part of :class:`~langmem_adapters.experience.FunctionCache` that surrounds each call."""
+class Calls(Shared):
+    """What is done before and after each call of a function."""
 
     def __init__(
         self,
@@ -46,23 +46,24 @@ class Calls:
         arguments: Arguments,
         responses: Responses,
         keep_requests: bool | None = None,
-        scoring: BackgroundScoring | None = None,  # shared with others, as are its warnings; None: its own
+        scoring: BackgroundScoring,  # may be shared with others, as are its warnings
         counts: Counts | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = pauses.sleep,
         new_id: Callable[[], str],
     ) -> None:
-        self._make_pool, self._rules, self._arguments, self._name = make_pool, rules, arguments, arguments.name
+        self._make_pool, self._rules = make_pool, rules
+        self.arguments: Arguments = arguments
         self.responses: Responses = responses
         self._stores_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self.flights: Flights = Flights()
         self._abandoned_leases: deque[bytes] = deque(maxlen=256)  # leases of abandoned calls, for which nobody waits
         self._pool: ExperiencePool | None = None
-        self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
-        self._lock, self._counts = ForkSafeLock(), Counts() if counts is None else counts
-        self.warn: WarnOnce = self._scoring.warn
+        self._lock = ForkSafeLock()
+        self.scoring: BackgroundScoring = scoring
+        self.counts: Counts = Counts() if counts is None else counts
         self._request_argument = request_argument(arguments, rules)
         self._is_single_flight = rules.wait > 0 and not responses.stream
 
@@ -74,16 +75,13 @@ class Calls:
                 self._pool = self._pool or self._make_pool()
         return self._pool
 
-    def _call_key(self, bound: inspect.BoundArguments, arguments: dict[str, Any]) -> str:
-        return self._arguments.key(self._serialize(arguments), self._arguments.owner_name(bound))
+    @property
+    def has_pool(self) -> bool:
+        """Whether the pool was needed already."""
+        return self._pool is not None
 
     def _request(self, arguments: dict[str, Any]) -> Any:
-        return self._arguments.request(self._serialize(arguments))
-
-    def _serialize(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if (serializer := self._rules.serializer) is None:
-            return arguments
-        return {"req": serializer.serialize_req(**self._arguments.flatten(arguments))}
+        return self.arguments.request(arguments)
 
     # --- before the call
 
@@ -92,21 +90,22 @@ class Calls:
         if not (self.pool.reads or self.pool.writes):
             return call
         try:
-            bound = self._arguments.bind(call.args, call.kwargs)
+            bound = self.arguments.bind(call.args, call.kwargs)
         except TypeError:  # the function itself will raise it; if it returns all the same, the result is refused
             call.keeps = self.pool.writes
             return call
         yield from self._look_up(call, bound)
-        self._counts.add("hits" if call.served else "misses")
+        self.counts.add("hits" if call.served else "misses")
         call.started = self._timer()
         return call
 
     def _look_up(self, call: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
         pool = self.pool
-        call.key_arguments = self._arguments.key_arguments(bound)
-        call.key = self._call_key(bound, call.key_arguments)
+        call.key_arguments = self.arguments.key_arguments(bound)
+        owner = self.arguments.owner_name(bound)
+        call.key = self.arguments.key(call.key_arguments, owner)
         if self._rules.reads_requests or self._stores_requests:
-            call.made_by = self._arguments.function_fingerprint(self._arguments.owner_name(bound))
+            call.made_by = self.arguments.function_fingerprint(owner)
         if self._rules.reads_requests:
             call.req = self._request(call.key_arguments)
         if pool.reads and (yield from self._serve(call)):
@@ -158,8 +157,8 @@ class Calls:
             is_accepted = False
             raise
         finally:
-            self._counts.add("rejected", not is_accepted)
-            self._counts.add("rejected_judge", not is_accepted)
+            self.counts.add("rejected", not is_accepted)
+            self.counts.add("rejected_judge", not is_accepted)
         return is_accepted
 
     def _serve_similar(self, call: Invocation, exact: Experience | None) -> Flow[None]:
@@ -176,7 +175,7 @@ class Calls:
         try:
             call.value = self.responses.from_experience(experience)
         except SerializationError as error:
-            _log.warning("a result of %s is treated as a miss: %s", self._name, error)
+            _log.warning("a result of %s is treated as a miss: %s", self.arguments.name, error)
             if key is not None:
                 yield from self.pool.heal_flow(key)
             return
@@ -214,7 +213,7 @@ class Calls:
                 self._abandon(flight)  # the thread that read its stream has ended
             elif (data := flight.outcome.result()) is not None:
                 yield from self._serve_experience(call, Experience.from_bytes(data))
-                self._counts.add("shared", call.served)
+                self.counts.add("shared", call.served)
                 return
             elif not flight.is_abandoned or self._timer() >= deadline:
                 return  # it failed: the next leader may fail too, after one more wait
@@ -267,11 +266,16 @@ class Calls:
             elif call.experience and not call.is_outdated and (slower := self.flights.get(call.key)) is not None:
                 slower.land(call.experience.to_bytes())  # its followers need not wait any longer
 
+    async def afinish(self, call: Invocation, value: Any, *, whole: bool = True) -> None:
+        """:meth:`finish` for an async function, whose task may be cancelled before :meth:`finish` begins."""
+        with self.held(call):
+            await arun(self.finish(call, value, whole=whole))
+
     def _put(self, call: Invocation, value: Any) -> Flow[bool]:
         try:
             result = self.responses.as_returned(value)
             if not call_user_code("should_store", lambda: self._rules.should_store(result)):
-                self._counts.add("refused")
+                self.counts.add("refused")
                 return False
             seconds = max(self._timer() - call.started, 0.0)
             metric = call_user_code("metric", lambda: self._rules.measure(result, seconds))
@@ -280,7 +284,7 @@ class Calls:
             if not call.is_outdated:
                 call.experience = yield from self._create(call, value, call.experience)
                 call.stored = True
-                self._counts.add("stored")
+                self.counts.add("stored")
                 if call.is_outdated:  # meanwhile
                     yield from self.pool.discard_flow(call.key, call.experience)
         except SerializationError as error:
@@ -290,14 +294,14 @@ class Calls:
 
     def refuse(self, error: SerializationError) -> None:
         """Count a result that cannot be kept, and log a warning."""
-        self._counts.add("refused")
-        self.warn(f"a result of {self._name} is not kept: {error}")
+        self.counts.add("refused")
+        self.scoring.warn(f"a result of {self.arguments.name} is not kept: {error}")
 
     def _degrade(self, error: LangmemError, count: str = "errors") -> None:
         if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
-        self._counts.add(count)
-        self.warn(f"{self._name} goes on without its cache", error)
+        self.counts.add(count)
+        self.scoring.warn(f"{self.arguments.name} goes on without its cache", error)
 
     def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool. Subclasses also store here what belongs to the value."""
@@ -310,10 +314,6 @@ class Calls:
                 yield from self._leases().give_back(lease)
             except LangmemError as error:
                 self._degrade(error)
-
-    def led(self, call: Invocation) -> AbstractContextManager[None]:
-        """Mark that the call is being made, so that the same call from inside it does not wait for it."""
-        return self.flights.led(call.flight)
 
     @contextmanager
     def held(self, call: Invocation) -> Iterator[None]:
@@ -346,5 +346,5 @@ class Calls:
     def score_later(self, call: Invocation, *, on_loop: bool = False) -> None:
         """Score a stored result in the background; with ``on_loop``, on this event loop if the scorer needs one."""
         if call.experience is not None and call.stored and not call.is_outdated:
-            begin = self._scoring.abegin if on_loop else self._scoring.begin
+            begin = self.scoring.abegin if on_loop else self.scoring.begin
             begin(PendingScore(self.pool, call.key, call.experience, call.req, self.responses.for_scorer))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, needs_event_loop
+from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, needs_event_loop
 from langmem_adapters.experience.pool_flows import QueryType
 from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight.flights import Flight
@@ -26,7 +26,6 @@ class Rules:
     scorer: Scorer | None = None
     judge: Judge | None = None
     context_builder: ContextBuilder | None = None
-    serializer: Serializer | None = None
     query_type: QueryType = "exact"
     k: int = 4
     request: str | None = None

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from langmem_adapters.codec import encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.cached import FunctionCache
+from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.flow import arun, is_coroutine, run
 
@@ -42,14 +43,14 @@ def _wrap_plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         turn = Invocation(args, kwargs)
-        with cache.held(turn):
-            run(cache.begin(turn))
+        with cache.calls.held(turn):
+            run(cache.calls.begin(turn))
             if turn.served:
                 return turn.value
-            with cache.led(turn):
+            with cache.calls.flights.led(turn.flight):
                 value = function(*turn.args, **turn.kwargs)
-            run(cache.finish(turn, value))
-        cache.score_later(turn)
+            run(cache.calls.finish(turn, value))
+        cache.calls.score_later(turn)
         return value
 
     return call
@@ -58,13 +59,13 @@ def _wrap_plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[
 def _wrap_coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        turn = await arun(cache.begin(Invocation(args, kwargs)))
+        turn = await arun(cache.calls.begin(Invocation(args, kwargs)))
         if turn.served:
             return turn.value
-        with cache.held(turn), cache.led(turn):
+        with cache.calls.held(turn), cache.calls.flights.led(turn.flight):
             value = await function(*turn.args, **turn.kwargs)
-        await cache.afinish(turn, value)
-        cache.score_later(turn, on_loop=True)
+        await cache.calls.afinish(turn, value)
+        cache.calls.score_later(turn, on_loop=True)
         return value
 
     return call
@@ -73,12 +74,12 @@ def _wrap_coroutine(function: Callable[..., Any], cache: FunctionCache) -> Calla
 def _wrap_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        turn = run(cache.begin(Invocation(args, kwargs)))
+        turn = run(cache.calls.begin(Invocation(args, kwargs)))
         if turn.served:
             for item in turn.value:
                 _hears_nothing((yield item))
             return None
-        items = _Items(cache, keeps=turn.keeps)
+        items = _Items(cache.calls, keeps=turn.keeps)
         stream = function(*turn.args, **turn.kwargs)
         returned = None
         try:
@@ -101,8 +102,8 @@ def _wrap_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable
             stream.close()
         items.end(returned)
         if items.whole or items.refused:
-            run(cache.finish(turn, items.frozen, whole=items.whole))
-            cache.score_later(turn)
+            run(cache.calls.finish(turn, items.frozen, whole=items.whole))
+            cache.calls.score_later(turn)
         return returned
 
     return call
@@ -111,12 +112,12 @@ def _wrap_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable
 def _wrap_async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        turn = await arun(cache.begin(Invocation(args, kwargs)))
+        turn = await arun(cache.calls.begin(Invocation(args, kwargs)))
         if turn.served:
             for item in turn.value:
                 _hears_nothing((yield item))
             return
-        items = _Items(cache, keeps=turn.keeps)
+        items = _Items(cache.calls, keeps=turn.keeps)
         stream = function(*turn.args, **turn.kwargs)
         try:
             item = await stream.__anext__()
@@ -137,8 +138,8 @@ def _wrap_async_stream(function: Callable[..., Any], cache: FunctionCache) -> Ca
         finally:
             await stream.aclose()
         if items.whole or items.refused:
-            await cache.afinish(turn, items.frozen, whole=items.whole)
-            cache.score_later(turn, on_loop=True)
+            await cache.calls.afinish(turn, items.frozen, whole=items.whole)
+            cache.calls.score_later(turn, on_loop=True)
 
     return call
 
@@ -152,9 +153,9 @@ def _hears_nothing(sent: Any) -> None:
 class _Items:
     """The items of a stream, frozen as they come, as the reader may change them; empty, once it cannot be kept."""
 
-    def __init__(self, cache: FunctionCache, *, keeps: bool) -> None:
-        self._cache = cache
-        self._max_bytes = _MAX_STREAM_BYTES if cache.pool.max_bytes is None else cache.pool.max_bytes
+    def __init__(self, calls: Calls, *, keeps: bool) -> None:
+        self._calls = calls
+        self._max_bytes = _MAX_STREAM_BYTES if calls.pool.max_bytes is None else calls.pool.max_bytes
         self._size = 0
         self.frozen: list[tuple[Any, Any]] = []
         self.whole = keeps
@@ -164,7 +165,7 @@ class _Items:
         if not self.whole:
             return
         try:
-            form, data = self._cache.responses.freeze(item)
+            form, data = self._calls.responses.freeze(item)
         except SerializationError as error:
             self.refuse(error)
             return
@@ -184,7 +185,7 @@ class _Items:
             self.refuse(SerializationError(f"what a stream returns ({type(returned).__qualname__}) is not kept"))
 
     def refuse(self, error: SerializationError) -> None:
-        self._cache.refuse(error)
+        self._calls.refuse(error)
         self.refused = True
         self.spoil()
 

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar, cast
 from langmem_adapters import views
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
+from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.pool import ExperiencePool
@@ -34,8 +34,7 @@ A = TypeVar("A")
 M = TypeVar("M", bound="CachedModel")
 
 _CALL_NAME = "the model call"  # its name in the log
-_CALL_COUNTS = ("shared", "rejected", "refused", "errors", "scored", "unscored")
-_OWN_COUNTS = ("unkeyed", "bypassed", "saved_tokens")
+_COUNT_NAMES = ("shared", "rejected", "refused", "errors", "unkeyed", "bypassed", "saved_tokens")
 _open_streams: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
 
@@ -110,9 +109,9 @@ class SingleFlightAnswers(Shared):
         request: The class of requests: a named tuple with a ``key``.
         rules: The policies for the calls.
         responses: Converts answers to experiences and back.
-        cache: The class of the cache.
+        calls: The class of the calls.
         counts: Counts that are shared with others; None: its own.
-        options: Further arguments of the cache.
+        options: Further arguments of the calls.
     """
 
     _recording: type[Recording]
@@ -124,7 +123,7 @@ class SingleFlightAnswers(Shared):
         *,
         rules: Rules,
         responses: StoredAnswers,
-        cache: type[FunctionCache] = FunctionCache,
+        calls: type[Calls] = Calls,
         counts: Counts | None = None,
         **options: Any,
     ) -> None:
@@ -132,7 +131,7 @@ class SingleFlightAnswers(Shared):
         self.pool = pool
         self._counts = Counts() if counts is None else counts
         arguments = _RequestArguments(request)
-        self._calls = cache(
+        self._calls = calls(
             lambda: pool, rules=rules, arguments=arguments, responses=responses, counts=self._counts, **options
         )
 
@@ -152,7 +151,7 @@ class SingleFlightAnswers(Shared):
                 run(self._calls.begin(call))
             if call.served:
                 return convert(self._mark_served(call))
-            with self._calls.led(call):
+            with self._calls.flights.led(call.flight):
                 answer = ask(call.args)
                 storable = self._storable(answer)
             run(self._calls.finish(call, storable))
@@ -167,7 +166,7 @@ class SingleFlightAnswers(Shared):
             call = await arun(self._calls.begin(Invocation(request, {})))
         if call.served:
             return cast("A", await _await_if_needed(convert(self._mark_served(call))))
-        with self._calls.held(call), self._calls.led(call):
+        with self._calls.held(call), self._calls.flights.led(call.flight):
             answer = await ask(call.args)
             storable = self._storable(answer)
         await self._calls.afinish(call, storable)
@@ -256,22 +255,21 @@ class SingleFlightAnswers(Shared):
         shared: hits from a concurrent call; rejected: by the judge; refused: answers not kept; errors; unkeyed:
         requests without a key; bypassed: calls without a tenant; scored; unscored: the scorer failed or was too slow.
         """
-        call_counts = self._calls.stats()
-        counts = {name: call_counts[name] for name in _CALL_COUNTS} | {name: self._counts[name] for name in _OWN_COUNTS}
-        return views.Figures({**self.pool.stats(), **counts}, title="Cached answers")
+        counts: dict[str, Any] = {name: self._counts[name] for name in _COUNT_NAMES}
+        return views.Figures({**self.pool.stats(), **counts, **self._calls.scoring.stats()}, title="Cached answers")
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
-        self._calls.flush()
+        self._calls.scoring.flush()
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
-        await self._calls.aflush()
+        await self._calls.scoring.aflush()
 
     def count_unkeyed(self, error: SerializationError) -> None:
         """Count a request that can have no key, and log a warning."""
         self._counts.add("unkeyed")
-        self._calls.warn("requests without a key bypass the cache", error)
+        self._calls.scoring.warn("requests without a key bypass the cache", error)
 
     @staticmethod
     def _note_reader(call: Invocation, thread: threading.Thread | None, *, is_started: bool = True) -> None:
@@ -304,7 +302,7 @@ class SingleFlightAnswers(Shared):
         """Keep a call from waiting for a stream of the same key that its own task or thread reads, or will read."""
         flight = self._calls.flights.get(key)
         is_own = flight is not None and (flight in _open_streams.get() or flight.reader is threading.current_thread())
-        return self._calls.led(Invocation((), {}, flight=flight if is_own else None))
+        return self._calls.flights.led(flight if is_own else None)
 
 
 class CachedModel(Switches):

@@ -14,8 +14,9 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langmem_adapters.codec import to_plain
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import LangmemError, SerializationError
-from langmem_adapters.experience import ExperiencePool, FunctionCache
+from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.background_scoring import BackgroundScoring
+from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import answer_text
 from langmem_adapters.experience.shelf.invalidation import StartMark
@@ -119,7 +120,7 @@ class Answers(SingleFlightAnswers):
             Request,
             rules=Rules(metric=metric, context_builder=context_builder, request="examples", k=examples, **rules),
             responses=_Generations(clock, new_id, only_chats=only_chats),
-            cache=_Calls,
+            calls=_Calls,
             counts=counts,
             keep_requests=examples > 0,
             scoring=scoring,
@@ -217,7 +218,7 @@ def _as_examples(_: Any, experiences: Examples) -> Examples:
     return experiences
 
 
-class _Calls(FunctionCache):
+class _Calls(Calls):
     """Looks once for an answer to the same request in other words, if there is none to the very same one."""
 
     paraphrases: Paraphrases | None = None
