@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -77,8 +79,8 @@ class Completer:
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
         system, text = replace_surrogates(system), replace_surrogates(text)
-        call = None if self._call is None else partial(self._call, system, text)
-        async_call = None if self._async_call is None else partial(self._async_call, system, text)
+        call = None if self._call is None else partial(_call_detached, self._call, system, text)
+        async_call = None if self._async_call is None else partial(_await_detached, self._async_call, system, text)
         try:
             response = yield from call_either(call, async_call, _ASYNC_MODEL_ERROR)
         except ConfigurationError:
@@ -105,22 +107,43 @@ class Completer:
         self.stats.add("tokens_out", tokens_out)
 
 
-_NO_CALLBACKS: dict[str, Any] = {"callbacks": []}  # otherwise a chain that streams to its user would stream this too
 _BLOCKING_CLASSES = ("CustomLLM", "LangChainLLM")  # LlamaIndex classes whose acomplete blocks, if not overridden
 _Call = Callable[[str, str], Any]
 _AsyncCall = Callable[[str, str], Awaitable[Any]]
+
+
+def _call_detached(call: _Call, system: str, text: str) -> Any:
+    with _without_callbacks():
+        return call(system, text)
+
+
+async def _await_detached(call: _AsyncCall, system: str, text: str) -> Any:
+    with _without_callbacks():
+        return await call(system, text)
+
+
+@contextmanager
+def _without_callbacks() -> Iterator[None]:
+    """Keep calls out of the callbacks of the LangChain run around them: it would stream them to its user."""
+    runs = sys.modules.get("langchain_core.runnables.config")
+    config = None if runs is None else runs.var_child_runnable_config.get()
+    if runs is None or config is None:
+        yield
+        return
+    token = runs.var_child_runnable_config.set({**config, "callbacks": None})
+    try:
+        yield
+    finally:
+        runs.var_child_runnable_config.reset(token)
 
 
 def _bind_calls(model: Any) -> tuple[_Call | None, _AsyncCall | None]:
     if isinstance(model, type) and (hasattr(model, "invoke") or hasattr(model, "complete")):
         raise ConfigurationError(f"a model is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "invoke") and hasattr(model, "ainvoke"):
-        is_text_model = _has_method(model, "agenerate") and not _has_method(model, "bind_tools")
-        # BaseLLM.agenerate of langchain-core 1 fails at an empty list
-        config = None if is_text_model else _NO_CALLBACKS
         return (
-            lambda system, text: model.invoke([("system", system), ("human", text)], config),
-            lambda system, text: model.ainvoke([("system", system), ("human", text)], config),
+            lambda system, text: model.invoke([("system", system), ("human", text)]),
+            lambda system, text: model.ainvoke([("system", system), ("human", text)]),
         )
     if hasattr(model, "complete") and hasattr(model, "acomplete"):
         return (
@@ -134,14 +157,6 @@ def _bind_calls(model: Any) -> tuple[_Call | None, _AsyncCall | None]:
     if is_coroutine(model):
         return None, lambda system, text: model(f"{system}\n\n{text}")
     return (lambda system, text: model(f"{system}\n\n{text}")), None
-
-
-def _has_method(model: Any, name: str) -> bool:
-    """Whether a model has a method. For one with fallbacks, LangChain reads type hints of its parts, and may fail."""
-    try:
-        return hasattr(model, name)
-    except (NameError, TypeError):
-        return True
 
 
 def _is_blocking(model: Any) -> bool:
