@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, call_either, is_coroutine
+from langmem_adapters.flow import Flow, is_coroutine
 from langmem_adapters.providers.finish_reasons import ending_of, field, is_cut, refuses
 from langmem_adapters.providers.usage import usage_of
+from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
@@ -79,10 +78,10 @@ class Completer:
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
         system, text = replace_surrogates(system), replace_surrogates(text)
-        call = None if self._call is None else partial(_call_detached, self._call, system, text)
-        async_call = None if self._async_call is None else partial(_await_detached, self._async_call, system, text)
+        call = None if self._call is None else partial(self._call, system, text)
+        async_call = None if self._async_call is None else partial(self._async_call, system, text)
         try:
-            response = yield from call_either(call, async_call, _ASYNC_MODEL_ERROR)
+            response = yield from call_without_callbacks(call, async_call, _ASYNC_MODEL_ERROR)
         except ConfigurationError:
             raise
         except Exception as error:
@@ -110,31 +109,6 @@ class Completer:
 _BLOCKING_CLASSES = ("CustomLLM", "LangChainLLM")  # LlamaIndex classes whose acomplete blocks, if not overridden
 _Call = Callable[[str, str], Any]
 _AsyncCall = Callable[[str, str], Awaitable[Any]]
-
-
-def _call_detached(call: _Call, system: str, text: str) -> Any:
-    with _without_callbacks():
-        return call(system, text)
-
-
-async def _await_detached(call: _AsyncCall, system: str, text: str) -> Any:
-    with _without_callbacks():
-        return await call(system, text)
-
-
-@contextmanager
-def _without_callbacks() -> Iterator[None]:
-    """Keep calls out of the callbacks of the LangChain run around them: it would stream them to its user."""
-    runs = sys.modules.get("langchain_core.runnables.config")
-    config = None if runs is None else runs.var_child_runnable_config.get()
-    if runs is None or config is None:
-        yield
-        return
-    token = runs.var_child_runnable_config.set({**config, "callbacks": None})
-    try:
-        yield
-    finally:
-        runs.var_child_runnable_config.reset(token)
 
 
 def _bind_calls(model: Any) -> tuple[_Call | None, _AsyncCall | None]:

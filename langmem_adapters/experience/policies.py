@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
-from langmem_adapters.flow import Flow, is_coroutine, resolve, step
+from langmem_adapters.flow import Flow, is_coroutine
 from langmem_adapters.model import Experience, Score
+from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.validation import check_sync_function
 
 __all__ = [
@@ -135,8 +137,9 @@ def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
     flow = getattr(policy, "flow", None)
     if flow is not None:
         return (yield from flow(*args))
-    answer = yield from step(policy, *args)
-    return (yield from resolve(answer, _ASYNC_ERROR))
+    call = partial(policy, *args)
+    is_async = is_coroutine(policy)
+    return (yield from call_without_callbacks(None if is_async else call, call if is_async else None, _ASYNC_ERROR))
 
 
 def attempt(label: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
