@@ -27,7 +27,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
 
-from langmem_adapters import ConfigurationError, Experience, ExperiencePool, cached
+from langmem_adapters import ConfigurationError, Experience, ExperiencePool, cached, open_index
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import AtLeast, LLMScorer, RuleScorer, Saved
 from langmem_adapters.experience.model_answers import answer_text
@@ -613,6 +613,21 @@ async def test_what_the_judge_or_scorer_of_a_function_asks_is_no_part_of_what_a_
         await answer.cache.aflush()
     assert (answer.cache.stats()["hits"], own.asked) == (1, 2)
     assert watching.started == []
+
+
+def test_what_a_context_builder_asks_is_a_part_of_the_run() -> None:
+    watching = Watching()
+
+    def build(question: str, experiences: Any) -> str:
+        return Scripted(script=["Where is the red bike?"]).invoke(f"{len(experiences)} for {question}").text
+
+    @cached(store=MemoryStore(), index=open_index("memory:"), context_builder=build)
+    def answer(question: str) -> str:
+        return question
+
+    for question in ("Where is the bike?", "Where is my bike?"):
+        RunnableLambda(answer).invoke(question, {"callbacks": [watching]})
+    assert watching.started == ["1 for Where is my bike?"]
 
 
 def test_a_middleware_adds_up_what_all_users_saved() -> None:

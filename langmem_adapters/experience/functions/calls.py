@@ -189,10 +189,10 @@ class Calls:
         try:
             similar = yield from self.pool.similar_flow(call.req, self._rules.k, call.is_from_same_function)
             if similar:
-                experiences, request = [each.experience for each in similar], bound.arguments[name]
+                found, request = [each.experience for each in similar], bound.arguments[name]
                 if isinstance(request, list | dict):
                     request = call_user_code("a copy of the request", lambda: copy.deepcopy(bound.arguments[name]))
-                bound.arguments[name] = yield from attempt("the context builder", builder, request, experiences)
+                bound.arguments[name] = yield from attempt("the context builder", builder, request, found, in_run=True)
                 call.args, call.kwargs = bound.args, bound.kwargs
         except LangmemError as error:
             self._degrade(error)
