@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import FakeListLLM, GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -341,6 +341,15 @@ def test_a_model_that_a_run_configures_is_configured_for_what_the_memory_asks() 
     model = chat("the default").configurable_alternatives(ConfigurableField(id="which"), other=chat("the other"))
     step: RunnableLambda[str, str] = RunnableLambda(lambda text: run(Completer(model).ask("be kind", text)))
     assert step.invoke("Hello", {"configurable": {"which": "other"}}) == "the other"
+
+
+def test_who_counts_a_runs_tokens_counts_those_of_what_the_memory_asks() -> None:
+    usage: Any = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    answer = AIMessage("apart", usage_metadata=usage, response_metadata={"model_name": "small"})
+    step: RunnableLambda[str, str] = RunnableLambda(lambda text: run(Completer(chat(answer)).ask("be kind", text)))
+    with get_usage_metadata_callback() as used:
+        step.invoke("Hello")
+    assert used.usage_metadata == {"small": usage}
 
 
 @pytest.mark.parametrize(
