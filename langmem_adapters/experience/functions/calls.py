@@ -28,7 +28,7 @@ from langmem_adapters.experience.single_flight.flights import Flight, Flights, i
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import Flow, run, submit
 from langmem_adapters.model import Experience
-from langmem_adapters.warn_once import WarnOnce
+from langmem_adapters.warn_once import WarnOnce, warn_of_outage
 
 __all__ = ["Calls"]
 
@@ -297,7 +297,7 @@ class Calls:
         if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
         self._counts.add(count)
-        self.warn(f"{self._name} goes on without its cache", error)
+        warn_of_outage(f"{self._name} goes on without its cache", error)
 
     def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool. Subclasses also store here what belongs to the value."""
