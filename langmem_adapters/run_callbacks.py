@@ -17,7 +17,8 @@ def call_without_callbacks(
     call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str
 ) -> Flow[Any]:
     """:func:`call_either`, out of sight of a LangChain run's callbacks, which would stream the answer to its user."""
-    return (yield from call_either(call and partial(_call, call), acall and partial(_await, acall), refusal))
+    calls = call and partial(_call, call), acall and partial(_await, acall)
+    return (yield from call_either(*calls, refusal, awaiting=lambda answer: _await(lambda: answer)))
 
 
 def _call(call: Callable[[], Any]) -> Any:

@@ -302,7 +302,9 @@ def test_tokens_of_another_call_that_are_counted_meanwhile_are_not_lost() -> Non
     assert completer.stats == {"calls": 2, "tokens_in": 7, "tokens_out": 4}
 
 
-@pytest.mark.parametrize("kind", ["chat", "chain", "text", "function", "coroutine function"])
+@pytest.mark.parametrize(
+    "kind", ["chat", "chain", "text", "function", "coroutine function", "function that hands one on"]
+)
 async def test_a_chain_that_streams_to_its_user_does_not_stream_what_the_memory_asks(kind: str) -> None:
     seen: list[str] = []
 
@@ -322,6 +324,7 @@ async def test_a_chain_that_streams_to_its_user_does_not_stream_what_the_memory_
         "text": FakeListLLM(responses=["apart"]),
         "function": lambda prompt: chat("apart").invoke(prompt),
         "coroutine function": ask_chat,
+        "function that hands one on": lambda prompt: ask_chat(f"{prompt}"),
     }
 
     def chain(text: str) -> str:
@@ -331,7 +334,7 @@ async def test_a_chain_that_streams_to_its_user_does_not_stream_what_the_memory_
         return await arun(Completer(models[kind]).ask("be kind", text))
 
     runnable = RunnableLambda(chain, achain)
-    if kind != "coroutine function":
+    if kind not in ONLY_ASYNC:
         assert runnable.invoke("Hello", {"callbacks": [Stream()]}) == "apart"
     assert await runnable.ainvoke("Hello", {"callbacks": [Stream()]}) == "apart"
     assert seen == []
