@@ -33,13 +33,14 @@ async def _await(acall: Callable[[], Awaitable[Any]]) -> Any:
 
 @contextmanager
 def _without_callbacks() -> Iterator[None]:
-    runs = sys.modules.get("langchain_core.runnables.config")
-    config = runs and runs.var_child_runnable_config.get()
-    if not (runs and config):
+    # Not imported here, and perhaps only now by another thread.
+    variable = getattr(sys.modules.get("langchain_core.runnables.config"), "var_child_runnable_config", None)
+    config = variable and variable.get()
+    if not (variable and config):
         yield
         return
-    token = runs.var_child_runnable_config.set({**config, "callbacks": None})  # what else the run configures stays
+    token = variable.set({**config, "callbacks": None})  # what else the run configures stays
     try:
         yield
     finally:
-        runs.var_child_runnable_config.reset(token)
+        variable.reset(token)
