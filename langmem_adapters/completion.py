@@ -116,8 +116,8 @@ def _bind_calls(model: Any) -> tuple[_Call | None, _AsyncCall | None]:
         raise ConfigurationError(f"a model is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "invoke") and hasattr(model, "ainvoke"):
         return (
-            lambda system, text: model.invoke([("system", system), ("human", text)]),
-            lambda system, text: model.ainvoke([("system", system), ("human", text)]),
+            lambda system, text: model.invoke([("system", system), ("human", text)], None),
+            lambda system, text: model.ainvoke([("system", system), ("human", text)], None),
         )
     if hasattr(model, "complete") and hasattr(model, "acomplete"):
         return (
