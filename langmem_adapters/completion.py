@@ -9,9 +9,10 @@ from typing import Any
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, call_either, is_coroutine
+from langmem_adapters.flow import Flow, is_coroutine
 from langmem_adapters.providers.finish_reasons import ending_of, field, is_cut, refuses
 from langmem_adapters.providers.usage import usage_of
+from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
@@ -80,7 +81,7 @@ class Completer:
         call = None if self._call is None else partial(self._call, system, text)
         async_call = None if self._async_call is None else partial(self._async_call, system, text)
         try:
-            response = yield from call_either(call, async_call, _ASYNC_MODEL_ERROR)
+            response = yield from call_without_callbacks(call, async_call, _ASYNC_MODEL_ERROR)
         except ConfigurationError:
             raise
         except Exception as error:
@@ -105,7 +106,6 @@ class Completer:
         self.stats.add("tokens_out", tokens_out)
 
 
-_NO_CALLBACKS: dict[str, Any] = {"callbacks": []}  # otherwise a chain that streams to its user would stream this too
 _BLOCKING_CLASSES = ("CustomLLM", "LangChainLLM")  # LlamaIndex classes whose acomplete blocks, if not overridden
 _Call = Callable[[str, str], Any]
 _AsyncCall = Callable[[str, str], Awaitable[Any]]
@@ -115,12 +115,9 @@ def _bind_calls(model: Any) -> tuple[_Call | None, _AsyncCall | None]:
     if isinstance(model, type) and (hasattr(model, "invoke") or hasattr(model, "complete")):
         raise ConfigurationError(f"a model is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "invoke") and hasattr(model, "ainvoke"):
-        is_text_model = _has_method(model, "agenerate") and not _has_method(model, "bind_tools")
-        # BaseLLM.agenerate of langchain-core 1 fails at an empty list
-        config = None if is_text_model else _NO_CALLBACKS
         return (
-            lambda system, text: model.invoke([("system", system), ("human", text)], config),
-            lambda system, text: model.ainvoke([("system", system), ("human", text)], config),
+            lambda system, text: model.invoke([("system", system), ("human", text)], None),
+            lambda system, text: model.ainvoke([("system", system), ("human", text)], None),
         )
     if hasattr(model, "complete") and hasattr(model, "acomplete"):
         return (
@@ -134,14 +131,6 @@ def _bind_calls(model: Any) -> tuple[_Call | None, _AsyncCall | None]:
     if is_coroutine(model):
         return None, lambda system, text: model(f"{system}\n\n{text}")
     return (lambda system, text: model(f"{system}\n\n{text}")), None
-
-
-def _has_method(model: Any, name: str) -> bool:
-    """Whether a model has a method. For one with fallbacks, LangChain reads type hints of its parts, and may fail."""
-    try:
-        return hasattr(model, name)
-    except (NameError, TypeError):
-        return True
 
 
 def _is_blocking(model: Any) -> bool:

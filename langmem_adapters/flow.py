@@ -32,7 +32,6 @@ __all__ = [
     "gather",
     "has_loop",
     "is_coroutine",
-    "resolve",
     "run",
     "step",
     "submit",
@@ -63,17 +62,19 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     return (yield Step(lambda: call(*args, **kwargs)))
 
 
-def call_either(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str) -> Flow[Any]:
-    """Ask by ``call`` or ``acall``, whichever there is; an awaitable that a plain function returns is awaited too.
+def call_either(
+    call: Callable[[], Any] | None,
+    acall: Callable[[], Awaitable[Any]] | None,
+    refusal: str,
+    *,
+    awaiting: Callable[[Awaitable[Any]], Awaitable[Any]] = lambda answer: answer,
+) -> Flow[Any]:
+    """Ask by ``call`` or ``acall``, whichever there is.
 
-    Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
+    An awaitable that a plain function returns is awaited too, as ``awaiting`` has it. Raises ConfigurationError with
+    the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
     answer = yield Step(_refusing_call(refusal) if call is None else call, acall)
-    return (yield from resolve(answer, refusal))
-
-
-def resolve(answer: Any, refusal: str) -> Flow[Any]:
-    """The answer, awaited if it is awaitable. Raises ConfigurationError in a blocking caller, which cannot await."""
     if not inspect.isawaitable(answer):
         return answer
 
@@ -82,7 +83,7 @@ def resolve(answer: Any, refusal: str) -> Flow[Any]:
             answer.close()  # otherwise Python warns that it was never awaited
         raise ConfigurationError(refusal)
 
-    return (yield Step(refuse, lambda: answer))
+    return (yield Step(refuse, lambda: awaiting(answer)))
 
 
 def _is_plain_function(call: Callable[..., Any]) -> bool:

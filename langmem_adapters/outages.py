@@ -8,7 +8,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import LangmemError, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow
 from langmem_adapters.sharing import SharedByCopies
-from langmem_adapters.warn_once import WarnOnce
+from langmem_adapters.warn_once import warn_of_outage
 
 __all__ = ["Outages"]
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Outages(SharedByCopies):
-    """Outages in spite of which a host goes on: counted as ``errors``, and each cause logged once.
+    """Outages in spite of which a host goes on: counted as ``errors``, and each cause logged once in a process.
 
     Args:
         sentence: What the log says: who goes on without what.
@@ -32,14 +32,13 @@ class Outages(SharedByCopies):
     def __init__(self, sentence: str, counts: Counts) -> None:
         self.counts = counts
         self._sentence = sentence
-        self._warn = WarnOnce()
 
     def handle(self, error: LangmemError, on_error: str) -> None:
         """Raise the error, or count and log it if ``on_error`` is "degrade"."""
         if on_error == "raise":
             raise error
         self.counts.add("errors")
-        self._warn(self._sentence, error)
+        warn_of_outage(self._sentence, error)
 
     def attempt(self, flow: Flow[T], fallback: T, on_error: str) -> Flow[T]:
         """A flow's result; or ``fallback``, if a store or an index fails and ``on_error`` is "degrade"."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable
 
-__all__ = ["BREAKER_SUFFIX", "WarnOnce", "warn_of_damage"]
+__all__ = ["BREAKER_SUFFIX", "WarnOnce", "warn_of_damage", "warn_of_outage"]
 
 BREAKER_SUFFIX = "; it is asked again in a moment, and until it answers calls fail at once"
 """The suffix that a breaker adds to the cause of an outage that it already knows."""
@@ -37,8 +37,14 @@ class WarnOnce:
 
 
 _warn_of_damage = WarnOnce()
+_warn_of_outage = WarnOnce()
 
 
 def warn_of_damage(stored: Hashable, sentence: str) -> None:
     """Log once in this process that something stored cannot be read; ``stored`` is its bytes, or where it is."""
     _warn_of_damage(sentence, about=stored)
+
+
+def warn_of_outage(sentence: str, error: Exception) -> None:
+    """Log once in this process who goes on without what; whoever does may be made anew for each user or call."""
+    _warn_of_outage(sentence, error)

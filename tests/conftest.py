@@ -127,9 +127,10 @@ def network_guard() -> Iterator[NetworkGuard]:
 
 
 @pytest.fixture(autouse=True)
-def _no_damage_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever another test has damaged, a warning of the same is given again."""
+def _no_warning_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever another test has damaged or stopped, a warning of the same is given again."""
     monkeypatch.setattr(warn_once, "_warn_of_damage", warn_once.WarnOnce())
+    monkeypatch.setattr(warn_once, "_warn_of_outage", warn_once.WarnOnce())
 
 
 @pytest.fixture(autouse=True)

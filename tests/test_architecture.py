@@ -25,7 +25,7 @@ FLOORS = {
     **dict.fromkeys(("stores", "indexes", "files", "sealing", "encryption", "telemetry"), 2),
     **dict.fromkeys(("brain", "sessions", "conversation", "longterm", "recall", "records", "experience"), 3),
     **dict.fromkeys(("working", "working_items", "completion", "understanding", "expiry", "metagpt"), 3),
-    **dict.fromkeys(("operations", "evaluation"), 3),
+    **dict.fromkeys(("operations", "evaluation", "run_callbacks"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
     **dict.fromkeys(("settings", "settings_file", "decorator", "erasure", "protection", "importing"), 5),
     **dict.fromkeys(("cli", "magics", "plots", "replay", "testing", "__init__", "__main__"), 5),

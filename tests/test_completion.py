@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import FakeListLLM, GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
 from pydantic import PrivateAttr
 
@@ -302,23 +302,57 @@ def test_tokens_of_another_call_that_are_counted_meanwhile_are_not_lost() -> Non
     assert completer.stats == {"calls": 2, "tokens_in": 7, "tokens_out": 4}
 
 
-async def test_a_chain_that_streams_to_its_user_does_not_stream_what_the_memory_asks() -> None:
+@pytest.mark.parametrize(
+    "kind", ["chat", "chain", "text", "function", "coroutine function", "function that hands one on"]
+)
+async def test_a_chain_that_streams_to_its_user_does_not_stream_what_the_memory_asks(kind: str) -> None:
     seen: list[str] = []
 
     class Stream(BaseCallbackHandler):
         def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-            seen.append("start")
+            seen.append("chat")
+
+        def on_llm_start(self, *_: Any, **__: Any) -> None:
+            seen.append("text")
+
+    async def ask_chat(prompt: str) -> Any:
+        return await chat("apart").ainvoke(prompt)
+
+    models: dict[str, Any] = {
+        "chat": chat("apart", "apart"),
+        "chain": RunnableLambda(lambda asked: asked) | chat("apart", "apart"),
+        "text": FakeListLLM(responses=["apart"]),
+        "function": lambda prompt: chat("apart").invoke(prompt),
+        "coroutine function": ask_chat,
+        "function that hands one on": lambda prompt: ask_chat(f"{prompt}"),
+    }
 
     def chain(text: str) -> str:
-        return run(Completer(chat("apart")).ask("be kind", text))
+        return run(Completer(models[kind]).ask("be kind", text))
 
     async def achain(text: str) -> str:
-        return await arun(Completer(chat("apart")).ask("be kind", text))
+        return await arun(Completer(models[kind]).ask("be kind", text))
 
     runnable = RunnableLambda(chain, achain)
-    assert runnable.invoke("Hello", {"callbacks": [Stream()]}) == "apart"
+    if kind not in ONLY_ASYNC:
+        assert runnable.invoke("Hello", {"callbacks": [Stream()]}) == "apart"
     assert await runnable.ainvoke("Hello", {"callbacks": [Stream()]}) == "apart"
     assert seen == []
+
+
+def test_a_model_that_a_run_configures_is_configured_for_what_the_memory_asks() -> None:
+    model = chat("the default").configurable_alternatives(ConfigurableField(id="which"), other=chat("the other"))
+    step: RunnableLambda[str, str] = RunnableLambda(lambda text: run(Completer(model).ask("be kind", text)))
+    assert step.invoke("Hello", {"configurable": {"which": "other"}}) == "the other"
+
+
+def test_who_counts_a_runs_tokens_counts_those_of_what_the_memory_asks() -> None:
+    usage: Any = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    answer = AIMessage("apart", usage_metadata=usage, response_metadata={"model_name": "small"})
+    step: RunnableLambda[str, str] = RunnableLambda(lambda text: run(Completer(chat(answer)).ask("be kind", text)))
+    with get_usage_metadata_callback() as used:
+        step.invoke("Hello")
+    assert used.usage_metadata == {"small": usage}
 
 
 @pytest.mark.parametrize(

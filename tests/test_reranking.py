@@ -96,8 +96,9 @@ async def test_f2c_a_failure_leaves_the_order_and_is_counted(
     with caplog.at_level(logging.WARNING):
         assert run(ranker.rerank("q", found(TEXTS))) == found(TEXTS)
         assert await arun(ranker.rerank("q", found(TEXTS))) == found(TEXTS)
+        assert run(reranker(model)[0].rerank("q", found(TEXTS))) == found(TEXTS)
     assert stats[counted] == 2
-    (said,) = caplog.messages  # not with every search, while the model is away
+    (said,) = caplog.messages  # not with every search, while the model is away, nor with every user's memory
     assert said.startswith("the recalled memories were not reranked: ModelError: the model")
     assert "secret" not in caplog.text
     strict, _ = reranker(model, strict=True)

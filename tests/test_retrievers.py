@@ -744,7 +744,7 @@ def _searching(kind: str, store: Store, index: Index, **settings: Any) -> tuple[
 
 
 async def _check_outage(kind: str, store: Store, index: Index, error: type[Exception], log: Any) -> None:
-    """No list, unless it was declared to go on; then an empty one, which is counted, and told once."""
+    """No list, unless it was declared to go on; then an empty one, which is counted, and told once for all users."""
     _, search, asearch = _searching(kind, store, index)
     with pytest.raises(error):
         search("my secret bike")
@@ -754,6 +754,7 @@ async def _check_outage(kind: str, store: Store, index: Index, error: type[Excep
     retriever, search, asearch = _searching(kind, store, index, on_error="degrade")
     assert [search("my secret bike"), await asearch("bike")] == [[], []]
     assert retriever.stats() == {"recalls": 2, "errors": 2}
+    assert _searching(kind, store, index, on_error="degrade")[1]("bike") == []  # that of the next request
     assert log.text.count("goes on without its memories") == log.text.count(error.__name__) == 1
     assert "secret" not in log.text
     retriever.on_error = "raise"

@@ -27,7 +27,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
 
-from langmem_adapters import ConfigurationError, Experience, ExperiencePool, cached
+from langmem_adapters import ConfigurationError, Experience, ExperiencePool, cached, open_index
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import AtLeast, LLMScorer, RuleScorer, Saved
 from langmem_adapters.experience.model_answers import answer_text
@@ -558,15 +558,20 @@ def test_a_function_tells_what_it_saved() -> None:
     assert f.cache.stats()["saved_seconds"] == 3
 
 
-@pytest.mark.parametrize("kind", ["cache", "chat", "agent"])
+class Watching(BaseCallbackHandler):
+    """Notes what the models of a run are asked."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:  # noqa: ARG002 - theirs
+        self.started.append(messages[0][-1].text)
+
+
+@each_kind
 @pytest.mark.parametrize("is_async", [False, True])
 def test_what_a_judge_or_scorer_asks_a_model_is_no_part_of_what_a_run_streams(kind: str, *, is_async: bool) -> None:
-    started: list[str] = []
-
-    class Watching(BaseCallbackHandler):
-        def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:  # noqa: ARG002 - theirs
-            started.append(messages[0][-1].text)
-
+    watching = Watching()
     own = Scripted(script=["8"])
 
     def scorer(*_: Any) -> int:
@@ -577,12 +582,52 @@ def test_what_a_judge_or_scorer_asks_a_model_is_no_part_of_what_a_run_streams(ki
 
     host = Host(kind, store=MemoryStore(), scorer=scorer, judge=judge)
     step = RunnableLambda(host.ask, afunc=host.aask)
-    config: Any = {"callbacks": [Watching()]}
+    config: Any = {"callbacks": [watching]}
     for _ in range(2):
         asyncio.run(step.ainvoke("Hi", config)) if is_async else step.invoke("Hi", config)
         host.cache.flush()
     assert (host.asked, own.asked) == (1, 2)
-    assert set(started) <= {"Hi"}  # before Python 3.11, coroutines do not know the run that they are in
+    assert set(watching.started) <= {"Hi"}  # before Python 3.11, coroutines do not know the run that they are in
+
+
+async def test_what_the_judge_or_scorer_of_a_function_asks_is_no_part_of_what_a_run_streams() -> None:
+    watching = Watching()
+    own = AsyncScripted(script=["8"])
+
+    async def scorer(*_: Any) -> int:
+        return int((await own.ainvoke("How good is it?")).text)
+
+    def judge(*_: Any) -> bool:
+        return own.invoke("Is it good?").text == "8"
+
+    @cached(store=MemoryStore(), scorer=scorer, judge=judge)
+    async def answer(question: str) -> str:
+        return f"{question}? In the shed."
+
+    def unused(question: str) -> str:
+        raise AssertionError(question)
+
+    step: RunnableLambda[str, str] = RunnableLambda(unused, afunc=answer)
+    for _ in range(2):
+        assert await step.ainvoke("Hi", {"callbacks": [watching]}) == "Hi? In the shed."
+        await answer.cache.aflush()
+    assert (answer.cache.stats()["hits"], own.asked) == (1, 2)
+    assert watching.started == []
+
+
+def test_what_a_context_builder_asks_is_a_part_of_the_run() -> None:
+    watching = Watching()
+
+    def build(question: str, experiences: Any) -> str:
+        return Scripted(script=["Where is the red bike?"]).invoke(f"{len(experiences)} for {question}").text
+
+    @cached(store=MemoryStore(), index=open_index("memory:"), context_builder=build)
+    def answer(question: str) -> str:
+        return question
+
+    for question in ("Where is the bike?", "Where is my bike?"):
+        RunnableLambda(answer).invoke(question, {"callbacks": [watching]})
+    assert watching.started == ["1 for Where is my bike?"]
 
 
 def test_a_middleware_adds_up_what_all_users_saved() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
-from langmem_adapters.flow import Flow, is_coroutine, resolve, step
+from langmem_adapters.flow import Flow, call_either, is_coroutine
 from langmem_adapters.model import Experience, Score
+from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.validation import check_sync_function
 
 __all__ = [
@@ -130,19 +132,21 @@ def _is_rule(rule: Any) -> bool:
     return isinstance(rule, tuple | list) and len(rule) == 2 and type(rule[1]) is int  # noqa: PLR2004 - as it says
 
 
-def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
-    """Ask a policy: its flow if it has one, else by calling or awaiting it."""
+def ask(policy: Callable[..., Any], *args: Any, in_run: bool = False) -> Flow[Any]:
+    """Ask a policy: its flow if it has one, else by calling or awaiting it, with a run's callbacks if ``in_run``."""
     flow = getattr(policy, "flow", None)
     if flow is not None:
         return (yield from flow(*args))
-    answer = yield from step(policy, *args)
-    return (yield from resolve(answer, _ASYNC_ERROR))
+    call = partial(policy, *args)
+    is_async = is_coroutine(policy)
+    call_it = call_either if in_run else call_without_callbacks
+    return (yield from call_it(None if is_async else call, call if is_async else None, _ASYNC_ERROR))
 
 
-def attempt(label: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
+def attempt(label: str, policy: Callable[..., Any], *args: Any, in_run: bool = False) -> Flow[Any]:
     """:func:`ask`, with errors of the policy raised as ModelError; a LangmemError is raised as it is."""
     try:
-        return (yield from ask(policy, *args))
+        return (yield from ask(policy, *args, in_run=in_run))
     except LangmemError:
         raise
     except Exception as error:

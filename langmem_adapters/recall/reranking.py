@@ -12,7 +12,7 @@ from langmem_adapters.errors import ModelError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Recalled
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.warn_once import WarnOnce
+from langmem_adapters.warn_once import warn_of_outage
 
 __all__ = ["Reranker"]
 
@@ -40,7 +40,6 @@ class Reranker:
     def __init__(self, model: Any, *, stats: Counts, strict: bool = False) -> None:
         self._completer = Completer(model, stats=stats)
         self._strict = strict
-        self._warn = WarnOnce()
 
     @staticmethod
     def candidate_count(k: int) -> int:
@@ -62,7 +61,7 @@ class Reranker:
         except ModelError as failure:
             if self._strict:
                 raise
-            self._warn("the recalled memories were not reranked", failure)
+            warn_of_outage("the recalled memories were not reranked", failure)
             return []
         return [number - 1 for number in dict.fromkeys(numbers) if 1 <= number <= len(memories)]
 

@@ -29,6 +29,7 @@ from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import Flow, arun, run, submit
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
+from langmem_adapters.warn_once import warn_of_outage
 
 __all__ = ["Calls"]
 
@@ -61,10 +62,9 @@ class Calls(Shared):
         self.flights: Flights = Flights()
         self._abandoned_leases: deque[bytes] = deque(maxlen=256)  # leases of abandoned calls, for which nobody waits
         self._pool: ExperiencePool | None = None
-        self._lock = ForkSafeLock()
         self.scoring: BackgroundScoring = scoring
         self.counts: Counts = Counts() if counts is None else counts
-        self._request_argument = request_argument(arguments, rules)
+        self._lock, self._request_argument = ForkSafeLock(), request_argument(arguments, rules)
         self._is_single_flight = rules.wait > 0 and not responses.stream
 
     @property
@@ -188,10 +188,10 @@ class Calls(Shared):
         try:
             similar = yield from self.pool.similar_flow(call.req, self._rules.k, call.is_from_same_function)
             if similar:
-                experiences, request = [each.experience for each in similar], bound.arguments[name]
+                found, request = [each.experience for each in similar], bound.arguments[name]
                 if isinstance(request, list | dict):
                     request = call_user_code("a copy of the request", lambda: copy.deepcopy(bound.arguments[name]))
-                bound.arguments[name] = yield from attempt("the context builder", builder, request, experiences)
+                bound.arguments[name] = yield from attempt("the context builder", builder, request, found, in_run=True)
                 call.args, call.kwargs = bound.args, bound.kwargs
         except LangmemError as error:
             self._degrade(error)
@@ -301,7 +301,7 @@ class Calls(Shared):
         if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
         self.counts.add(count)
-        self.scoring.warn(f"{self.arguments.name} goes on without its cache", error)
+        warn_of_outage(f"{self.arguments.name} goes on without its cache", error)
 
     def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool. Subclasses also store here what belongs to the value."""
