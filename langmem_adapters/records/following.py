@@ -91,6 +91,8 @@ def follow(
             continue  # another follower has cleared or advanced the index: see where it is now
         if report:
             report(len(items))
+        if len(items) == len(unread.items) < PAGE_SIZE:
+            return position  # nothing had come after these when they were read
 
 
 def search_up_to_date(
