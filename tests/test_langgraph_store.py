@@ -502,6 +502,39 @@ def test_the_namespaces_of_a_listing_share_round_trips(distant: tuple[RedisStore
     before = distant[1].count
     assert store.list_namespaces() == places
     assert distant[1].count - before == 3  # the root, its child, and whether the namespaces have items
+    before = distant[1].count
+    assert store.sweep_ttl() == 0
+    assert distant[1].count - before == 4  # the same, once for what has expired and once for what is empty
+
+
+def test_the_namespaces_of_a_search_share_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store = LongTermStore(store=distant[0], index=open_index("memory:"))
+    for n in range(50):
+        store.put(("memories", f"u{n:02}", "facts"), "k", {"n": n})
+    before = distant[1].count
+    assert [item.value["n"] for item in store.search((), limit=50)] == [*range(49, -1, -1)]
+    assert distant[1].count - before == 4  # three nodes deep, and the items
+
+
+def test_a_sweep_reads_no_item_where_none_can_have_expired(distant: tuple[RedisStore, RoundTrips]) -> None:
+    clock = FakeClock()
+    store = LongTermStore(store=distant[0], index=open_index("memory:"), clock=clock)
+    store.put(("memories", "ada"), "lasts", {"text": "x" * 10_000})
+    store.put(("memories", "bob"), "expires", {"text": "x"}, ttl=1)
+    sent = len(distant[1].sent)
+    assert store.sweep_ttl() == 0
+    assert b"HGETALL" not in distant[1].sent[sent:].partition(b"items")[2]
+    clock.advance(60)
+    assert store.sweep_ttl() == 1
+    assert store.list_namespaces() == [("memories", "ada")]
+
+
+def test_the_first_item_of_a_namespace_is_written_in_five_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store = LongTermStore(store=distant[0], index=open_index("memory:"))
+    before = distant[1].count
+    store.put(("memories", "ada", "facts"), "k", {"text": "bike"})
+    assert distant[1].count - before == 5  # a look, the tree, the item under a watch, and the tree again
+    assert store.list_namespaces() == [("memories", "ada", "facts")]
 
 
 def test_tenants_do_not_meet(any_store: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -142,9 +142,10 @@ class NamespaceItems:
         values = yield from step(self._store.get, self._namespace, [_encode_key(key) for key in keys])
         return self._unexpired_items(values)
 
-    def all(self) -> dict[str, StoredItem]:
+    @blocking
+    def all(self) -> Flow[dict[str, StoredItem]]:
         """Read all items; expired ones are removed."""
-        values = self._store.get(self._namespace)
+        values = yield from step(self._store.get, self._namespace)
         if self._is_due(Totals.of(values.get(_TOTALS_KEY))):
             with self._write_lock.try_hold(_LOCK_TIMEOUT_SECONDS):
                 self._tidy_or_warn()
@@ -153,9 +154,14 @@ class NamespaceItems:
     @blocking
     def is_empty(self) -> Flow[bool]:
         """Whether there is no item; expired ones are removed."""
-        values = yield from step(self._store.get, self._namespace, [_TOTALS_KEY])
-        totals = Totals.of(values.get(_TOTALS_KEY))
-        return not self.all() if self._is_due(totals) else totals.count == 0
+        totals = Totals.of((yield from step(self._store.get, self._namespace, [_TOTALS_KEY])).get(_TOTALS_KEY))
+        return not (yield from step(self.all)) if self._is_due(totals) else totals.count == 0
+
+    @blocking
+    def sweep(self) -> Flow[int]:
+        """Remove expired items; returns how many. Where none can have expired, it reads no item."""
+        totals = Totals.of((yield from step(self._store.get, self._namespace, [_TOTALS_KEY])).get(_TOTALS_KEY))
+        return self.tidy() if self._is_due(totals) else 0
 
     def find(self, query: str, k: int, matches: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
         """The ``k`` best of the items that match, as (key, score, item), best first."""
@@ -193,7 +199,7 @@ class NamespaceItems:
         count = before.count + sum(name not in page.values for name in put) - len(deleted)
         keeps_expiry = not deleted and all(_lasts(item) and _lasts(old.get(name)) for name, item in put.items())
         stamp = before.stamp if keeps_expiry else self._new_id()
-        after = before.after_put(_expiry_times(put.values()), count=count, stamp=stamp)
+        after = before.after_put([item.expires_at for item in put.values()], count=count, stamp=stamp)
         done = self._write(page.values, after, put, deleted, changed=[*put, *deleted])
         if done and before.count == 0:
             self._confirm_registered()
@@ -217,15 +223,15 @@ class NamespaceItems:
         if not refreshed_items:
             return True
         before = Totals.of(values.get(_TOTALS_KEY))
-        after = before.after_put(_expiry_times(refreshed_items.values()), count=before.count, stamp=self._new_id())
+        expiries = [item.expires_at for item in refreshed_items.values()]
+        after = before.after_put(expiries, count=before.count, stamp=self._new_id())
         return self._write(values, after, refreshed_items)
 
     def tidy(self) -> int:
         """Remove expired items and outdated log entries; returns how many items were removed.
 
         The newest quarter of the log stays, so that an index that is a little behind can go on from its position; one
-        that is further behind is rebuilt, as it may have missed what the removed entries told. The index is not updated
-        here: an embedder takes its time, or fails.
+        further behind is rebuilt. The index is not updated here: an embedder takes its time, or fails.
         """
         with self._write_lock.try_hold(_LOCK_TIMEOUT_SECONDS):
             return self._tidy()
@@ -248,7 +254,8 @@ class NamespaceItems:
         count = len(items) - len(expired)
         after = Totals(count)
         if remaining:
-            after = Totals(tidied=count).after_put(_expiry_times(remaining), count=count, stamp=self._new_id())
+            expiries = [item.expires_at for item in remaining]
+            after = Totals(tidied=count).after_put(expiries, count=count, stamp=self._new_id())
         old_seqs = {entry.seq for entry in entries[: len(entries) - len(entries) // 4]}
         superseded = [
             entry for entry in stale_entries(reversed(entries), items.keys() - {*expired}) if entry.seq in old_seqs
@@ -314,10 +321,6 @@ class NamespaceItems:
         now = self._clock()
         items = {_decode_key(name): StoredItem.from_bytes(data) for name, data in values.items() if _is_item_name(name)}
         return {key: item for key, item in items.items() if item is not None and item.is_unexpired(now)}
-
-
-def _expiry_times(items: Iterable[StoredItem]) -> list[float | None]:
-    return [item.expires_at for item in items]
 
 
 def _lasts(item: StoredItem | None) -> bool:

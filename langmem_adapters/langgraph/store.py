@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache, partial
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, Literal, NamedTuple
 
 from langgraph.store.base import (
@@ -209,16 +209,14 @@ class LongTermStore(Shared, BaseStore):
     def _search(self, op: SearchOp) -> list[SearchItem]:
         stop = op.offset + op.limit
         is_match = item_filter(op.filter)
+        namespaces = self._namespaces(tuple(op.namespace_prefix))
         hits: list[_Hit] = []
-        for namespace in self._namespaces(tuple(op.namespace_prefix)):
-            if op.query:
+        if op.query:
+            for namespace in namespaces:
                 matches = self._items(namespace).find(op.query, stop, lambda item: is_match(item.value))
                 hits += [_Hit(score, namespace, key, item) for key, score, item in matches]
-            else:
-                items = self._items(namespace).all()
-                hits += [_Hit(None, namespace, key, item) for key, item in items.items() if is_match(item.value)]
-                if not items:
-                    self._remove_empty([namespace])
+        else:
+            hits += chain.from_iterable(run(gather(self._hits(namespace, is_match) for namespace in namespaces)))
         if op.query:  # equal scores of one namespace keep the order in which it finds them, whatever the limit
             hits.sort(key=lambda hit: (-(hit.score or 0.0), hit.namespace))
         else:
@@ -227,6 +225,12 @@ class LongTermStore(Shared, BaseStore):
         if op.refresh_ttl:
             self._refresh(page)
         return [_to_host_item(SearchItem, hit.namespace, hit.key, hit.item, score=hit.score) for hit in page]
+
+    def _hits(self, namespace: Namespace, is_match: Callable[[Mapping[str, Any]], bool]) -> Flow[list[_Hit]]:
+        items = yield from step(self._items(namespace).all)
+        if not items:
+            self._remove_empty([namespace])
+        return [_Hit(None, namespace, key, item) for key, item in items.items() if is_match(item.value)]
 
     def _refresh(self, hits: Iterable[_Hit]) -> None:
         items_by_namespace: dict[Namespace, dict[str, StoredItem]] = {}
@@ -256,11 +260,9 @@ class LongTermStore(Shared, BaseStore):
         return [namespace for namespace, is_empty in zip(namespaces, are_empty, strict=True) if not is_empty]
 
     def _sweep_all(self) -> int:
-        return sum(self._sweep_namespace(namespace) for namespace in list(self._tree.below(())))
-
-    def _sweep_namespace(self, namespace: Namespace) -> int:
-        removed = self._items(namespace).tidy()
-        self._remove_empty([namespace])
+        namespaces = list(self._tree.below(()))
+        removed = sum(run(gather(step(self._items(namespace).sweep) for namespace in namespaces)))
+        self._remove_empty(namespaces)
         return removed
 
     # --- writing
