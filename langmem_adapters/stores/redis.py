@@ -188,8 +188,16 @@ class RedisStore(Shared):
         return list(Directory(self._wire, self._keys, parent).newest(limit, before))
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        return self._scan(self._keys.pattern(prefix))
+
+    def namespaces_naming(self, part: str) -> Iterator[Namespace]:
+        """Iterate over all namespaces of which this is a part, in one look at the server's keys."""
+        found = self._scan(self._keys.pattern((part,), anywhere=True))
+        return (namespace for namespace in found if part in namespace)
+
+    def _scan(self, pattern: bytes) -> Iterator[Namespace]:
         seen: set[Namespace | None] = {None}
-        for key in self._wire.scan_keys(self._keys.pattern(prefix)):
+        for key in self._wire.scan_keys(pattern):
             namespace = self._keys.namespace(key)
             if namespace is not None and namespace not in seen:
                 seen.add(namespace)
