@@ -521,7 +521,7 @@ def test_prefixes_without_the_user_are_refused(at: Backend) -> None:
 # --- Redis, size, faces -------------------------------------------------------------------------------------
 
 
-def test_redis_looks_through_its_keys_three_times_for_a_user(start_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
+def test_redis_looks_through_its_keys_three_times(start_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
     server = start_redis()
     with backend("redis", tmp_path, server, "p:") as at:
         fill(at, user=ADA, mark=MARK)

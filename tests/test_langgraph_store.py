@@ -514,6 +514,9 @@ def test_the_namespaces_of_a_search_share_round_trips(distant: tuple[RedisStore,
     before = distant[1].count
     assert [item.value["n"] for item in store.search((), limit=50)] == [*range(49, -1, -1)]
     assert distant[1].count - before == 4  # three nodes deep, and the items
+    before = distant[1].count
+    assert [item.value["n"] for item in store.search(("memories", "u07"))] == [7]
+    assert distant[1].count - before == 3  # one node, the items, and whether the prefix itself is one without items
 
 
 def test_a_sweep_reads_no_item_where_none_can_have_expired(distant: tuple[RedisStore, RoundTrips]) -> None:

@@ -198,8 +198,7 @@ class LongTermStore(Shared, BaseStore):
             refresh_by_key = refresh_by_namespace.setdefault(tuple(op.namespace), {})
             refresh_by_key[op.key] = op.refresh_ttl or refresh_by_key.get(op.key, False)
         items: dict[tuple[Namespace, str], Item] = {}
-        looks = (step(self._items(namespace).get, [*keys]) for namespace, keys in refresh_by_namespace.items())
-        reads = run(gather(looks))
+        reads = run(gather(step(self._items(name).get, [*keys]) for name, keys in refresh_by_namespace.items()))
         for (namespace, refresh_by_key), existing in zip(refresh_by_namespace.items(), reads, strict=True):
             with _best_effort_write():
                 self._items(namespace).refresh({key: item for key, item in existing.items() if refresh_by_key[key]})
@@ -229,7 +228,8 @@ class LongTermStore(Shared, BaseStore):
     def _hits(self, namespace: Namespace, is_match: Callable[[Mapping[str, Any]], bool]) -> Flow[list[_Hit]]:
         items = yield from step(self._items(namespace).all)
         if not items:
-            self._remove_empty([namespace])
+            with _best_effort_write():
+                self._tree.remove(namespace, only_if=self._items(namespace).close)
         return [_Hit(None, namespace, key, item) for key, item in items.items() if is_match(item.value)]
 
     def _refresh(self, hits: Iterable[_Hit]) -> None:
