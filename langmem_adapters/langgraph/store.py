@@ -31,8 +31,9 @@ from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.index_config import index_and_fields
-from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
+from langmem_adapters.langgraph.items import NamespaceItems
 from langmem_adapters.langgraph.matching import check_operation, common_prefix, item_filter, matches_conditions
+from langmem_adapters.langgraph.stored_item import StoredItem
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import NamespaceTree
 from langmem_adapters.sharing import Shared
@@ -215,7 +216,7 @@ class LongTermStore(Shared, BaseStore):
                 matches = self._items(namespace).find(op.query, stop, lambda item: is_match(item.value))
                 hits += [_Hit(score, namespace, key, item) for key, score, item in matches]
         else:
-            hits += chain.from_iterable(run(gather(self._hits(namespace, is_match) for namespace in namespaces)))
+            hits += chain.from_iterable(run(gather(self._hits(namespace, stop, is_match) for namespace in namespaces)))
         if op.query:  # equal scores of one namespace keep the order in which it finds them, whatever the limit
             hits.sort(key=lambda hit: (-(hit.score or 0.0), hit.namespace))
         else:
@@ -225,12 +226,12 @@ class LongTermStore(Shared, BaseStore):
             self._refresh(page)
         return [_to_host_item(SearchItem, hit.namespace, hit.key, hit.item, score=hit.score) for hit in page]
 
-    def _hits(self, namespace: Namespace, is_match: Callable[[Mapping[str, Any]], bool]) -> Flow[list[_Hit]]:
-        items = yield from step(self._items(namespace).all)
-        if not items:
+    def _hits(self, namespace: Namespace, count: int, is_match: Callable[[Any], bool]) -> Flow[list[_Hit]]:
+        items = yield from step(self._items(namespace).newest, count, lambda item: is_match(item.value))
+        if items is None:
             with _best_effort_write():
                 self._tree.remove(namespace, only_if=self._items(namespace).close)
-        return [_Hit(None, namespace, key, item) for key, item in items.items() if is_match(item.value)]
+        return [_Hit(None, namespace, key, item) for key, item in (items or {}).items()]
 
     def _refresh(self, hits: Iterable[_Hit]) -> None:
         items_by_namespace: dict[Namespace, dict[str, StoredItem]] = {}
@@ -247,9 +248,7 @@ class LongTermStore(Shared, BaseStore):
 
     def _namespaces(self, prefix: Namespace) -> Iterator[Namespace]:
         """The namespaces that may have items, from the prefix down."""
-        if prefix:
-            yield prefix
-        yield from self._tree.below(prefix)
+        return chain([prefix] if prefix else [], self._tree.below(prefix))
 
     def _remove_empty(self, namespaces: Sequence[Namespace]) -> list[Namespace]:
         """Remove those without items from the tree; returns the others."""

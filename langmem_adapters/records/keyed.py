@@ -193,7 +193,8 @@ class Records:
                 records = self.get(remaining[:PAGE_SIZE])
                 with suppress(Conflict):  # they have changed just now
                     if records:
-                        self._write([*records], guard=records, ttl=dates.expires_in)
+                        entries = change_entries([*records], self._new_id, again=True)
+                        self.store.write(self.namespace, append=entries, guard=records, ttl=dates.expires_in)
                     del remaining[:PAGE_SIZE]
         except StoreError as error:  # whatever can still be found, is
             _log.warning(
