@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from langmem_adapters.conversation.log import ARCHIVE
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.conversation.stored_summary import SUMMARY
+from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
@@ -18,10 +20,10 @@ _POOL_LENGTH = 4  # parts of a pool's namespace
 def count_entries(store: Store, namespace: Namespace) -> Counter[str]:
     """Count what a namespace of the store holds, by keys alone, since values may be encrypted."""
     kind = namespace[0]
-    total = store.scan(namespace, limit=0).total
+    reads: list[Flow[Any]] = [step(store.scan, namespace, limit=0), step(store.get, namespace)]
+    (_, total, _), keys = run(gather(reads))
     if kind == "working":
         return Counter(working=total)
-    keys = list(store.get(namespace))
     if kind == "longterm":
         return Counter(memories=sum("\0" not in key for key in keys))  # keys with a NUL are marks
     if kind == "experience":

@@ -44,6 +44,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.working import WorkingMemory
 from tests.at_rest import KINDS, Backend, backend, fill, numbers, snapshot
+from tests.benchmarks.round_trips import RoundTrips
 from tests.servers import RedisServer
 
 MARK = "zq71"  # in all that is written for Ada, but her name
@@ -534,6 +535,19 @@ def test_redis_looks_through_its_keys_three_times(start_redis: Callable[..., Red
             assert not used.keys() & {"cmdstat_keys", "cmdstat_flushdb", "cmdstat_flushall", "cmdstat_del"}
             assert {key for key in client.scan_iter("*") if b"{langgraph//tree/" not in key} <= {b"p:{langgraph//}:dir"}
             assert ENCODED not in at.bytes()
+
+
+def test_a_session_more_of_a_user_costs_two_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+
+    def trips(sessions: int) -> int:
+        for n in range(sessions):
+            BrainMemory(store, f"s{n}", user=ADA).add_talk("Hello.")
+        before = door.count
+        assert delete_user(store, user=ADA)["messages"] == sessions
+        return door.count - before
+
+    assert trips(12) - trips(2) == 10 * 2  # what there is, and its removal
 
 
 def test_an_index_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:
