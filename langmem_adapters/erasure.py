@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
+from itertools import chain
+from typing import TypeAlias, cast
 
-from langmem_adapters.conversation.log import ARCHIVE
-from langmem_adapters.conversation.session import KNOWLEDGE
-from langmem_adapters.conversation.stored_summary import SUMMARY
+from langmem_adapters.erasure_counts import count_entries
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience.shelf.invalidation import outdate
 from langmem_adapters.experience.shelf.read_cache import invalidate
@@ -50,7 +49,6 @@ _LANGGRAPH_KIND = "langgraph"
 _JOURNAL_KIND = "migration"
 _MAX_PASSES = 4
 _DATA_RETURNS_MESSAGE = "its data comes back: an index that holds it was not given, or a writer goes on"
-_POOL_LENGTH = 4  # parts of a pool's namespace
 _log = logging.getLogger("langmem_adapters")
 
 Report: TypeAlias = Callable[[str, int], None]
@@ -141,9 +139,17 @@ def delete_user_flow(
             "each prefix of items needs the user as one of its parts: others would lose their data"
         )
     erasure = _Erasure(unwrap(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
+    places: list[str] = [_LANGGRAPH_KIND, *_KINDS]
+    for _ in range(_MAX_PASSES):
+        erasure.begin_pass()
+        remaining = places
+        places = []
+        for place in remaining:
+            if (yield from step(erasure.attempt, place, partial(erasure.clear, place))):
+                places.append(place)
+    erasure.give_up(places)
     for kind in _KINDS:
-        yield from step(erasure.attempt, kind, partial(erasure.clear, (kind, tenant, user)))
-    yield from step(erasure.attempt, _LANGGRAPH_KIND, erasure.clear_items)
+        yield from step(erasure.attempt, kind, partial(erasure.clear_rest, (kind, tenant, user)))
     yield from step(erasure.attempt, _JOURNAL_KIND, erasure.clear_journals)
     yield from step(erasure.attempt, "traces", lambda: scrub(erasure.store, *erasure.indexes))
     erasure.conclude()
@@ -169,22 +175,40 @@ class _Erasure:
         self._tenant = tenant
         self._user = user
         self._prefixes = prefixes
+        self._root = (_LANGGRAPH_KIND, tenant)
         self._report = report
         self._failures: dict[str, LangmemError] = {}  # by place
         self._place = ""
-        self._failed_indexes = set[Index]()  # in this place
+        self._failed_indexes = set[tuple[str, Index]]()  # with the place
+        self._listing: list[Namespace] | None = None  # what the store held in this pass
+        self._deleted = set[Namespace]()
+        self._foreign = set[Namespace]()  # of LangGraph
 
-    def attempt(self, place: str, work: Callable[[], object]) -> None:
-        """Do one part; if it fails, the others are still done."""
+    def attempt(self, place: str, work: Callable[[], object]) -> bool:
+        """Do one part, and return whether it did anything; if it fails, the others are still done."""
         self._place = place
-        self._failed_indexes.clear()
         try:
-            work()
+            return bool(work())
         except LangmemError as error:
             self._failures.setdefault(place, error)
+            return False
+
+    def begin_pass(self) -> None:
+        """Look anew for what there is: a running search may have indexed some again."""
+        self._listing = None
+
+    def give_up(self, places: Iterable[str]) -> None:
+        """Note the places in which each pass has found something."""
+        for place in places:
+            self._failures.setdefault(place, StoreError(_DATA_RETURNS_MESSAGE))
 
     def conclude(self) -> None:
-        """Raise an error that names the parts that failed."""
+        """Tell what was kept, and raise an error that names the parts that failed."""
+        if self._foreign:
+            _log.warning(
+                "%d LangGraph namespaces were kept: they name a deleted user outside of the prefixes of items=",
+                len(self._foreign),
+            )
         if not self._failures:
             return
         error = next(iter(self._failures.values()))
@@ -192,14 +216,24 @@ class _Erasure:
         places = ", ".join(self._failures)
         raise kind(f"a user was not deleted completely, call delete_user again: {places} failed ({error})") from error
 
-    def clear(self, prefix: Namespace) -> None:
-        """Delete all namespaces that begin with a prefix."""
-        deleted = self._clear_all(prefix)
+    def clear(self, place: str) -> bool:
+        """Delete what there is of a place; returns whether there was any."""
+        if place != _LANGGRAPH_KIND:
+            return self._clear_below((place, self._tenant, self._user))
+        tree = NamespaceTree(self.store, (*self._root, "tree"))
+        for prefix in self._prefixes:  # before the look, so that nothing is left without a branch
+            tree.prune(prefix, is_own=lambda node: self._user in node)
+        are_found = [self._clear_below((*self._root, "tree", *prefix)) for prefix in self._prefixes]
+        return any([*are_found, self._clear_below((*self._root, "items"), self._is_own_item)])
+
+    def clear_rest(self, prefix: Namespace) -> None:
+        """Clear what no list of namespaces shows."""
         for index in self.indexes:
             if not can_list_namespaces(index):
                 index.clear(prefix)  # the store may no longer know of what it holds
         self._clear_stored(prefix)
-        for parent in {prefix, *(namespace[:-1] for namespace in deleted)}:
+        parents = {namespace[:-1] for namespace in self._deleted if namespace[: len(prefix)] == prefix}
+        for parent in {prefix, *parents}:
             self.store.recent(parent)  # in Redis, this removes expired children from the list of children
 
     def _clear_stored(self, namespace: Namespace) -> None:
@@ -210,26 +244,36 @@ class _Erasure:
         finally:
             invalidate(namespace)
 
-    def _clear_all(self, prefix: Namespace, is_chosen: Callable[[Namespace], bool] = lambda _: True) -> set[Namespace]:
-        """Delete the chosen namespaces until none is found, since a running search may index some again.
+    def _clear_below(self, prefix: Namespace, is_chosen: Callable[[Namespace], bool] = lambda _: True) -> bool:
+        """Delete the chosen namespaces that begin with a prefix; returns whether there were any.
 
         Namespaces of indexes in the store's own file are found too, whether the indexes were given or not.
         """
-        deleted = set[Namespace]()
-        for _ in range(_MAX_PASSES):
-            listable = [index for index in self._sound_indexes() if can_list_namespaces(index)]
-            listed = {index: self._list(index, prefix) for index in listable}
-            stored = {*self.store.namespaces(prefix), *namespaces_in(self.store, prefix, kind="store")}
-            indexed = namespaces_in(self.store, prefix, kind="index").union(*listed.values())
-            namespaces = {namespace for namespace in stored | indexed if is_chosen(namespace)}
-            if not namespaces:
-                return deleted
-            for namespace in sorted(namespaces):
-                sound = self._sound_indexes()
-                holders = [index for index in sound if index not in listed or namespace in listed[index]]
-                self._clear_namespace(namespace, holders, is_listed=any(index in listed for index in holders))
-            deleted |= namespaces
-        raise StoreError(_DATA_RETURNS_MESSAGE)
+        listable = [index for index in self._sound_indexes() if can_list_namespaces(index)]
+        listed = {index: self._list(index, prefix) for index in listable}
+        indexed = namespaces_in(self.store, prefix, kind="index").union(*listed.values())
+        namespaces = {namespace for namespace in self._stored(prefix) | indexed if is_chosen(namespace)}
+        for namespace in sorted(namespaces):
+            sound = self._sound_indexes()
+            holders = [index for index in sound if index not in listed or namespace in listed[index]]
+            self._clear_namespace(namespace, holders, is_listed=any(index in listed for index in holders))
+        self._deleted |= namespaces
+        return bool(namespaces)
+
+    def _stored(self, prefix: Namespace) -> set[Namespace]:
+        """What the store holds below a prefix."""
+        if self._listing is None:
+            self._listing = list(self._list_stored())
+        listing = {namespace for namespace in self._listing if namespace[: len(prefix)] == prefix}
+        return listing | namespaces_in(self.store, prefix, kind="store")
+
+    def _list_stored(self) -> Iterator[Namespace]:
+        """What the store holds of the user: Redis, which looks through all its keys, is asked once for all places."""
+        list_naming = getattr(self.store, "namespaces_naming", None)
+        if list_naming is not None and all(self._user in prefix for prefix in self._prefixes):
+            return cast("Iterator[Namespace]", list_naming(self._user))
+        kinds = [(kind, self._tenant, self._user) for kind in _KINDS]
+        return chain.from_iterable(map(self.store.namespaces, (*kinds, self._root)))
 
     def _clear_namespace(self, namespace: Namespace, indexes: Sequence[Index], *, is_listed: bool) -> None:
         """Delete a namespace: from the store last, so that it is found again if an index fails.
@@ -237,7 +281,7 @@ class _Erasure:
         A running search may index it again in between. Only a listed index would show that; any other is cleared twice.
         """
         try:
-            counts = _count_entries(self.store, namespace)
+            counts = count_entries(self.store, namespace)
         except StoreUnavailable:
             raise
         except StoreError:  # what cannot be read, goes all the same
@@ -255,14 +299,14 @@ class _Erasure:
                 self._report(place, number)
 
     def _sound_indexes(self) -> list[Index]:
-        return [index for index in self.indexes if index not in self._failed_indexes]
+        return [index for index in self.indexes if (self._place, index) not in self._failed_indexes]
 
     def _list(self, index: Index, prefix: Namespace) -> set[Namespace]:
         """What the file of an index holds. One that is damaged is cleared first, which may remove it."""
         with suppress(StoreError):
             return namespaces_in(index, prefix, kind="index")
         self._clear_index(index, prefix)
-        return set() if index in self._failed_indexes else namespaces_in(index, prefix, kind="index")
+        return namespaces_in(index, prefix, kind="index") if index in self._sound_indexes() else set()
 
     def _clear_index(self, index: Index, namespace: Namespace) -> None:
         """Clear a namespace of an index. If that fails, all else goes: its file still lists the namespace, if any."""
@@ -272,70 +316,22 @@ class _Erasure:
             if not can_list_namespaces(index):  # only the store does
                 raise
             self._failures.setdefault(self._place, error)
-            self._failed_indexes.add(index)
+            self._failed_indexes.add((self._place, index))
 
     def clear_journals(self) -> None:
         """Remove the deleted names from the journals of unfinished migrations."""
-        root = (_LANGGRAPH_KIND, self._tenant)
         prefixes: list[Namespace] = [(kind, self._tenant, self._user) for kind in _KINDS]
-        prefixes += [(*root, part, *prefix) for part in ("items", "tree") for prefix in self._prefixes]
+        prefixes += [(*self._root, part, *prefix) for part in ("items", "tree") for prefix in self._prefixes]
         names = tuple(encode_namespace(prefix) for prefix in prefixes)
         for journal in list(self.store.namespaces((_JOURNAL_KIND,))):
             deleted_keys = [key for key in self.store.get(journal) if key.startswith(names)]
             if deleted_keys:
                 self.store.write(journal, delete=deleted_keys)
 
-    # --- LangGraph
-
-    def clear_items(self) -> None:
-        """Delete the items of the user's namespaces, and these namespaces from the tree that lists them."""
-        root = (_LANGGRAPH_KIND, self._tenant)
-        tree = NamespaceTree(self.store, (*root, "tree"))
-        foreign = set[Namespace]()
-
-        def is_own(namespace: Namespace) -> bool:
-            labels = namespace[3:]
-            has_prefix = any(labels[: len(prefix)] == prefix for prefix in self._prefixes)
-            if self._user in labels and not has_prefix:
-                foreign.add(namespace)
-            return has_prefix
-
-        for _ in range(_MAX_PASSES):
-            for prefix in self._prefixes:
-                self._clear_all((*root, "tree", *prefix))
-                tree.prune(prefix, is_own=lambda node: self._user in node)
-            if not self._clear_all((*root, "items"), is_own):
-                break  # otherwise items added since the tree was cut may have a branch again: clear both again
-        else:
-            raise StoreError(_DATA_RETURNS_MESSAGE)
-        if foreign:
-            _log.warning(
-                "%d LangGraph namespaces were kept: they name a deleted user outside of the prefixes of items=",
-                len(foreign),
-            )
-
-
-def _count_entries(store: Store, namespace: Namespace) -> Counter[str]:
-    """Count what a namespace of the store holds, by keys alone, since values may be encrypted."""
-    kind = namespace[0]
-    total = store.scan(namespace, limit=0).total
-    if kind == "working":
-        return Counter(working=total)
-    keys = list(store.get(namespace))
-    if kind == "longterm":
-        return Counter(memories=sum("\0" not in key for key in keys))  # keys with a NUL are marks
-    if kind == "experience":
-        # Keys with a NUL are a pool's marks; the namespaces below a pool's serve its entries.
-        entries = sum("\0" not in key for key in keys)
-        if len(namespace) == _POOL_LENGTH:
-            return Counter(experiences=entries)
-        return Counter(leases=entries) if namespace[_POOL_LENGTH:] == ("leases",) else Counter()
-    if kind == _LANGGRAPH_KIND:
-        # The keys of items are encoded names, which end in a slash; beside them is a census. The tree has no items.
-        return Counter(items=sum(namespace[2] == "items" and key.endswith("/") for key in keys))
-    return Counter(
-        sessions=int(bool(total or keys)),
-        messages=total + sum(key.startswith(ARCHIVE) for key in keys),
-        knowledge=sum(key.startswith(KNOWLEDGE) for key in keys),
-        summaries=int(SUMMARY in keys),
-    )
+    def _is_own_item(self, namespace: Namespace) -> bool:
+        """Whether a namespace of items begins with a prefix of the user; others that name them are noted."""
+        labels = namespace[3:]
+        has_prefix = any(labels[: len(prefix)] == prefix for prefix in self._prefixes)
+        if self._user in labels and not has_prefix:
+            self._foreign.add(namespace)
+        return has_prefix

@@ -231,30 +231,39 @@ class Sessions(Shared):
             cursor=f"{row.updated_at!r} {row.namespace[-1]}",
         )
 
-    def _exists(self, session: str) -> Flow[bool]:
-        page = yield from step(self.store.scan, self._namespace(session), limit=0)
-        return bool(page.total or (yield from step(self.store.get, self._namespace(session))))
+    def _exist(self, *sessions: str) -> Flow[bool]:
+        """Whether any of these sessions has messages or values."""
+        namespaces = list(map(self._namespace, sessions))
+        logs = yield from gather(step(self.store.scan, namespace, limit=0) for namespace in namespaces)
+        if any(log.total for log in logs):
+            return True
+        for namespace in namespaces:
+            if (yield from step(self.store.get, namespace)):
+                return True
+        return False
 
     def _rename(self, session: str, title: str) -> Flow[bool]:
         check_text("a title", title)
-        if not (yield from self._exists(session)):
+        if not (yield from self._exist(session)):
             return False
         yield from put_title(self._expiring_session(session), title)
         return True
 
     def _delete(self, session: str) -> Flow[bool]:
-        existed = False
-        # the session last, so that it is still there if this fails half-way
-        for depth in range(_MAX_SUBAGENT_DEPTH, -1, -1):
-            name = self._namespace(session)[-1] + depth * SUBAGENT_SUFFIX
-            existed |= yield from self._exists(name)
-            namespaces = [self._namespace(name)]
-            if not self.scope.user:
-                longterm = longterm_namespace(self.scope.model_copy(update={"session": name}))
-                namespaces = [longterm, *namespaces, longterm]  # twice, as messages may be moved there meanwhile
-            for namespace in namespaces:
-                yield from step(self.store.clear, namespace)
+        name = self._namespace(session)[-1]
+        subagents = [name + depth * SUBAGENT_SUFFIX for depth in range(_MAX_SUBAGENT_DEPTH, 0, -1)]
+        existed = yield from self._exist(*subagents, name)
+        yield from gather(map(self._clear, subagents))
+        yield from self._clear(name)  # last, so that it is still there if this fails half-way
         return existed
+
+    def _clear(self, session: str) -> Flow[None]:
+        namespaces = [self._namespace(session)]
+        if not self.scope.user:
+            longterm = longterm_namespace(self.scope.model_copy(update={"session": session}))
+            namespaces = [longterm, *namespaces, longterm]  # twice, as messages may be moved there meanwhile
+        for namespace in namespaces:
+            yield from step(self.store.clear, namespace)
 
     def _export_lines(self, session: str) -> Iterator[Line]:
         values = self._exported_values(session)

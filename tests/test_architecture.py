@@ -27,7 +27,8 @@ FLOORS = {
     **dict.fromkeys(("working", "working_items", "completion", "understanding", "expiry", "metagpt"), 3),
     **dict.fromkeys(("operations", "evaluation", "run_callbacks"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
-    **dict.fromkeys(("settings", "settings_file", "decorator", "erasure", "protection", "importing"), 5),
+    **dict.fromkeys(("settings", "settings_file", "decorator", "erasure", "erasure_counts"), 5),
+    **dict.fromkeys(("protection", "importing"), 5),
     **dict.fromkeys(("cli", "magics", "plots", "replay", "testing", "__init__", "__main__"), 5),
 }
 BELOW = {0: {0}, 1: {0, 1}, 2: {0, 1, 2}, 3: {0, 1, 3}, 4: {0, 1, 2, 3, 4}, 5: {0, 1, 2, 3, 4, 5}}

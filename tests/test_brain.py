@@ -6,7 +6,7 @@ import inspect
 import itertools
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +29,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Overtaken, Unplugged
 from tests.servers import RedisServer
 
@@ -292,6 +293,23 @@ def test_knowledge_summary_title_and_text(any_store: Store) -> None:
     assert brain.history_text().startswith("ada: Where")
     brain.clear()
     assert (brain.get_summary(), brain.get_title(), brain.get_knowledge(), brain.messages()) == (None, "", [], [])
+
+
+def test_a_log_is_read_no_further_than_its_first_entry(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    brain = BrainMemory(store, SESSION, model=lambda _: "A summary.")
+    brain.add_messages([user("hello"), user("there")])
+
+    def trips(call: Callable[[], Any]) -> int:
+        before = door.count
+        call()
+        return door.count - before
+
+    assert trips(lambda: brain.exists("unknown")) == 1
+    assert trips(lambda: brain.delete(["unknown"])) == 1
+    # the messages, whether they are still there, two marks of a session that loses messages, whether it was cleared
+    # meanwhile, and the summary (a guarded write takes two), and that it is there
+    assert trips(brain.summarize) == 1 + 1 + 2 + 1 + 2 + 1
 
 
 def test_writers_of_knowledge_do_not_lose_each_others(any_store: Store) -> None:

@@ -44,6 +44,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.working import WorkingMemory
 from tests.at_rest import KINDS, Backend, backend, fill, numbers, snapshot
+from tests.benchmarks.round_trips import RoundTrips
 from tests.servers import RedisServer
 
 MARK = "zq71"  # in all that is written for Ada, but her name
@@ -521,17 +522,32 @@ def test_prefixes_without_the_user_are_refused(at: Backend) -> None:
 # --- Redis, size, faces -------------------------------------------------------------------------------------
 
 
-def test_redis_is_never_asked_for_all_keys(start_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
+def test_redis_looks_through_its_keys_three_times(start_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
     server = start_redis()
     with backend("redis", tmp_path, server, "p:") as at:
         fill(at, user=ADA, mark=MARK)
         with redis.Redis(port=server.port) as client:
             client.config_resetstat()
             delete_user(at.store, at.indexes, user=ADA)
-            used = set(client.info("commandstats"))
-            assert not used & {"cmdstat_keys", "cmdstat_flushdb", "cmdstat_flushall", "cmdstat_del"}
+            used = client.info("commandstats")
+            # for what there is, whether there is more, and for migrations: each goes through few keys with one SCAN
+            assert used["cmdstat_scan"]["calls"] == 3
+            assert not used.keys() & {"cmdstat_keys", "cmdstat_flushdb", "cmdstat_flushall", "cmdstat_del"}
             assert {key for key in client.scan_iter("*") if b"{langgraph//tree/" not in key} <= {b"p:{langgraph//}:dir"}
             assert ENCODED not in at.bytes()
+
+
+def test_a_session_more_of_a_user_costs_two_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+
+    def trips(sessions: int) -> int:
+        for n in range(sessions):
+            BrainMemory(store, f"s{n}", user=ADA).add_talk("Hello.")
+        before = door.count
+        assert delete_user(store, user=ADA)["messages"] == sessions
+        return door.count - before
+
+    assert trips(12) - trips(2) == 10 * 2  # what there is, and its removal
 
 
 def test_an_index_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:

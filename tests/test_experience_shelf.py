@@ -27,8 +27,10 @@ from langmem_adapters.experience.requests import as_text, search_text
 from langmem_adapters.model import Metric, Score, Trajectory
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Refusing
 
 ROOT = Path(__file__).parent.parent
@@ -391,6 +393,34 @@ def test_export_and_import(any_store: Store) -> None:
     assert [e.model_copy(update={"tag": "a"}) for e in other.all()] == pool.all()
     assert other.lookup({"q": (1, b"x")}).resp == {"a": {1, 2}}  # type: ignore[union-attr]
     assert other.lookup(key="own key") is not None
+
+
+@pytest.mark.parametrize("max_entries", [None, 240])
+def test_imported_experiences_are_as_if_each_was_created(any_store: Store, max_entries: int | None) -> None:
+    pool = ExperiencePool(MemoryStore(), tag="a")
+    for n in range(250):
+        keep(pool, f"request {n}", n)
+    other = ExperiencePool(any_store, tag="b", index=open_index("memory:"), max_entries=max_entries)
+    keep(other, "request 120", "an earlier answer")  # so that its page is not all new
+    lines = list(pool.export())
+    assert other.import_([*lines, lines[-1]]) == 251
+    assert other.stats()["stored"] == 252
+    assert 230 <= other.count() <= (max_entries or 250)
+    for n in (249, 200 if max_entries else 120):  # in a bounded pool, the earliest is evicted first
+        found, imported = other.lookup(f"request {n}"), pool.lookup(f"request {n}")
+        assert imported is not None
+        assert found == imported.model_copy(update={"tag": "b"})
+        assert other.query(f"request {n}", k=1)[0].experience == found
+
+
+def test_new_experiences_are_imported_a_page_at_a_time(distant: tuple[RedisStore, RoundTrips]) -> None:
+    pool = ExperiencePool(MemoryStore(), tag="a")
+    for n in range(200):
+        keep(pool, f"request {n}", n)
+    other = ExperiencePool(distant[0], tag="b")
+    before = distant[1].count
+    assert other.import_(pool.export()) == 200
+    assert distant[1].count - before == 2 * 2  # pages, each written under a watch
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ from langmem_adapters.records import following, journal
 from langmem_adapters.records.journal import COMPACTION_KEY, compact_log
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Overtaken
 from tests.test_cached_together import in_a_fork
 from tests.vector_places import word_vectors
@@ -171,6 +173,19 @@ def test_an_index_that_another_moves_while_it_is_looked_at_is_not_dropped() -> N
     store.moves.append(step_back)
     here.follow()
     assert (index.given, index.at) == (2, (first.seq, first.id)), "nothing was told twice"
+
+
+def test_a_log_that_was_read_to_its_end_is_not_looked_at_again(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    index = Kept()
+    here = records(store, index)
+    put(here, ["one", "two"])
+    here.follow()
+    put(here, ["three"])
+    before = door.count
+    here.follow()
+    assert door.count - before == 2  # what is new in the log, and the record that it names
+    assert index.texts == truth(here)
 
 
 @pytest.fixture

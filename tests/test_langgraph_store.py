@@ -502,6 +502,90 @@ def test_the_namespaces_of_a_listing_share_round_trips(distant: tuple[RedisStore
     before = distant[1].count
     assert store.list_namespaces() == places
     assert distant[1].count - before == 3  # the root, its child, and whether the namespaces have items
+    before = distant[1].count
+    assert store.sweep_ttl() == 0
+    assert distant[1].count - before == 4  # the same, once for what has expired and once for what is empty
+
+
+def test_the_namespaces_of_a_search_share_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store = LongTermStore(store=distant[0], index=open_index("memory:"))
+    for n in range(50):
+        store.put(("memories", f"u{n:02}", "facts"), "k", {"n": n})
+    before = distant[1].count
+    assert [item.value["n"] for item in store.search((), limit=50)] == [*range(49, -1, -1)]
+    assert distant[1].count - before == 4  # three nodes deep, and the items
+    before = distant[1].count
+    assert [item.value["n"] for item in store.search(("memories", "u07"))] == [7]
+    assert distant[1].count - before == 3  # one node, the items, and whether the prefix itself is one without items
+
+
+@pytest.mark.parametrize("filter_", [None, {"kind": 1}, {"kind": 7}])
+def test_the_last_updated_of_many_items_are_the_same_however_they_are_found(
+    any_store: Store, filter_: dict[str, Any] | None
+) -> None:
+    clock = FakeClock()
+    store, fresh = make(any_store, clock=clock), make(any_store, clock=clock)
+    for n in range(600):
+        clock.advance(1)
+        store.put(ADA, f"k{n}", {"n": n, "kind": n % 7})
+    for n in range(0, 600, 5):
+        clock.advance(1)
+        if n % 3:
+            store.put(ADA, f"k{n}", {"n": n, "kind": 1})
+        else:
+            store.delete(ADA, f"k{n}")
+    store.search(ADA)  # now it knows that there are many
+    for offset in (0, 10, 25):
+        found = store.search(ADA, filter=filter_, limit=10, offset=offset)
+        assert found == fresh.search(ADA, filter=filter_, limit=700)[offset : offset + 10]
+
+
+def test_the_last_updated_of_many_items_are_found_without_reading_all(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store = LongTermStore(store=distant[0], index=open_index("memory:"))
+    store.batch([PutOp(ADA, f"k{n}", {"text": "x" * 100}) for n in range(400)])
+    for n in range(10):
+        store.put(ADA, f"new{n}", {"text": "x" * 100})
+    newest = [f"new{n}" for n in range(9, -1, -1)]
+    assert [item.key for item in store.search(ADA)] == newest
+    sent = len(distant[1].sent)
+    assert [item.key for item in store.search(ADA)] == newest
+    assert b"{langgraph//items/" not in distant[1].sent[sent:].partition(b"HGETALL")[2].partition(b"HGETALL")[2]
+
+
+def test_items_that_were_logged_again_are_not_the_last_updated(distant: tuple[RedisStore, RoundTrips]) -> None:
+    clock = FakeClock()
+    place = ("langgraph", "", "items", *ADA)
+    store = LongTermStore(store=distant[0], index=open_index("memory:"), clock=clock)
+    store.batch([PutOp(ADA, f"z{n:03}", {"text": "bike"}) for n in range(500)])
+    clock.advance(1)
+    store.batch([PutOp(ADA, f"a{n:03}", {"text": "bike"}) for n in range(200)])
+    store.search(ADA, query="bike")
+    distant[0].write(place, remove=distant[0].scan(place).items)  # as where a server has evicted the log alone
+    store.search(ADA, query="bike")
+    assert distant[0].scan(place).total == 2  # the later one names those that were updated first
+    for _ in range(2):
+        assert [item.key for item in store.search(ADA)] == [f"a{n:03}" for n in range(10)]
+
+
+def test_a_sweep_reads_no_item_where_none_can_have_expired(distant: tuple[RedisStore, RoundTrips]) -> None:
+    clock = FakeClock()
+    store = LongTermStore(store=distant[0], index=open_index("memory:"), clock=clock)
+    store.put(("memories", "ada"), "lasts", {"text": "x" * 10_000})
+    store.put(("memories", "bob"), "expires", {"text": "x"}, ttl=1)
+    sent = len(distant[1].sent)
+    assert store.sweep_ttl() == 0
+    assert b"HGETALL" not in distant[1].sent[sent:].partition(b"items")[2]
+    clock.advance(60)
+    assert store.sweep_ttl() == 1
+    assert store.list_namespaces() == [("memories", "ada")]
+
+
+def test_the_first_item_of_a_namespace_is_written_in_five_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store = LongTermStore(store=distant[0], index=open_index("memory:"))
+    before = distant[1].count
+    store.put(("memories", "ada", "facts"), "k", {"text": "bike"})
+    assert distant[1].count - before == 5  # a look, the tree, the item under a watch, and the tree again
+    assert store.list_namespaces() == [("memories", "ada", "facts")]
 
 
 def test_tenants_do_not_meet(any_store: Store) -> None:

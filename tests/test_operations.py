@@ -8,6 +8,7 @@ import re
 import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -49,6 +50,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
+from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Down
 from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, listening
 from tests.vector_places import word_vectors
@@ -410,6 +412,19 @@ def test_pruning_goes_through_many_pages(store: Any, clock: FakeClock, monkeypat
     for dry_run in (True, False):
         assert Pruning(store, 1, clock=lambda: clock() + 1.5, dry_run=dry_run).run().kinds == {"brain": 20}
     assert set(store.namespaces()) == set()
+
+
+def test_a_page_that_is_not_full_is_the_last_that_pruning_reads(distant: tuple[RedisStore, RoundTrips]) -> None:
+    redis_store, door = distant
+    redis_store.append(("brain", "", "u", "s"), [("a", b"")])
+
+    def trips(older_than: float) -> int:
+        before = door.count
+        Pruning(redis_store, older_than, clock=lambda: time.time() + 10).run()
+        return door.count - before
+
+    nothing_old = trips(1000)  # the keys are scanned, and one page of rows is empty
+    assert trips(1) - nothing_old == 1 + 2  # there is a row: its child is looked at, and removed under a watch
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

@@ -19,6 +19,7 @@ from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError
 from langmem_adapters.indexes import open_index
+from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, SessionInfo, ToolCall
 from langmem_adapters.protocols import Store
@@ -134,6 +135,33 @@ def test_a8_the_sessions_of_a_page_share_round_trips(distant: tuple[RedisStore, 
     sessions = Sessions(store).list_sessions()
     assert door.count - before == 3  # the rows, which of them are still there, and what is in these
     assert [(info.session, info.messages) for info in sessions] == [(f"s{n}", n + 1) for n in range(29, 9, -1)]
+
+
+@pytest.mark.parametrize(("user", "trips"), [("ada", 3), ("", 7)])  # without a user, each has a memory of its own
+def test_a_session_and_those_of_its_subagents_are_deleted_together(
+    distant: tuple[RedisStore, RoundTrips], user: str, trips: int
+) -> None:
+    store, door = distant
+    names = ["s", *(f"s{depth * SUBAGENT_SUFFIX}" for depth in (1, 2, 3))]
+    for name in ["other", *names]:
+        BrainMemory(store, name, user=user).add_talk("Hello")
+    before = door.count
+    assert Sessions(store, user=user).delete_session("s")
+    assert door.count - before == trips  # whether they exist, the subagents', and the session itself
+    assert [info.session for info in Sessions(store, user=user).list_sessions()] == ["other"]
+
+
+def test_an_imported_session_is_read_once_before_it_is_written(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    brain = BrainMemory(MemoryStore(), "s", user="ada")
+    brain.add_talk("Hello")
+    brain.set_title("Greetings")
+    lines = list(Sessions(brain.store, user="ada").export())
+    before = door.count
+    assert Sessions(store, user="ada").import_(lines) == 1
+    # its values and its log, the title, what has left by now, the message (each write reads its guard), and its place
+    assert door.count - before == 2 + 2 + 1 + 2 + 1
+    assert list(Sessions(store, user="ada").export()) == lines
 
 
 def test_limits(any_store: Store) -> None:

@@ -384,6 +384,7 @@ def test_an_operation_is_one_round_trip_at_any_length(far: RedisStore, proxy: Co
         assert trips(change) == 1
         assert trips(lambda: far.write(NS, put={"a": b"2"}, guard={"a": b"1"})) == 2
         assert trips(lambda: far.clear(NS)) == 1
+        assert trips(lambda: far.dates(("p", "q"))) == 1
     assert trips(lambda: far.recent(("p",), limit=1)) == 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -242,7 +243,7 @@ def fill(store: Store) -> None:
         lambda store: items_of(store).get(PLACE, "k"),
         lambda store: items_of(store).search(PLACE),
         lambda store: items_of(store).put(PLACE, "k", {"text": "None."}),
-        lambda store: items_of(store).sweep_ttl(),
+        lambda store: LongTermStore(store=store, clock=lambda: time.time() + 7200).sweep_ttl(),
     ],
 )
 def test_what_a_newer_version_stored_is_refused_and_nothing_takes_its_place(ask: Callable[[Store], Any]) -> None:

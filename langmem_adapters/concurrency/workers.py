@@ -45,13 +45,15 @@ class Step(NamedTuple):
     Args:
         call: Answers it by blocking.
         acall: A coroutine function that answers it, if the callee has both.
-        pipeline, request: Where it may be batched with questions of other flows, and its request there.
+        pipeline, request: Where it may be batched with other questions, and its request there.
+        is_large: Whether its answer may be so large that questions of other flows should not wait for it.
     """
 
     call: Callable[[], Any]
     acall: Callable[[], Awaitable[Any]] | None = None
     pipeline: Pipeline | None = None
     request: Any = None
+    is_large: bool = False
 
 
 Flow = Generator[Step, Any, T]
@@ -246,7 +248,7 @@ class _WorkerPool:
                 return None
             finally:
                 failure = None  # its traceback holds this frame: the cycle would stay until garbage is collected
-            if question.acall is not None or question.pipeline is not None:
+            if question.acall is not None or (question.pipeline is not None and not question.is_large):
                 return question
             answer, failure = self._ask(question)
 

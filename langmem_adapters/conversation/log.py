@@ -232,7 +232,7 @@ class SessionLog:
         while page.items:
             entries += readable_entries(item for item in page.items if item.id in ids)
             missing_ids.difference_update(item.id for item in page.items)
-            if not missing_ids:
+            if not missing_ids or len(page.items) < PAGE_SIZE:
                 break
             page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=page.items[-1].seq)
         return entries, values

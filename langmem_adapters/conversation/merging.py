@@ -67,7 +67,7 @@ class Merge:
         marks = {key: self._values[key] for key in (DEPARTED, DELETED) if key in self._values}
         imported_marks = {key: data for key, data in marks.items() if values_before.get(key, data) == data}
         if self._line_count:
-            yield from self._put_missing(self._values, imported_marks)
+            yield from self._put_missing(self._values, values_before, imported_marks)
             advance(self._line_count)
         added = 0
         for start in range(0, len(self._messages), _PAGE_SIZE):
@@ -109,6 +109,8 @@ class Merge:
                 if not (hides_any or is_past_end):
                     hides_any = item.id not in covered_ids or not self._is_same(item.data, imported[item.id])
                 is_past_end = is_past_end or item.id == end_id
+            if len(items) < _PAGE_SIZE:
+                break
         return existing, hides_any
 
     def _next_page(self) -> Flow[list[Item]]:
@@ -167,6 +169,8 @@ class Merge:
                 message = written.get(id_)
                 if message is not None and entry_id(message["id"]) == id_ and not self._is_same(data, message):
                     displaced.append(message)
+            if len(items) < _PAGE_SIZE:
+                break
         return displaced
 
     def _entry(self, message: dict[str, Any], existing: dict[str, bytes]) -> tuple[str, bytes]:
@@ -204,11 +208,12 @@ class Merge:
         data = self._redacted(dump(message))
         return stored == data or _content_of(self._redacted(stored)) == _content_of(data)
 
-    def _put_missing(self, values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]) -> Flow[None]:
-        """Add values that the session lacks."""
+    def _put_missing(
+        self, values: Mapping[str, bytes], stored: Mapping[str, bytes], imported_marks: Mapping[str, bytes]
+    ) -> Flow[None]:
+        """Add values that the session lacks; ``stored`` are its own."""
         archive = sorted(archived_ids(values))
         while True:
-            stored = yield from step(self._store.get, self._namespace)
             known_ids = self._own_ids | archived_ids(stored) | _deleted_here(archive, stored, imported_marks)
             new = {key: data for key, data in values.items() if key not in stored and not key.startswith(KNOWLEDGE)}
             put = {key: data for key, data in new.items() if known_ids.isdisjoint(archived_ids([key]))}
@@ -218,6 +223,7 @@ class Merge:
             guard = {key: stored.get(key) for key in (ARCHIVED, DELETED, *put)}
             if (yield from self._session.try_write(put=put, guard=guard)):
                 return
+            stored = yield from step(self._store.get, self._namespace)
 
 
 def _deleted_here(ids: list[str], values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]) -> set[str]:

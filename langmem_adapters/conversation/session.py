@@ -124,6 +124,8 @@ class Conversation(SessionLog):
                 items += page.items[: ids.index(end_id)]
                 break
             items += page.items
+            if len(page.items) < PAGE_SIZE:
+                break
             page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=page.items[-1].seq)
         return Backlog(readable_entries(reversed(items)), summary, values)
 
@@ -174,7 +176,7 @@ class Conversation(SessionLog):
             page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=before)
             if any(message.text == exact_text for message in _readable_messages(page.items)):
                 return True
-            if not page.items:
+            if len(page.items) < PAGE_SIZE:
                 return False
             before = page.items[-1].seq
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
@@ -31,6 +31,7 @@ QueryType = Literal["exact", "semantic"]
 """Whether to look for the very same request, or for similar ones."""
 
 _DEFAULT_WORTH = 5.0  # the worth of an entry without a score
+_IMPORT_PAGE_SIZE = 100
 _ENTRY_PREFIX = b'{"v":1,'  # how entries in the current format begin
 
 
@@ -79,18 +80,7 @@ class PoolFlows:
         if not isinstance(experience, Experience):
             kind = type(experience).__name__
             raise ConfigurationError(f"an experience is made as Experience(req=…, resp=…), not {kind}")
-        now = self._clock()
-        expires_at = experience.expires_at
-        if not expires_at and self.ttl is not None:
-            expires_at = now + self.ttl
-        stored = experience.model_copy(
-            update={
-                "tag": self.tag,
-                "uuid": experience.uuid or self._new_id(),
-                "timestamp": now if experience.timestamp is None else experience.timestamp,
-                "expires_at": expires_at,
-            }
-        )
+        stored = self._to_stored(experience)
         if self.writes:
             key = key_of(stored.req, key)
             has_text = stored.req is not None
@@ -98,6 +88,21 @@ class PoolFlows:
             self._counts.add("evicted", evicted_count)
             self._counts.add("stored")
         return stored
+
+    def _to_stored(self, experience: Experience) -> Experience:
+        """The experience as it is stored, with its id, tag and times."""
+        now = self._clock()
+        expires_at = experience.expires_at
+        if not expires_at and self.ttl is not None:
+            expires_at = now + self.ttl
+        return experience.model_copy(
+            update={
+                "tag": self.tag,
+                "uuid": experience.uuid or self._new_id(),
+                "timestamp": now if experience.timestamp is None else experience.timestamp,
+                "expires_at": expires_at,
+            }
+        )
 
     def lookup_flow(self, key: str) -> Flow[Experience | None]:
         """:meth:`lookup`, as a part of a larger flow."""
@@ -217,12 +222,23 @@ class PoolFlows:
         entries = yield from step(read_lines, lines)
         added = 0
         with advancing(progress, "importing", len(entries), "experiences") as advance:
-            for key, experience in entries:
-                if not self._has_expired(experience):
-                    added += self.writes
-                    yield from self.create_flow(experience, key=key)
-                advance(1)
+            for start in range(0, len(entries), _IMPORT_PAGE_SIZE):
+                page = entries[start : start + _IMPORT_PAGE_SIZE]
+                unexpired = [(key, experience) for key, experience in page if not self._has_expired(experience)]
+                if unexpired and self.writes:
+                    yield from self._import_page(unexpired)
+                    added += len(unexpired)
+                advance(len(page))
         return added
+
+    def _import_page(self, entries: Sequence[tuple[str, Experience]]) -> Flow[None]:
+        """Put entries in one write if all of them are new, else one by one."""
+        stored = {key: self._to_stored(experience).to_bytes() for key, experience in entries}
+        if (yield from step(self._shelf.put_new, stored)):
+            self._counts.add("stored", len(entries))
+            return
+        for key, experience in entries:
+            yield from self.create_flow(experience, key=key)
 
     def _worth(self, data: bytes) -> float | None:
         if _expiry_from_bytes(data) > self._clock() or is_sealed_or_newer(data):

@@ -5,86 +5,42 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
 
-from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_sealed_or_newer
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.errors import Conflict, LangmemError, SerializationError
-from langmem_adapters.expiry import EMPTY_TTL_SECONDS, MIN_RESTART_FRACTION
+from langmem_adapters.errors import Conflict, LangmemError
+from langmem_adapters.expiry import EMPTY_TTL_SECONDS
 from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.langgraph.stored_item import StoredItem
 from langmem_adapters.langgraph.totals import Totals
-from langmem_adapters.language.dates import day_of
 from langmem_adapters.protocols import Index, Item, Store
-from langmem_adapters.records.journal import COMPACTION_KEY, change_entries, compaction_mark, stale_entries
+from langmem_adapters.records.journal import (
+    COMPACTION_KEY,
+    change_entries,
+    compaction_mark,
+    is_logged_again,
+    keys_of,
+    stale_entries,
+)
 from langmem_adapters.records.keyed import Records
-from langmem_adapters.warn_once import warn_of_damage
+from langmem_adapters.records.paging import PAGE_SIZE
 
-__all__ = ["NamespaceItems", "StoredItem"]
+__all__ = ["NamespaceItems"]
 
 _TOTALS_KEY = "census"  # the key of the totals; no encoded key is equal to it
 _RESERVED_KEYS = (_TOTALS_KEY, COMPACTION_KEY)  # keys of values that are no items
 _MAX_EXTRA_ENTRIES = 64  # outdated log entries that may remain, beyond one for each item
+_EXTRA_READS = (
+    32  # entries read beyond those wanted: writers at the same moment are not logged in the order of their clocks
+)
+_MIN_SHARE = 4  # a search that would read more than one item in so many reads all of them at once
 _REGISTER_INTERVAL = 32  # a write calls ``register`` again once in so many log entries
 _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05  # that a writer waits at most after a conflict, first and later
 _LOCK_TIMEOUT_SECONDS = 2.0  # for others of this process; then, as in an outage, a writer goes on beside them
 _log = logging.getLogger("langmem_adapters")
-
-
-@dataclass(frozen=True)
-class StoredItem:
-    """An item as it is stored. Times are Unix seconds, ``ttl`` is seconds; ``fields`` says by what it is found."""
-
-    value: dict[str, Any]
-    created_at: float
-    updated_at: float
-    ttl: float | None = None
-    expires_at: float | None = None
-    fields: list[str] | Literal[False] | None = None
-
-    def to_bytes(self) -> bytes:
-        """The stored form. Raises SerializationError for a value that cannot be kept without loss."""
-        return encode({"v": FORMAT, **self.__dict__})
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> StoredItem | None:
-        """Read a stored item; None, with a warning, if it is damaged, so that others can still be read."""
-        try:
-            fields = decode(data)
-            if fields.pop("v") == FORMAT and _is_valid(item := cls(**fields)):
-                return item
-            damage = "it has another format"
-        except (SerializationError, AttributeError, TypeError, KeyError):
-            damage = "it cannot be read"
-        refuse_sealed_or_newer(data, "an item of the long-term store")
-        warn_of_damage(data, f"the long-term store holds a damaged item: {damage}")
-        return None
-
-    def is_unexpired(self, now: float) -> bool:
-        """Whether the item has not expired."""
-        return self.expires_at is None or now < self.expires_at
-
-    def is_refresh_due(self, now: float) -> bool:
-        """Whether so much of its ttl has passed that a read restarts it."""
-        return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - MIN_RESTART_FRACTION)
-
-    def refreshed(self, now: float) -> StoredItem:
-        """The item after it was read."""
-        return self if self.ttl is None else replace(self, expires_at=now + self.ttl)
-
-
-def _is_valid(item: StoredItem) -> bool:
-    """Whether each field has its type, and the times are valid dates."""
-    paths = item.fields if isinstance(item.fields, list) else []
-    return (
-        isinstance(item.value, dict)
-        and all(is_number(at) and day_of(at) for at in (item.created_at, item.updated_at))
-        and all(time is None or is_number(time) for time in (item.ttl, item.expires_at))
-        and (item.fields in (None, False, paths) and all(isinstance(path, str) for path in paths))
-    )
 
 
 class NamespaceItems:
@@ -126,6 +82,7 @@ class NamespaceItems:
         self._clock = clock
         self._new_id = new_id
         self._write_lock = ForkSafeLock()
+        self._known_size = 0  # how many items there were when all were last read
         self._records = Records(
             store,
             namespace,
@@ -142,20 +99,54 @@ class NamespaceItems:
         values = yield from step(self._store.get, self._namespace, [_encode_key(key) for key in keys])
         return self._unexpired_items(values)
 
-    def all(self) -> dict[str, StoredItem]:
+    @blocking
+    def all(self) -> Flow[dict[str, StoredItem]]:
         """Read all items; expired ones are removed."""
-        values = self._store.get(self._namespace)
+        values = yield from step(self._store.get, self._namespace)
         if self._is_due(Totals.of(values.get(_TOTALS_KEY))):
             with self._write_lock.try_hold(_LOCK_TIMEOUT_SECONDS):
                 self._tidy_or_warn()
+        self._known_size = len(values)
         return self._unexpired_items(values)
+
+    @blocking
+    def newest(self, count: int, matches: Callable[[StoredItem], bool]) -> Flow[dict[str, StoredItem] | None]:
+        """At least the ``count`` last updated of the items that match, if there are as many; None if there is no item.
+
+        Where there are many, they are found from the end of the log, which names each item where it was last put.
+        """
+        found: dict[str, StoredItem] = {}
+        named: set[str] = set()
+        before: int | None = None
+        limit = count + _EXTRA_READS
+        while _MIN_SHARE * (len(named) + limit) < self._known_size:
+            page = yield from step(
+                self._store.scan, self._namespace, before=before, limit=limit, reverse=True, keys=[_TOTALS_KEY]
+            )
+            names, before = _last_names(page.items, limit)
+            if not names or self._is_due(Totals.of(page.values.get(_TOTALS_KEY))):
+                break
+            new_names = [name for name in names if name not in named]
+            named.update(new_names)
+            values = yield from step(self._store.get, self._namespace, new_names)
+            found |= {key: item for key, item in self._unexpired_items(values).items() if matches(item)}
+            if len(found) >= count:
+                return found
+            limit = min(4 * limit, PAGE_SIZE)
+        items = yield from step(self.all)
+        return {key: item for key, item in items.items() if matches(item)} if items else None
 
     @blocking
     def is_empty(self) -> Flow[bool]:
         """Whether there is no item; expired ones are removed."""
-        values = yield from step(self._store.get, self._namespace, [_TOTALS_KEY])
-        totals = Totals.of(values.get(_TOTALS_KEY))
-        return not self.all() if self._is_due(totals) else totals.count == 0
+        totals = Totals.of((yield from step(self._store.get, self._namespace, [_TOTALS_KEY])).get(_TOTALS_KEY))
+        return not (yield from step(self.all)) if self._is_due(totals) else totals.count == 0
+
+    @blocking
+    def sweep(self) -> Flow[int]:
+        """Remove expired items; returns how many. Where none can have expired, it reads no item."""
+        totals = Totals.of((yield from step(self._store.get, self._namespace, [_TOTALS_KEY])).get(_TOTALS_KEY))
+        return self.tidy() if self._is_due(totals) else 0
 
     def find(self, query: str, k: int, matches: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
         """The ``k`` best of the items that match, as (key, score, item), best first."""
@@ -193,7 +184,7 @@ class NamespaceItems:
         count = before.count + sum(name not in page.values for name in put) - len(deleted)
         keeps_expiry = not deleted and all(_lasts(item) and _lasts(old.get(name)) for name, item in put.items())
         stamp = before.stamp if keeps_expiry else self._new_id()
-        after = before.after_put(_expiry_times(put.values()), count=count, stamp=stamp)
+        after = before.after_put([item.expires_at for item in put.values()], count=count, stamp=stamp)
         done = self._write(page.values, after, put, deleted, changed=[*put, *deleted])
         if done and before.count == 0:
             self._confirm_registered()
@@ -217,15 +208,15 @@ class NamespaceItems:
         if not refreshed_items:
             return True
         before = Totals.of(values.get(_TOTALS_KEY))
-        after = before.after_put(_expiry_times(refreshed_items.values()), count=before.count, stamp=self._new_id())
+        expiries = [item.expires_at for item in refreshed_items.values()]
+        after = before.after_put(expiries, count=before.count, stamp=self._new_id())
         return self._write(values, after, refreshed_items)
 
     def tidy(self) -> int:
         """Remove expired items and outdated log entries; returns how many items were removed.
 
         The newest quarter of the log stays, so that an index that is a little behind can go on from its position; one
-        that is further behind is rebuilt, as it may have missed what the removed entries told. The index is not updated
-        here: an embedder takes its time, or fails.
+        further behind is rebuilt. The index is not updated here: an embedder takes its time, or fails.
         """
         with self._write_lock.try_hold(_LOCK_TIMEOUT_SECONDS):
             return self._tidy()
@@ -248,7 +239,8 @@ class NamespaceItems:
         count = len(items) - len(expired)
         after = Totals(count)
         if remaining:
-            after = Totals(tidied=count).after_put(_expiry_times(remaining), count=count, stamp=self._new_id())
+            expiries = [item.expires_at for item in remaining]
+            after = Totals(tidied=count).after_put(expiries, count=count, stamp=self._new_id())
         old_seqs = {entry.seq for entry in entries[: len(entries) - len(entries) // 4]}
         superseded = [
             entry for entry in stale_entries(reversed(entries), items.keys() - {*expired}) if entry.seq in old_seqs
@@ -316,8 +308,19 @@ class NamespaceItems:
         return {key: item for key, item in items.items() if item is not None and item.is_unexpired(now)}
 
 
-def _expiry_times(items: Iterable[StoredItem]) -> list[float | None]:
-    return [item.expires_at for item in items]
+def _last_names(entries: Sequence[Item], count: int) -> tuple[list[str], int]:
+    """About ``count`` names that the first of these entries name, and the last of these; none if they tell no order."""
+    names: dict[str, None] = {}
+    seq = 0
+    for entry in entries:
+        keys = keys_of([entry])
+        if not keys or is_logged_again(entry):
+            return [], 0
+        names |= dict.fromkeys(keys)
+        seq = entry.seq
+        if len(names) >= count:
+            break
+    return [*names], seq
 
 
 def _lasts(item: StoredItem | None) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache, partial
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, Literal, NamedTuple
 
 from langgraph.store.base import (
@@ -31,8 +31,9 @@ from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.index_config import index_and_fields
-from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
+from langmem_adapters.langgraph.items import NamespaceItems
 from langmem_adapters.langgraph.matching import check_operation, common_prefix, item_filter, matches_conditions
+from langmem_adapters.langgraph.stored_item import StoredItem
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import NamespaceTree
 from langmem_adapters.sharing import Shared
@@ -198,8 +199,7 @@ class LongTermStore(Shared, BaseStore):
             refresh_by_key = refresh_by_namespace.setdefault(tuple(op.namespace), {})
             refresh_by_key[op.key] = op.refresh_ttl or refresh_by_key.get(op.key, False)
         items: dict[tuple[Namespace, str], Item] = {}
-        looks = (step(self._items(namespace).get, [*keys]) for namespace, keys in refresh_by_namespace.items())
-        reads = run(gather(looks))
+        reads = run(gather(step(self._items(name).get, [*keys]) for name, keys in refresh_by_namespace.items()))
         for (namespace, refresh_by_key), existing in zip(refresh_by_namespace.items(), reads, strict=True):
             with _best_effort_write():
                 self._items(namespace).refresh({key: item for key, item in existing.items() if refresh_by_key[key]})
@@ -209,16 +209,14 @@ class LongTermStore(Shared, BaseStore):
     def _search(self, op: SearchOp) -> list[SearchItem]:
         stop = op.offset + op.limit
         is_match = item_filter(op.filter)
+        namespaces = self._namespaces(tuple(op.namespace_prefix))
         hits: list[_Hit] = []
-        for namespace in self._namespaces(tuple(op.namespace_prefix)):
-            if op.query:
+        if op.query:
+            for namespace in namespaces:
                 matches = self._items(namespace).find(op.query, stop, lambda item: is_match(item.value))
                 hits += [_Hit(score, namespace, key, item) for key, score, item in matches]
-            else:
-                items = self._items(namespace).all()
-                hits += [_Hit(None, namespace, key, item) for key, item in items.items() if is_match(item.value)]
-                if not items:
-                    self._remove_empty([namespace])
+        else:
+            hits += chain.from_iterable(run(gather(self._hits(namespace, stop, is_match) for namespace in namespaces)))
         if op.query:  # equal scores of one namespace keep the order in which it finds them, whatever the limit
             hits.sort(key=lambda hit: (-(hit.score or 0.0), hit.namespace))
         else:
@@ -227,6 +225,13 @@ class LongTermStore(Shared, BaseStore):
         if op.refresh_ttl:
             self._refresh(page)
         return [_to_host_item(SearchItem, hit.namespace, hit.key, hit.item, score=hit.score) for hit in page]
+
+    def _hits(self, namespace: Namespace, count: int, is_match: Callable[[Any], bool]) -> Flow[list[_Hit]]:
+        items = yield from step(self._items(namespace).newest, count, lambda item: is_match(item.value))
+        if items is None:
+            with _best_effort_write():
+                self._tree.remove(namespace, only_if=self._items(namespace).close)
+        return [_Hit(None, namespace, key, item) for key, item in (items or {}).items()]
 
     def _refresh(self, hits: Iterable[_Hit]) -> None:
         items_by_namespace: dict[Namespace, dict[str, StoredItem]] = {}
@@ -243,9 +248,7 @@ class LongTermStore(Shared, BaseStore):
 
     def _namespaces(self, prefix: Namespace) -> Iterator[Namespace]:
         """The namespaces that may have items, from the prefix down."""
-        if prefix:
-            yield prefix
-        yield from self._tree.below(prefix)
+        return chain([prefix] if prefix else [], self._tree.below(prefix))
 
     def _remove_empty(self, namespaces: Sequence[Namespace]) -> list[Namespace]:
         """Remove those without items from the tree; returns the others."""
@@ -256,11 +259,9 @@ class LongTermStore(Shared, BaseStore):
         return [namespace for namespace, is_empty in zip(namespaces, are_empty, strict=True) if not is_empty]
 
     def _sweep_all(self) -> int:
-        return sum(self._sweep_namespace(namespace) for namespace in list(self._tree.below(())))
-
-    def _sweep_namespace(self, namespace: Namespace) -> int:
-        removed = self._items(namespace).tidy()
-        self._remove_empty([namespace])
+        namespaces = list(self._tree.below(()))
+        removed = sum(run(gather(step(self._items(namespace).sweep) for namespace in namespaces)))
+        self._remove_empty(namespaces)
         return removed
 
     # --- writing

@@ -177,5 +177,7 @@ class Pruning:
         """Pages of children whose last write was before a time: nothing newer is read."""
         last_row = Listed((*parent, ""), before)
         while rows := self._store.recent(parent, limit=_PAGE_SIZE, before=last_row):
-            last_row = rows[-1]
             yield rows
+            if len(rows) < _PAGE_SIZE:
+                return
+            last_row = rows[-1]

@@ -49,7 +49,7 @@ def follow(
     batch_length: Callable[[list[Item]], int] = len,
     report: Callable[[int], None] | None = None,
     on_start: Callable[[], None] | None = None,
-    on_lost_entry: Callable[[], None] | None = None,
+    on_lost_entry: Callable[[], object] | None = None,
     text_format: str = "",
 ) -> Position | None:
     """Bring an index up to the store, page by page; returns its position then, or None if it has not begun.
@@ -91,6 +91,8 @@ def follow(
             continue  # another follower has cleared or advanced the index: see where it is now
         if report:
             report(len(items))
+        if len(items) == len(unread.items) < PAGE_SIZE:
+            return position  # nothing had come after these when they were read
 
 
 def search_up_to_date(
@@ -116,7 +118,11 @@ def _with_text_format(position: Position, text_format: str) -> Position:
 
 
 def _read_unread(
-    store: Store, index: Index, namespace: Namespace, text_format: str, on_lost_entry: Callable[[], None] | None = None
+    store: Store,
+    index: Index,
+    namespace: Namespace,
+    text_format: str,
+    on_lost_entry: Callable[[], object] | None = None,
 ) -> _UnreadPage:
     """An index's position, and a page of what came after it; the last entry that it saw is read with the page."""
     since = index.position(namespace)

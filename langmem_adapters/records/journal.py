@@ -28,6 +28,7 @@ __all__ = [
     "compact_log",
     "compacted_seq",
     "compaction_mark",
+    "is_logged_again",
     "keys_of",
     "position_after",
     "stale_entries",
@@ -35,6 +36,8 @@ __all__ = [
 
 COMPACTION_KEY = "\0tidied"
 """The key of the value that says how far a log was compacted. No record has a key with a NUL."""
+
+_AGAIN = "again "  # how the ids of entries begin that log records again
 
 _SLACK_ENTRIES = 64  # superfluous entries that are left, beyond as many as there are records
 _REMOVE_BATCH_SIZE = 500  # entries removed in one write, for which other writers wait
@@ -64,9 +67,17 @@ def position_after(item: Item, compacted_to: int) -> Position:
     return item.seq, item.id if item.seq >= compacted_to else f"{item.id}@{compacted_to}"
 
 
-def change_entries(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple[str, bytes]]:
-    """The entries that name keys, each with no more keys than an index takes at once."""
-    return [(new_id(), encode([*keys[n : n + PAGE_SIZE]])) for n in range(0, len(keys), PAGE_SIZE)]
+def change_entries(keys: Sequence[str], new_id: Callable[[], str], *, again: bool = False) -> list[tuple[str, bytes]]:
+    """The entries that name keys, each with no more keys than an index takes at once; ``again``: without a change."""
+    return [
+        (f"{_AGAIN if again else ''}{new_id()}", encode([*keys[n : n + PAGE_SIZE]]))
+        for n in range(0, len(keys), PAGE_SIZE)
+    ]
+
+
+def is_logged_again(item: Item) -> bool:
+    """Whether an entry names records that the log had lost, and that were not changed then."""
+    return item.id.startswith(_AGAIN)
 
 
 def batch_length(items: Sequence[Item]) -> int:

@@ -75,6 +75,7 @@ class Records:
         self._text_format = text_format
         self._other_keys = other_keys
         self._follow_locks = {id(each): ForkSafeLock() for each in (index, vectors)}
+        self._replaced_ids: set[str] = set()  # of damaged entries, whose records are named by others by now
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Read records; missing ones are left out, and so are values beside the records, whose keys have a NUL."""
@@ -142,7 +143,7 @@ class Records:
                 new_id=self._new_id,
                 batch_length=batch_length,
                 report=report,
-                on_lost_entry=self._relog_lost_records,
+                on_lost_entry=lambda: self._log_again(self._lost_keys()),
                 text_format=self._text_format,
             )
 
@@ -165,32 +166,42 @@ class Records:
         return self.follow(warn_if_slow)
 
     def _keys_named(self, items: Sequence[Item]) -> list[str]:
-        """The keys that entries name. What only a damaged entry named is logged again, and so read later."""
+        """The keys that entries name. Where one is damaged, also those that no entry names any more."""
         keys_by_entry = [keys_of([item]) for item in items]
-        if not all(keys_by_entry):
-            self._relog_lost_records()
+        damaged_ids = {item.id for item, keys in zip(items, keys_by_entry, strict=True) if not keys}
+        if not damaged_ids <= self._replaced_ids:
+            lost_keys = self._lost_keys()
+            keys_by_entry.append(lost_keys)
+            if self._log_again(lost_keys):
+                self._replaced_ids |= damaged_ids
         return list(dict.fromkeys(chain.from_iterable(keys_by_entry)))
 
-    def _relog_lost_records(self) -> None:
-        """Log again the records that the log lost: a server that evicts keys may have evicted the log alone."""
-        store = unwrap(self.store)
-        if not hasattr(store, "dates"):
-            return
+    def _lost_keys(self) -> list[str]:
+        """The keys of records that the log lost: a server that evicts keys may have evicted the log alone."""
         # Read before the log, which tells of what comes meanwhile.
-        record_keys = store.get(self.namespace).keys() - {*self._other_keys}
+        stored_keys = unwrap(self.store).get(self.namespace).keys() - {*self._other_keys}
         logged_keys = {key for items in pages(self.store, self.namespace) for key in keys_of(items)}
-        lost_keys = sorted(record_keys - logged_keys)
+        return sorted(key for key in stored_keys - logged_keys if "\0" not in key)
+
+    def _log_again(self, lost_keys: Sequence[str]) -> bool:
+        """Log records again, without a change to them; returns whether that was possible."""
+        store, remaining = unwrap(self.store), [*lost_keys]
+        if not hasattr(store, "dates"):
+            return False
         try:
-            while lost_keys and (dates := store.dates(self.namespace)):
-                records = self.get(lost_keys[:PAGE_SIZE])
+            while remaining and (dates := store.dates(self.namespace)):
+                records = self.get(remaining[:PAGE_SIZE])
                 with suppress(Conflict):  # they have changed just now
                     if records:
-                        self._write([*records], guard=records, ttl=dates.expires_in)
-                    del lost_keys[:PAGE_SIZE]
+                        entries = change_entries([*records], self._new_id, again=True)
+                        self.store.write(self.namespace, append=entries, guard=records, ttl=dates.expires_in)
+                    del remaining[:PAGE_SIZE]
         except StoreError as error:  # whatever can still be found, is
             _log.warning(
                 "records that the log of %r has lost could not be written to it again: %s", self.namespace[0], error
             )
+            return False
+        return True
 
     def index_change(self, keys: Sequence[str]) -> IndexChange:
         """What an index must change so that it holds these records as they are now."""

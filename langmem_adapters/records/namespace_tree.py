@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.expiry import EMPTY_TTL_SECONDS
+from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Store
 
@@ -49,13 +50,16 @@ class NamespaceTree:
 
     def add(self, namespace: Namespace) -> None:
         """Add a namespace, from the leaf up, so that a branch that was found empty is seen to change."""
-        for node, key in self._path_to_root(namespace):
-            token = self._new_id().encode()
-            self._store.write(node, put={key: token, _ADDITION_KEY: token})
+        run(gather(self._add_child(node, key) for node, key in self._path_to_root(namespace)))
+
+    def _add_child(self, node: Namespace, key: str) -> Flow[None]:
+        token = self._new_id().encode()
+        yield from step(self._store.write, node, put={key: token, _ADDITION_KEY: token})
 
     def has(self, namespace: Namespace) -> bool:
         """Whether a namespace can be reached from the root."""
-        return all(self._store.get(node, [key]) for node, key in self._path_to_root(namespace))
+        path = self._path_to_root(namespace)
+        return all(run(gather(step(self._store.get, node, [key]) for node, key in path)))
 
     def _path_to_root(self, namespace: Namespace) -> Iterator[tuple[Namespace, str]]:
         """The nodes from a namespace up to the root, each with the key of its child on the way."""
@@ -66,16 +70,16 @@ class NamespaceTree:
 
     def below(self, prefix: Namespace) -> Iterator[Namespace]:
         """Yield the namespaces that begin with the prefix and are longer."""
-        pending: list[tuple[_Kind, Namespace]] = [("below", prefix)]  # no recursion, however deep the tree is
-        while pending:
-            kind, namespace = pending.pop()
-            if kind == "items":
-                yield namespace
-            else:
-                pending += [(kind, (*namespace, label)) for kind, label in reversed(self._children(namespace))]
+        nodes = [prefix]  # of one depth
+        while nodes:
+            children = zip(nodes, run(gather(map(self._children, nodes))), strict=True)
+            branches = [((*node, label), kind) for node, own in children for kind, label in own]
+            yield from (namespace for namespace, kind in branches if kind == "items")
+            nodes = [namespace for namespace, kind in branches if kind == "below"]
 
-    def _children(self, node: Namespace) -> list[_Child]:
-        return sorted(_parse_child(key) for key in self._store.get((*self._root, *node)) if key != _ADDITION_KEY)
+    def _children(self, node: Namespace) -> Flow[list[_Child]]:
+        values = yield from step(self._store.get, (*self._root, *node))
+        return sorted(_parse_child(key) for key in values if key != _ADDITION_KEY)
 
     def remove(self, namespace: Namespace, *, only_if: Callable[[], bool]) -> None:
         """Remove a namespace, and the branches that led only to it, unless it is added again at this moment."""
@@ -106,7 +110,7 @@ class NamespaceTree:
             only_if = partial(self._is_empty, branch)
 
     def _is_empty(self, node: Namespace) -> bool:
-        return not self._children(node)
+        return not run(self._children(node))
 
     def _remove_child(self, branch: Namespace, kinds: Sequence[_Kind], only_if: Callable[[], bool]) -> bool:
         """Remove a label's children of these kinds from a node; returns whether the node is empty then."""

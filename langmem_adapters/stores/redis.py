@@ -28,7 +28,7 @@ except ImportError as error:
 
 __all__ = ["RedisStore"]
 
-_MAX_BATCHED_READ = 100  # entries or values that a read may ask for and still be batched with others
+_MAX_SMALL_READ = 100  # entries or values that a read may ask for and still be batched with those of other flows
 _MAX_BATCHED_BYTES = 1 << 14  # that a write may send and still be batched with others
 _MAX_TTL_SECONDS = 1e10  # the most that a server can count in milliseconds
 
@@ -79,13 +79,14 @@ class RedisStore(Shared):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:
         redis_keys = self._keys.for_namespace(namespace)
         if keys is None:
-            (pairs,) = yield from step(self._wire.send, (redis_keys.values, pack("HGETALL", redis_keys.values)))
+            command = pack("HGETALL", redis_keys.values)
+            (pairs,) = yield self._wire.send_step((redis_keys.values, command), is_large=True)
             items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
             return {to_text(key): value for key, value in items}
         if not keys:
             return {}
-        can_batch = len(keys) <= _MAX_BATCHED_READ
-        (values,) = yield self._wire.send_step((redis_keys.values, _get_command(redis_keys, keys)), can_batch=can_batch)
+        is_large = len(keys) > _MAX_SMALL_READ
+        (values,) = yield self._wire.send_step((redis_keys.values, _get_command(redis_keys, keys)), is_large=is_large)
         return _existing_values(keys, values)
 
     @blocking
@@ -103,14 +104,14 @@ class RedisStore(Shared):
         base_commands = [redis_keys.count_entries, redis_keys.count_ids]
         if keys:
             base_commands.append(_get_command(redis_keys, keys))
-        can_batch = limit is not None and limit <= _MAX_BATCHED_READ
+        is_large = limit is None or limit > _MAX_SMALL_READ
         wants_entries = limit != 0 and (before is None or max(after, 0) + 1 < before)
         commands = list(base_commands)
         if wants_entries:
             commands.append(redis_log.read_command(redis_keys, after, before, limit, reverse=reverse))
         repair_until = None
         for pause in redis_log.PAUSES:
-            total, id_count, *rest = yield self._wire.read_step(redis_keys[:3], commands, can_batch=can_batch)
+            total, id_count, *rest = yield self._wire.read_step(redis_keys[:3], commands, is_large=is_large)
             if total == id_count:
                 return _to_page(keys, total, rest)
             if not repair_until:
@@ -125,7 +126,7 @@ class RedisStore(Shared):
         commands = list(base_commands)
         if wants_entries:
             commands.append(redis_log.read_command(redis_keys, 0, before, None, reverse=False))
-        _, total, *rest = yield self._wire.read_step(redis_keys[:3], commands, can_batch=False)
+        _, total, *rest = yield self._wire.read_step(redis_keys[:3], commands, is_large=True)
         if wants_entries:
             entries = redis_log.drop_repeats(rest[-1], after)
             rest[-1] = (entries[::-1] if reverse else entries)[:limit]
@@ -190,8 +191,16 @@ class RedisStore(Shared):
         return list(Directory(self._wire, self._keys, parent).newest(limit, before))
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        return self._scan(self._keys.pattern(prefix))
+
+    def namespaces_naming(self, part: str) -> Iterator[Namespace]:
+        """Iterate over all namespaces of which this is a part, in one look at the server's keys."""
+        found = self._scan(self._keys.pattern((part,), anywhere=True))
+        return (namespace for namespace in found if part in namespace)
+
+    def _scan(self, pattern: bytes) -> Iterator[Namespace]:
         seen: set[Namespace | None] = {None}
-        for key in self._wire.scan_keys(self._keys.pattern(prefix)):
+        for key in self._wire.scan_keys(pattern):
             namespace = self._keys.namespace(key)
             if namespace is not None and namespace not in seen:
                 seen.add(namespace)

@@ -18,11 +18,15 @@ __all__ = ["dates", "discard", "removal_step"]
 
 def dates(wire: Wire, redis_keys: NamespaceKeys) -> Dates | None:
     """The last write, from the directory, and the seconds that the longest-lived of the keys has left."""
-    ttls = wire.send(*((key, pack("PTTL", key)) for key in redis_keys[:3]))
+    reads = [(key, pack("PTTL", key)) for key in redis_keys[:3]]
+    if redis_keys.directory:
+        reads.append((redis_keys.directory, _row_command(redis_keys)))
+    replies = wire.send(*reads)
+    ttls = replies[:3]
     if max(ttls) == NO_KEY:
         return None
     remaining = None if NO_EXPIRY in ttls else max(*ttls, 1) / 1000
-    return Dates(_last_write(wire, redis_keys), remaining)
+    return Dates(_first_score(replies[3]) if redis_keys.directory else None, remaining)
 
 
 def discard(wire: Wire, redis_keys: NamespaceKeys, before: float) -> bool:

@@ -96,10 +96,10 @@ class Keys:
         """Read a row of a directory; what is damaged names no child that exists."""
         return (*parent, *decode_namespace(row.decode(errors="backslashreplace")))
 
-    def pattern(self, prefix: Namespace) -> bytes:
-        """A SCAN pattern for the keys of all namespaces that begin with these parts."""
+    def pattern(self, parts: Namespace, *, anywhere: bool = False) -> bytes:
+        """A SCAN pattern for the keys of all namespaces that begin with these parts, or may have them anywhere."""
         escaped_prefix = re.sub(r"([*?\[\]\\])", r"\\\1", self.prefix)
-        return f"{escaped_prefix}{{{encode_namespace(prefix)}*}}:*".encode()
+        return f"{escaped_prefix}{{{'*' if anywhere else ''}{encode_namespace(parts)}*}}:*".encode()
 
     def namespace(self, key: bytes) -> Namespace | None:
         """Parse the namespace from a key; None for keys of other kinds."""

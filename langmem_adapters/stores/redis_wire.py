@@ -66,7 +66,8 @@ class Wire:
 
     def transact_step(self, key: bytes, commands: Sequence[bytes], *, can_batch: bool = True) -> Step:
         """:meth:`transact`, as a question of a flow: several small ones may share a round trip."""
-        return self._step(lambda: self.transact(key, commands), can_batch, (commands, True))
+        question = self._step(lambda: self.transact(key, commands), (commands, True))
+        return question if can_batch else question._replace(pipeline=None)
 
     def read(self, keys: Sequence[bytes], commands: Sequence[bytes]) -> list[Any]:
         """:meth:`transact` for commands that only read these keys, even on a full server.
@@ -89,16 +90,17 @@ class Wire:
         self.transact_watched(keys[0], [pack("WATCH", *keys[1:]), *commands], store_replies)
         return read_replies
 
-    def read_step(self, keys: Sequence[bytes], commands: Sequence[bytes], *, can_batch: bool = True) -> Step:
+    def read_step(self, keys: Sequence[bytes], commands: Sequence[bytes], *, is_large: bool = False) -> Step:
         """:meth:`read`, as a question of a flow."""
-        return self._step(lambda: self.read(keys, commands), can_batch, (commands, True))
+        return self._step(lambda: self.read(keys, commands), (commands, True), is_large=is_large)
 
-    def send_step(self, *commands: tuple[bytes, bytes], can_batch: bool = True) -> Step:
+    def send_step(self, *commands: tuple[bytes, bytes], is_large: bool = False) -> Step:
         """:meth:`send`, as a question of a flow."""
-        return self._step(lambda: self.send(*commands), can_batch, ([command for _, command in commands], False))
+        request = [command for _, command in commands], False
+        return self._step(lambda: self.send(*commands), request, is_large=is_large)
 
-    def _step(self, call: Callable[[], Any], can_batch: bool, request: _Request) -> Step:
-        return Step(call, None, self if can_batch and self.one_slot else None, request)
+    def _step(self, call: Callable[[], Any], request: _Request, *, is_large: bool = False) -> Step:
+        return Step(call, None, self if self.one_slot else None, request, is_large)
 
     def ask(self, requests: Sequence[_Request]) -> list[Answer | None]:
         """Answer several of these questions, each independently, in one round trip."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from langmem_adapters.codec import is_sealed_or_newer, refuse_sealed_or_newer
@@ -125,6 +125,14 @@ class Shelf:
             self._forget_in_index(removed)
         return evicted_count
 
+    def put_new(self, entries: Mapping[str, bytes]) -> bool:
+        """Put entries in one write; False, if a key is known, or if the shelf is bounded and so evicts with each."""
+        return not self._is_bounded and self._add(entries)
+
+    def _add(self, entries: Mapping[str, bytes]) -> bool:
+        guard = {name: None for key in entries for name in (key, TOMBSTONE + key)}
+        return self._rows.change(list(entries), put=entries, append=[(key, b"") for key in entries], guard=guard)
+
     def _put_unsearchable(self, key: str, data: bytes) -> None:
         """Put an entry without searchable text; takes one round trip if the key is new.
 
@@ -143,9 +151,9 @@ class Shelf:
 
     def _put(self, key: str, data: bytes) -> list[Item] | None:
         """Put an entry; returns the items that left the log for it, or None, if another writer was faster."""
-        new = [(key, b"")]
-        if self._rows.change([key], put={key: data}, append=new, guard={key: None, TOMBSTONE + key: None}):
+        if self._add({key: data}):
             return []
+        new = [(key, b"")]
         names = self._rows.with_marks([key])
         values = self._rows.get(names)
         if key in values and TOMBSTONE + key not in values and self._text_of(values[key]) == self._text_of(data):
