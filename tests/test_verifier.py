@@ -164,7 +164,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("domains-adversarial", 260, 1),
         ("domains-later-adversarial", 110, 2),
         ("kinds-adversarial", 536, 4),
-        ("kinds-later-adversarial", 509, 17),
+        ("kinds-later-adversarial", 509, 16),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -512,6 +512,14 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("order", "Should I paint before I sand the roof, and why?", "Should I sand the roof before I paint, and why?"),
         ("tense", "How does it feel to be judged?", "How does it feel to be judging?"),
         ("plurals", "What can my daughter do today?", "What can my daughters do today?"),
+        ("mentions", "What does I mean?", "What does a mean?"),
+        ("mentions", "When do I use who?", "When do I use whom?"),
+        ("mentions", "When do I write its?", "When do I write it's?"),
+        ("mentions", "Is it right to start with and?", "Is it right to start with but?"),
+        ("mentions", "When does one write an instead of a?", "When does one write the instead of a?"),
+        ("mentions", "Is was a verb?", "Is were a verb?"),
+        ("mentions", "How do I use that in a sentence?", "How do I use which in a sentence?"),
+        ("mentions", "What did I buy to eat?", "What did I buy you eat?"),
         ("details", MINUTES.format(""), MINUTES.format(", leaving out all names of people")),
         ("order", "How do I run with a bear?", "How do I run from a bear?"),
         ("order", "Can I travel with a baby?", "Can I travel as a baby?"),

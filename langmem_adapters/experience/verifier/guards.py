@@ -31,6 +31,7 @@ from langmem_adapters.experience.verifier.guards_function_words import (
 )
 from langmem_adapters.experience.verifier.guards_literals import code, numbers, quotations, snippets, symbols, units
 from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
+from langmem_adapters.experience.verifier.guards_mentions import mentions
 from langmem_adapters.experience.verifier.guards_replacements import details, words
 from langmem_adapters.experience.verifier.guards_tense import tense
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
@@ -283,7 +284,7 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         for guard in (
             snippets, language, numbers, units, negation, opposites, symbols, quotations, code, names, order, question,
             restrictions, words, additions, wording, forms, courtesies, scope, links, voice, tense, modality, persons,
-            complements, manner, degree, plurals, prepositions, details,
+            complements, manner, degree, plurals, prepositions, details, mentions,
         )
     }
 )  # fmt: skip
