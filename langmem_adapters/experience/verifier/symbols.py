@@ -32,10 +32,11 @@ _NON_COMMUTATIVE = frozenset("-/<>^~")
 _LEFT_OPERAND, _RIGHT_OPERAND = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
 _MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
 _MENTIONED_SIGN = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[a-z\d])|(?<!\?)(?=\?))")
-_LONE_SIGN = re.compile(
-    r"""(?<=\w[^\S\n])(?!["'`“‘«(][^\w\s]["'`”’»)])(?P<lone>(?:[^\w\s*^=<>|~\\{}\[\]%]|_){1,3}?)"""  # noqa: RUF001 - meant
+_LONE_SIGN = re.compile(  # begins with a class of characters, which the engine finds quickly
+    r"""[\W_](?:(?<=\w[^\S\n]\S)(?<![*^=<>|~\\{}\[\]%])(?!(?<=["'`“‘«(])[^\w\s]["'`”’»)])"""  # noqa: RUF001 - meant
+    r"""(?:[^\w\s*^=<>|~\\{}\[\]%]|_){0,2}?(?P<lone>)"""
     r"""(?=\s|[?.!]?$|[?.!]\s+[^\sa-z])(?![^\S\n]+\w\b)|"""  # not between operands
-    r"""(?<=[^\S\n]["'`“‘«(])(?:[^\w\s`]|_){1,3}(?=["'`”’»)])"""  # noqa: RUF001 - meant
+    r"""(?<=[^\S\n]["'`“‘«(]\S)(?<!`)(?:[^\w\s`]|_){0,2}(?=["'`”’»)]))"""  # noqa: RUF001 - meant
 )
 _STOPS = re.compile(r"[.,;:]|[.?!]+")
 _BEFORE_MENTION = ARTICLES.union(
@@ -80,7 +81,7 @@ def _name_if_mentioned(match: re.Match[str]) -> str:
     sign = match[0]
     if not all(map(_may_be_mentioned, sign)):
         return sign
-    if match["lone"] and not _stands_for_word(match.string, sign, match.span()):
+    if match["lone"] is not None and not _stands_for_word(match.string, sign, match.span()):
         return sign
     return " ".join(f"U{ord(character):04X}" for character in sign)
 
