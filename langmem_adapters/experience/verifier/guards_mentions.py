@@ -29,7 +29,7 @@ _INTERCHANGEABLE = (
 """Function words that often replace each other without a difference; other guards see where they do not."""
 _GOVERNING = _DETERMINERS - _PRONOUNS, PREPOSITIONS
 """Words that need a noun after them; a pronoun does not."""
-_NO_NOUNS = PREPOSITIONS | CONJUNCTIONS
+_NO_NOUNS = PREPOSITIONS | CONJUNCTIONS | _FINITE_VERBS
 _FRAME_WORDS = 3  # of "how do you", "what are the"
 _QUESTION_WORDS = word_set("how what when where which who why")
 _ABOUT_WORDS = re.compile(

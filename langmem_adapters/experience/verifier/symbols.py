@@ -31,13 +31,15 @@ _HAS_EXACT_TEXT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _NON_COMMUTATIVE = frozenset("-/<>^~")
 _LEFT_OPERAND, _RIGHT_OPERAND = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
 _MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
-_MENTIONED_SIGN = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[a-z\d])|(?<!\?)(?=\?))")
+_MENTIONED_SIGN = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[^\W_A-Z])|(?<!\?)(?=\?))")
+_ATTACHED_QUESTION_MARK = re.compile(r"\S[?؟]\s*$")
 _LONE_SIGN = re.compile(  # begins with a class of characters, which the engine finds quickly
     r"""[\W_](?:(?<=\w[^\S\n]\S)(?<![*^=<>|~\\{}\[\]%])(?!(?<=["'`“‘«(])[^\w\s]["'`”’»)])"""  # noqa: RUF001 - meant
     r"""(?:[^\w\s*^=<>|~\\{}\[\]%]|_){0,2}?(?P<lone>)"""
-    r"""(?=\s|[?.!]?$|[?.!]\s+[^\sa-z])(?![^\S\n]+\w\b)|"""  # not between operands
+    r"""(?=\s|[?.!]?$|[?.!]\s+[^\sa-z])(?![^\S\n]+[A-Za-z\d_]\b)|"""  # not between operands
     r"""(?<=[^\S\n]["'`“‘«(]\S)(?<!`)(?:[^\w\s`]|_){0,2}(?=["'`”’»)]))"""  # noqa: RUF001 - meant
 )
+_LAST_LATIN_LETTER = "\u024f"  # but for rare ones
 _STOPS = re.compile(r"[.,;:]|[.?!]+")
 _BEFORE_MENTION = ARTICLES.union(
     PREPOSITIONS,
@@ -47,7 +49,7 @@ _BEFORE_MENTION = ARTICLES.union(
         will would"""),
 )
 """Words that need another after them: a sign in its place is one that is spoken of, as in "what does ; mean"."""
-_AFTER_MENTION = PREPOSITIONS.union(FOREIGN_MARKERS, ("mean",))
+_AFTER_MENTION = PREPOSITIONS.union(FOREIGN_MARKERS, ("mean", "or", "vs", "versus"))
 """Words with which a sentence seldom goes on after a dash: "how do I type — in Word"."""
 _QUOTATION = re.compile(r"""(?<!\d)"[^"]*"|(?<!\w)'[^']+'(?!\w)""")
 _PRIME = re.compile(r"""(?<=\d)(?:''|["'])(?!s\b)|(?<![^\W_][^\W_])(?<=[^\W\d_])(?:''|["'])(?!\w)""")
@@ -100,17 +102,20 @@ def _stands_for_word(text: str, sign: str, span: tuple[int, int]) -> bool:
     is_object = word.lower() in _BEFORE_MENTION or word.endswith(("'s", "’s"))  # noqa: RUF001 - meant
     if _STOPS.fullmatch(sign):
         return is_object and (bool(rest.strip(" .?!")) or (rest.startswith("?") and "?" not in sign))
+    if word[-1] > _LAST_LATIN_LETTER and unicodedata.category(sign[0]) != "Pd":
+        return True  # elsewhere, only dashes stand alone
     return is_object or rest.startswith("?") or not _AFTER_MENTION.isdisjoint(rest.lower().split()[:1])
 
 
 def symbols(text: str, *, english: bool) -> tuple[str, ...]:
-    """The symbols, sorted. Outside English, a sign that stands alone may be punctuation: "Bonjour ; merci"."""
+    """The symbols, sorted. In French, a sign that stands alone may be punctuation, as then the one at the end is."""
     signs = _pictographs(text)
     if _MAY_BE_SYMBOL.search(text):
         if _HAS_SYMBOL.search(text):
             signs += [_sign_with_operands(text, match) for match in _SYMBOLS.finditer(text)]
         signs += [*chain.from_iterable(_exact_texts(text.split())), *map(str.strip, _MORSE.findall(text))]
-        signs += _MENTIONED_SIGN.findall(text) if english else []
+        if english or _ATTACHED_QUESTION_MARK.search(text):
+            signs += _MENTIONED_SIGN.findall(text)
         if _MAY_BE_PRIME.search(text):
             signs += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
     return tuple(sorted(signs))
