@@ -33,9 +33,9 @@ _NO_NOUNS = PREPOSITIONS | CONJUNCTIONS | _FINITE_VERBS
 _FRAME_WORDS = 3  # of "how do you", "what are the"
 _QUESTION_WORDS = word_set("how what when where which who why")
 _ABOUT_WORDS = re.compile(
-    r"\b(?:words?|sentences?|spell|spelt|pronounced?|grammar|english|translated?|(?:pro)?nouns?|(?:ad)?verbs?|adjectives?|"
-    r"prepositions?|conjunctions?|part of speech|plural|singular|letters?|rhymes?|synonyms?|antonyms?|vowel|comma|"
-    r"how (?:do|does|would|can) (?:you|i|we|one) say)\b"
+    r"\b(?:words?|sentences?|spell|spelt|pronounced?|grammar|in english|translated?|(?:pro)?nouns?|(?:ad)?verbs?|"
+    r"adjectives?|prepositions?|conjunctions?|part of speech|plural|singular|letters?|rhymes?|synonyms?|antonyms?|"
+    r"vowel|comma|how (?:do|does|would|can) (?:you|i|we|one) say)\b"
 )
 
 
@@ -54,28 +54,25 @@ def mentions(left: Reading, right: Reading, _: Alignment) -> str:
     is_about_words = bool(_ABOUT_WORDS.search(left.text))
     if not after:
         may_replace = replaced <= _PRONOUNS and not is_about_words
-    elif len(one) == len(other) == 1 and not any(map(replaced.issubset, _INTERCHANGEABLE)):
-        may_replace = False
     else:
-        may_replace = not _are_mentioned(
-            replaced, before, after[0], is_about_words=bool(_ABOUT_WORDS.search(left.text))
-        )
+        are_of_one_kind = any(map(replaced.issubset, _INTERCHANGEABLE)) or not len(one) == len(other) == 1
+        may_replace = are_of_one_kind and not _are_mentioned(replaced, before, after[0], is_about_words=is_about_words)
     return "" if may_replace else refusal("mentions", one, other)
 
 
 def _common_start(one: Sequence[str], other: Sequence[str]) -> int:
     """The number of equal words with which both begin."""
-    return next(
-        (n for n, (word, word_) in enumerate(zip(one, other, strict=False)) if word != word_), min(len(one), len(other))
-    )
+    differing = (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(differing, min(len(one), len(other)))
 
 
 def _are_mentioned(replaced: set[str], before: list[str], next_word: str, *, is_about_words: bool) -> bool:
     """Whether words lack what must follow them, or whether a question about words treats them."""
-    if any(map(replaced.issubset, _GOVERNING)) and next_word not in STOP_WORDS:
-        return next_word == "instead"
-    if any(map(replaced.issubset, _GOVERNING)) and next_word in _NO_NOUNS:
-        return True
+    if any(map(replaced.issubset, _GOVERNING)):
+        if next_word not in STOP_WORDS:
+            return next_word == "instead"
+        if next_word in _NO_NOUNS:
+            return True
     if replaced <= _FINITE_VERBS and not _FINITE_VERBS.isdisjoint(before[-1:]):
         return True
     is_frame = not before or (len(before) < _FRAME_WORDS and before[0] in _QUESTION_WORDS)
