@@ -36,7 +36,7 @@ CONFUSED = frozenset(
 )
 """Pairs of stems that look like typos of each other, but are different words."""
 
-ACRONYMS = word_set("aids it sec us who")
+ACRONYMS = word_set("aids co cs hf it os pa sec si us who")
 """Words that mean something else in capitals."""
 NAMESAKES = ACRONYMS | word_set("""amazon apple art august bath bill catholic chad chase china cologne cork dane danish
     faith frank gap grace guinea heather hope jack jersey job joy lent lily march mark mass may mercury mobile nice

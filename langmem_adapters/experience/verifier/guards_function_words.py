@@ -15,7 +15,7 @@ from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["complements", "courtesies", "links", "modality", "persons", "scope", "voice"]
+__all__ = ["complements", "courtesies", "links", "modality", "persons", "scope"]
 
 
 def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
@@ -129,23 +129,6 @@ def _linked_pairs(reading: Reading, link: str) -> set[frozenset[str]]:
             next_position = next((n for n in range(position + 1, last) if reading.words[n] not in _DETERMINERS), last)
             pairs.add(frozenset((reading.stems[position - 1], reading.stems[next_position])))
     return pairs
-
-
-def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """Active and passive must not be exchanged: "who sued Apple", "who was sued by Apple".
-
-    It refuses if all content words are the same in the same order and only one text has "by", not that of "by card".
-    """
-    left_words, right_words = left.vocabulary, right.vocabulary
-    if ("by" in left_words) == ("by" in right_words) or alignment.only_left or alignment.only_right:
-        return ""
-    order = [j for _, j, _ in alignment.pairs]
-    if order != sorted(order) or _INSTRUMENT_WORDS & (left_words ^ right_words):
-        return ""
-    return refusal("voice", ["by"], ())
-
-
-_INSTRUMENT_WORDS = frozenset(("with", "on", "in", "using"))
 
 
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:

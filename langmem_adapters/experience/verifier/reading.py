@@ -22,7 +22,7 @@ from langmem_adapters.experience.verifier.questions import (
     WORDING_REPLACEMENTS,
 )
 from langmem_adapters.experience.verifier.spelling import GROUPED_DIGITS, MISSPELLINGS, MULTIPLIERS, normalize_spelling
-from langmem_adapters.experience.verifier.symbols import cased_units, mark_superscripts, symbols
+from langmem_adapters.experience.verifier.symbols import cased_units, mark_superscripts, name_mentioned_signs, symbols
 from langmem_adapters.experience.verifier.wording import Wording, wording_of
 from langmem_adapters.experience.verifier.words import (
     COURTESIES,
@@ -177,7 +177,8 @@ def read(text: str) -> Reading:
 
 
 def normalize_signs(text: str) -> str:
-    """A text with one sign for equivalent ones: straight quotation marks, and x^2 for x²."""
+    """A text with one sign for equivalent ones: straight quotation marks, x^2 for x², and U2014 for a mention of —."""
+    text = name_mentioned_signs(text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", mark_superscripts(text)).translate(_PLAIN_SIGNS)
     return text.replace('""', '"')

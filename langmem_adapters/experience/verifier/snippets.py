@@ -157,7 +157,9 @@ def _extract_unmarked(text: str, snippets: list[str]) -> list[str]:
     words, done = [], 0
     for start, end in _code_runs(pieces):
         words += [*pieces[done:start], _PLACEHOLDER]
-        snippets.append(_compact_formula(text[spans[start][0] : spans[end - 1][1]].rstrip(_END_PUNCTUATION)))
+        code = text[spans[start][0] : spans[end - 1][1]]
+        has_end = end == len(pieces) or any(map(str.isalnum, code))  # "*?" within a sentence is a sign
+        snippets.append(_compact_formula(code.rstrip(_END_PUNCTUATION) if has_end else code))
         done = end
     words += pieces[done:]
     if introduction and (introduced_code := text[introduction.end() :].strip()):

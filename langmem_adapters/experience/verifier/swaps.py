@@ -14,7 +14,7 @@ from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, NEGATIONS, PREPOSITIONS, STOP_WORDS, UNITS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["opposite_preposition", "swapped_words"]
+__all__ = ["exchanged_pronoun", "opposite_preposition", "swapped_words"]
 
 _DIRECTIONS = group_names("from, to into onto, than, before, after")
 _INTERCHANGEABLE = {frozenset(("by", "using")), frozenset(("using", "with"))}
@@ -110,6 +110,18 @@ def _exchange(order: Sequence[int], i: int, j: int) -> list[int]:
     exchanged = [*order]
     exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
     return exchanged
+
+
+def exchanged_pronoun(left: Reading, right: Reading) -> tuple[str, str] | None:
+    """A pronoun and a word that have exchanged their places: "tell me to trust Al", "tell Al to trust me"."""
+    places = [n for n, pair in enumerate(zip(left.words, right.words, strict=False)) if pair[0] != pair[1]]
+    if len(left.words) != len(right.words) or len(places) != _TWO_WORDS:
+        return None
+    (one, other), right_pair = ([reading.words[n] for n in places] for reading in (left, right))
+    between = left.words[places[0] + 1 : places[1]]
+    if right_pair != [other, one] or _PRONOUNS.isdisjoint((one, other)) or not between:
+        return None
+    return None if _joins_things(between) else (one, other)
 
 
 def opposite_preposition(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:

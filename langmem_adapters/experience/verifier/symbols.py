@@ -1,4 +1,4 @@
-"""The symbols of a request that are no words but carry meaning: "5 + 3", "10²", 6" and 6', 😀."""
+"""The symbols of a request that are no words but carry meaning: "5 + 3", "10²", 6" and 6', 😀, and the mention of —."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import unicodedata
 from itertools import chain, groupby
 
 from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
+from langmem_adapters.experience.verifier.words import ARTICLES, CONJUNCTIONS, FOREIGN_MARKERS, PREPOSITIONS
+from langmem_adapters.language.lists import word_set
 
-__all__ = ["cased_units", "mark_superscripts", "symbols"]
+__all__ = ["cased_units", "mark_superscripts", "name_mentioned_signs", "symbols"]
 
 _MAX_OPERAND_CHARS = 60  # in which the operands of a sign are looked for
 _SYMBOLS = re.compile(
@@ -29,8 +31,26 @@ _HAS_EXACT_TEXT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _NON_COMMUTATIVE = frozenset("-/<>^~")
 _LEFT_OPERAND, _RIGHT_OPERAND = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
 _MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
-_MENTIONED_SIGN = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[a-z\d])|(?<!\?)(?=\?))")
-_QUOTED_SIGN = re.compile(r"""(?<=["'`])[@#&;:?!.,/_()\[\]{}-]{1,3}(?=["'`])""")
+_MENTIONED_SIGN = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[^\W_A-Z])|(?<!\?)(?=\?))")
+_ATTACHED_QUESTION_MARK = re.compile(r"\S[?؟]\s*$")
+_LONE_SIGN = re.compile(  # begins with a class of characters, which the engine finds quickly
+    r"""[\W_](?:(?<=\w[^\S\n]\S)(?<![*^=<>|~\\{}\[\]%])(?!(?<=["'`“‘«(])[^\w\s]["'`”’»)])"""  # noqa: RUF001 - meant
+    r"""(?:[^\w\s*^=<>|~\\{}\[\]%]|_){0,2}?(?P<lone>)"""
+    r"""(?=\s|[?.!]?$|[?.!]\s+[^\sa-z])(?![^\S\n]+[A-Za-z\d_]\b)|"""  # not between operands
+    r"""(?<=[^\S\n]["'`“‘«(]\S)(?<!`)(?:[^\w\s`]|_){0,2}(?=["'`”’»)]))"""  # noqa: RUF001 - meant
+)
+_LAST_LATIN_LETTER = "\u024f"  # but for rare ones
+_STOPS = re.compile(r"[.,;:]|[.?!]+")
+_BEFORE_MENTION = ARTICLES.union(
+    PREPOSITIONS,
+    CONJUNCTIONS,
+    FOREIGN_MARKERS,
+    word_set("""am are be been being between called can could did do does had has have is may might must should was were
+        will would"""),
+)
+"""Words that need another after them: a sign in its place is one that is spoken of, as in "what does ; mean"."""
+_AFTER_MENTION = PREPOSITIONS.union(FOREIGN_MARKERS, ("mean", "or", "vs", "versus"))
+"""Words with which a sentence seldom goes on after a dash: "how do I type — in Word"."""
 _QUOTATION = re.compile(r"""(?<!\d)"[^"]*"|(?<!\w)'[^']+'(?!\w)""")
 _PRIME = re.compile(r"""(?<=\d)(?:''|["'])(?!s\b)|(?<![^\W_][^\W_])(?<=[^\W\d_])(?:''|["'])(?!\w)""")
 _MAY_BE_PRIME = re.compile(r"""["'](?:(?<=\d.)|(?!\w))""")
@@ -51,15 +71,51 @@ def mark_superscripts(text: str) -> str:
     return text if text.isascii() else _SUBSCRIPT.sub("_", _SUPERSCRIPT.sub("^", text))
 
 
+def name_mentioned_signs(text: str) -> str:
+    """A text with U2014 for a — that it mentions, rather than uses: "what does — mean", but not "Bonn — what is it".
+
+    A sign is mentioned if it is quoted, or stands alone where a word is missing.
+    """
+    return _LONE_SIGN.sub(_name_if_mentioned, text)
+
+
+def _name_if_mentioned(match: re.Match[str]) -> str:
+    sign = match[0]
+    if not all(map(_may_be_mentioned, sign)):
+        return sign
+    if match["lone"] is not None and not _stands_for_word(match.string, sign, match.span()):
+        return sign
+    return " ".join(f"U{ord(character):04X}" for character in sign)
+
+
+def _may_be_mentioned(character: str) -> bool:
+    """Whether a character is punctuation or the like; other signs are symbols wherever they stand."""
+    if character in _MARKS:
+        return False
+    return character in "`´$+" or unicodedata.category(character)[0] == "P"  # noqa: RUF001 - meant
+
+
+def _stands_for_word(text: str, sign: str, span: tuple[int, int]) -> bool:
+    """Whether the words around a sign that stands alone need another word in its place."""
+    rest = text[span[1] : span[1] + _MAX_OPERAND_CHARS]
+    word = text[max(0, span[0] - _MAX_OPERAND_CHARS) : span[0]].rsplit(maxsplit=1)[-1]
+    is_object = word.lower() in _BEFORE_MENTION or word.endswith(("'s", "’s"))  # noqa: RUF001 - meant
+    if _STOPS.fullmatch(sign):
+        return is_object and (bool(rest.strip(" .?!")) or (rest.startswith("?") and "?" not in sign))
+    if word[-1] > _LAST_LATIN_LETTER and unicodedata.category(sign[0]) != "Pd":
+        return True  # elsewhere, only dashes stand alone
+    return is_object or rest.startswith("?") or not _AFTER_MENTION.isdisjoint(rest.lower().split()[:1])
+
+
 def symbols(text: str, *, english: bool) -> tuple[str, ...]:
-    """The symbols, sorted. Outside English, a sign that stands alone may be punctuation: "Bonjour ; merci"."""
+    """The symbols, sorted. In French, a sign that stands alone may be punctuation, as then the one at the end is."""
     signs = _pictographs(text)
     if _MAY_BE_SYMBOL.search(text):
         if _HAS_SYMBOL.search(text):
             signs += [_sign_with_operands(text, match) for match in _SYMBOLS.finditer(text)]
         signs += [*chain.from_iterable(_exact_texts(text.split())), *map(str.strip, _MORSE.findall(text))]
-        signs += _QUOTED_SIGN.findall(text)
-        signs += _MENTIONED_SIGN.findall(text) if english else []
+        if english or _ATTACHED_QUESTION_MARK.search(text):
+            signs += _MENTIONED_SIGN.findall(text)
         if _MAY_BE_PRIME.search(text):
             signs += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
     return tuple(sorted(signs))

@@ -75,9 +75,13 @@ def _is_harmless_reordering(left: Reading, right: Reading) -> bool:
 def rearranged_words(left: Reading, right: Reading) -> set[str]:
     """Function words that govern different words, if all words are the same: "not sure it is", "sure it is not".
 
+    Also words that have moved, if one occurs twice: "Ann Lee, daughter of Ann May Lee", "Ann May Lee, daughter of …".
     If function words differ, only negations: "not safe in pregnancy", "safe, but not in pregnancy". Also quantifiers
     on different sides of "not": "not all pass", "all do not pass".
     """
+    is_repeated = len({word.stem for word in left.content}) < len(left.content) and not CONJUNCTIONS & left.vocabulary
+    if is_repeated and left.stems != right.stems and sorted(left.words) == sorted(right.words):
+        return {word for word, other in zip(left.words, right.words, strict=True) if word != other}
     left_words, right_words = _essential_words(left), _essential_words(right)
     if not left.english or left.words == right.words or left_words == right_words:
         return set()

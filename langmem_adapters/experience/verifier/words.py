@@ -156,7 +156,7 @@ SYNONYMS = word_groups("""best good great top better ideal | way method mean tec
     distinguish vs versus | difficult hard tough | affect effect impact influence consequence | happen occur | reason
     cause | get obtain acquire receive | think opinion view thought believe feel | person human someone somebody anyone
     one | job career employment | company firm business | country nation | book novel | photo picture image pic
-    photograph | website site | college university school institute | wife spouse | girl lady female woman | boy guy
+    photograph | website site | college university school institute | wife spouse | lady female woman | boy guy | guy
     male man | use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot | recover
     retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs | usa america us
     american unite | uk britain england | important essential significant crucial vital | interesting amazing
