@@ -1246,6 +1246,7 @@ def hash_of(word: str) -> int:
     return int.from_bytes(word.encode(), "big") % 1009
 
 
+@pytest.mark.usefixtures("patient_search")
 def test_d2_the_same_in_other_words_is_served_as_the_cache_has_it(tmp_path: Path) -> None:
     cache = ExperienceCache(f"sqlite:///{tmp_path}/a.db", semantic=Vectors())
     inner = Scripted(script=["In the shed.", "Elsewhere.", AIMessage("", tool_calls=CALLS)])
