@@ -1722,6 +1722,20 @@ def test_models_that_give_copies_or_themselves_for_bound_tools_keep_the_cache() 
         CachedChatModel(Hidden(), _cache()).bind_tools([weather])
 
 
+def test_a_copy_for_bound_tools_has_the_class_and_what_was_set(tmp_path: Path) -> None:
+    class Copying(Scripted):
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self.model_copy(update={"name": "bound"})
+
+    class Regional(CachedChatModel):
+        region: str = "eu"
+
+    model = Regional(Copying(), url=f"sqlite:///{tmp_path}/cache.db")
+    model.region, model.tags = "us", ["mine"]
+    bound: Any = model.bind_tools([weather])
+    assert (type(bound), bound.region, bound.tags, bound.name, model.name) == (Regional, "us", ["mine"], "bound", None)
+
+
 # --- agents (C1, D3, A2) ------------------------------------------------------------------------------------
 
 
