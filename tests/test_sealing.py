@@ -783,6 +783,29 @@ def test_a_session_from_before_the_codec_takes_no_other_along_and_stays_as_it_is
         list(wrong.export())
 
 
+def test_a_process_without_the_codec_that_renews_a_session_locks_nobody_out(any_store: Store) -> None:
+    clock = FakeClock()
+    sealed, without = (
+        BrainMemory(store, "s", ttl=1000, refresh="read", clock=clock)
+        for store in (SealedStore(any_store, codec=AESGCMCodec({"k": OLD})), any_store)
+    )
+    sealed.add_talk("hello")
+    for deadline in (None, b"{garbage"):
+        if deadline is not None:
+            any_store.write(("brain", "", "", "s"), put={"expires": deadline}, ttl=1000)
+        clock.advance(500)
+        assert without.count() == 1  # a read, which renews the session
+        assert [message.text for message in sealed.messages()] == ["hello"]
+        assert decode(any_store.get(("brain", "", "", "s"))["expires"]) == clock() + 1000
+
+
+def test_a_value_that_is_not_sealed_is_named(any_store: Store) -> None:
+    any_store.write(("brain", "", "ada", "s"), put={"title": b'"Bikes"'})
+    brain = BrainMemory(SealedStore(any_store, codec=AESGCMCodec({"k": OLD})), "s", user="ada")
+    with pytest.raises(NotSealed, match=r"the value 'title' of brain//ada/s cannot be read: .* is not encrypted"):
+        brain.get_knowledge()
+
+
 def test_keys_are_exchanged_while_the_old_one_still_reads(any_store: Store) -> None:
     old = SealedStore(any_store, codec=AESGCMCodec({"old": OLD}))
     old.write(NS, put={"a": b"1", "b": b"2"})
