@@ -63,8 +63,9 @@ class SealedStore(Shared):
     Guards are compared by the decoded values, not by their stored form; so a guarded write takes one more round trip,
     which reads the guarded values. So does an append that puts values.
 
-    A session's deadline is stored as it is, like all times. A :class:`~langmem_adapters.errors.Damaged` entry is passed on as damaged, with a warning, so that a page or session
-    is served without it. A :class:`~langmem_adapters.errors.NotSealed` value raises: otherwise it would be replaced.
+    A session's deadline is stored as it is, like all times. A :class:`~langmem_adapters.errors.Damaged` entry is passed
+    on as damaged, with a warning, so that a page or session is served without it. A
+    :class:`~langmem_adapters.errors.NotSealed` value raises: otherwise it would be replaced.
 
     Args:
         store: The store that it wraps.
