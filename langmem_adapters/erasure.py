@@ -21,7 +21,7 @@ from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience.shelf.invalidation import outdate
 from langmem_adapters.experience.shelf.read_cache import invalidate
-from langmem_adapters.files.scrubbing import can_list_namespaces, namespaces_in, scrub
+from langmem_adapters.files.scrubbing import can_list_namespaces, is_damaged, namespaces_in, scrub
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, encode_namespace
@@ -197,7 +197,7 @@ class _Erasure:
         deleted = self._clear_all(prefix)
         for index in self.indexes:
             if not can_list_namespaces(index):
-                index.clear(prefix)  # the store may no longer know of what it holds
+                self._clear_index(index, prefix)  # the store may no longer know of what it holds
         self._clear_stored(prefix)
         for parent in {prefix, *(namespace[:-1] for namespace in deleted)}:
             self.store.recent(parent)  # in Redis, this removes expired children from the list of children
@@ -247,7 +247,7 @@ class _Erasure:
         self._clear_stored(namespace)
         for index in indexes:
             if not can_list_namespaces(index):
-                index.clear(namespace)
+                self._clear_index(index, namespace)
         counts["indexed"] = int(is_listed)
         self.counts.update(counts)
         for place, number in counts.items():
@@ -265,11 +265,15 @@ class _Erasure:
         return set() if index in self._failed_indexes else namespaces_in(index, prefix, kind="index")
 
     def _clear_index(self, index: Index, namespace: Namespace) -> None:
-        """Clear a namespace of an index. If that fails, all else goes: its file still lists the namespace, if any."""
+        """Clear a namespace of an index. If that fails, all else goes, as its file still lists the namespace, if any.
+
+        Of what a server or a Chroma folder holds, only the store knows the names, so that stays; unless the folder is
+        damaged, which another call would not change.
+        """
         try:
             index.clear(namespace)
         except LangmemError as error:
-            if not can_list_namespaces(index):  # only the store does
+            if not (can_list_namespaces(index) or is_damaged(index)):
                 raise
             self._failures.setdefault(self._place, error)
             self._failed_indexes.add(index)
