@@ -293,6 +293,7 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: _brain(prompts={"title": "x"}), "prompts are .*Prompts.*, not dict"),
         (lambda: _brain(model="openai:gpt-4o"), "a model is a LangChain or LlamaIndex model or a function .*, not str"),
         (lambda: _brain(counter="gpt-4"), "counter is a function from a text to its tokens, not str"),
+        (lambda: _brain(counter=asyncio.sleep), "counter is a coroutine function: give it a plain one"),
         (lambda: _brain(counter=None), "counter is a function from a text to its tokens, not NoneType"),
         (lambda: _brain().record_turn(HumanMessage("Where?")), "messages are a list of .*, not of HumanMessage"),
         (lambda: _brain().delete("abc"), "message_ids are a list of ids, not one str"),
