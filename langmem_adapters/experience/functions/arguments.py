@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from langmem_adapters.annotations import signature_of
@@ -17,6 +18,7 @@ from langmem_adapters.experience.functions.naming import (
     is_complete,
 )
 from langmem_adapters.experience.functions.values import identities_by_name, identity, name_of
+from langmem_adapters.experience.policies import call_user_code
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["Arguments"]
@@ -85,12 +87,14 @@ class Arguments:
         return bound
 
     def key_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
-        """The arguments that make the call what it is, by name."""
+        """The arguments that make the call what it is, by name. Raises LangmemError if a function of ``key=`` fails."""
         if self._key_function is not None:
-            return {"key": self._key_function(*bound.args, **bound.kwargs)}
+            return {"key": call_user_code("key", partial(self._key_function, *bound.args, **bound.kwargs))}
         arguments = {name: bound.arguments[name] for name in self._key_names}
         return arguments | {
-            name: part(arguments[name]) for name, part in self._part_functions.items() if name in arguments
+            name: call_user_code("key", partial(part, arguments[name]))
+            for name, part in self._part_functions.items()
+            if name in arguments
         }
 
     def flatten(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
