@@ -16,12 +16,26 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration
 from llama_index.core.llms import MockLLM
 
-from langmem_adapters import ConfigurationError, Embedder, Experience, LangmemError, ModelError, cached, open_vectors
+from langmem_adapters import (
+    BrainMemory,
+    ConfigurationError,
+    Embedder,
+    Experience,
+    ExperiencePool,
+    LangmemError,
+    LongTermMemory,
+    Message,
+    ModelError,
+    SearchError,
+    cached,
+    open_vectors,
+)
 from langmem_adapters.experience import DataSerializer, FunctionCache
 from langmem_adapters.indexes import open_index
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.semantic import SemanticMode
-from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.llamaindex import BrainRetriever, CachedLLM
 from langmem_adapters.model import Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -281,3 +295,48 @@ def test_an_llms_answer_is_returned(any_store: Store) -> None:
     llm = CachedLLM(MockLLM(), store=any_store, should_store=Failing())
     assert llm.complete("Hi").text == "Hi"
     assert (llm.stats()["errors"], llm.stats()["stored"]) == (1, 0)
+
+
+# --- an index of one's own
+
+
+class OwnIndex:
+    """Gives what it is told in the place of hits; else it does as an index does."""
+
+    def __init__(self, give: Callable[..., Any]) -> None:
+        inner = open_index("memory:")
+        self.apply, self.position, self.clear, self.close = inner.apply, inner.position, inner.clear, inner.close
+        self.search = give
+
+
+def _search_memories(store: Store, index: Any) -> object:
+    memory = LongTermMemory(store, index, user="ada")
+    memory.add([Message(role="user", content="My bike is in the shed.")])
+    return memory.search("bike")
+
+
+def _search_items(store: Store, index: Any) -> object:
+    items = LongTermStore(store=store, index=index)
+    items.put(("ada",), "k", {"text": "bike"})
+    return items.search(("ada",), query="bike")
+
+
+def _search_session(store: Store, index: Any) -> object:
+    brain = BrainMemory(store, "s")
+    brain.add_talk("My bike is in the shed.")
+    return BrainRetriever(brain=brain, index=index).retrieve("bike")
+
+
+def _search_experiences(store: Store, index: Any) -> object:
+    pool = ExperiencePool(store, index=index)
+    pool.create(Experience(req="Where is my bike?", resp="In the shed."))
+    return pool.query("bike", query_type="semantic")
+
+
+@pytest.mark.parametrize("search", [_search_memories, _search_items, _search_session, _search_experiences])
+@pytest.mark.parametrize("give", [Failing(), lambda *_: None, lambda *_: [("1", 0.5)], list])
+def test_an_index_that_fails_is_a_search_error(
+    search: Callable[[Store, Any], object], give: Callable[..., Any]
+) -> None:
+    with pytest.raises(SearchError, match=r"^the index OwnIndex (failed: \w+Error|gave no list of hits)$"):
+        search(MemoryStore(), OwnIndex(give))

@@ -446,6 +446,22 @@ _SOURCED: list[tuple[Callable[..., object], str]] = [
 ]
 
 
+@pytest.mark.parametrize("awaited", ["get", "scan", "append", "close"])
+def test_a_store_that_must_be_awaited_is_none(awaited: str) -> None:
+    store: Any = MemoryStore()
+    setattr(store, awaited, asyncio.sleep)
+    with pytest.raises(ConfigurationError, match=f"^a store has plain methods, and MemoryStore.{awaited} must be"):
+        BrainMemory(store, "s")
+
+
+@pytest.mark.parametrize("awaited", ["search", "apply"])
+def test_an_index_that_must_be_awaited_is_none(awaited: str) -> None:
+    index: Any = open_index("memory:")
+    setattr(index, awaited, asyncio.sleep)
+    with pytest.raises(ConfigurationError, match=f"^index has plain methods, and LexicalIndex.{awaited} must be"):
+        LongTermMemory(MemoryStore(), index, user="ada")
+
+
 @pytest.mark.parametrize("wrong", [5, None, asyncio.sleep])
 @pytest.mark.parametrize(("make", "name"), [(make, name) for make, names in _SOURCED for name in names.split()])
 def test_what_gives_times_and_ids_is_a_plain_function(make: Callable[..., object], name: str, wrong: object) -> None:
