@@ -27,7 +27,7 @@ from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import NamespaceTree
-from langmem_adapters.validation import check_index, check_store
+from langmem_adapters.validation import check_index, check_store, check_sync_function
 
 __all__ = ["PLACES", "Report", "adelete_user", "delete_user", "delete_user_flow"]
 
@@ -133,6 +133,7 @@ def delete_user_flow(
     indexes = tuple(dict.fromkeys(indexes))  # one that was given twice is cleared once
     for index in indexes:
         check_index("index", index)
+    check_sync_function("report", report)
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
     # LangGraph refuses such labels, so the user is written differently there.
     is_written_differently = "." in user or "\0" in user

@@ -1730,7 +1730,8 @@ def test_a_copy_for_bound_tools_has_the_class_and_what_was_set(tmp_path: Path) -
     class Regional(CachedChatModel):
         region: str = "eu"
 
-    model = Regional(Copying(), url=f"sqlite:///{tmp_path}/cache.db")
+    make: Any = Regional
+    model = make(Copying(), url=f"sqlite:///{tmp_path}/cache.db")
     model.region, model.tags = "us", ["mine"]
     bound: Any = model.bind_tools([weather])
     assert (type(bound), bound.region, bound.tags, bound.name, model.name) == (Regional, "us", ["mine"], "bound", None)

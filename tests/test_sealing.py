@@ -701,7 +701,8 @@ def test_a_data_key_that_is_damaged_makes_no_value_look_damaged(spoil: Callable[
     sealed = EnvelopeCodec(store, keys).encode(b"Noted.")
     store.write(DATA_KEYS, put={"1": spoil(store.get(DATA_KEYS)["1"])})
     codec = EnvelopeCodec(store, keys)
-    for act in (lambda: codec.decode(sealed), lambda: codec.encode(b""), codec.index_key):
+    acts: list[Callable[[], bytes]] = [lambda: codec.decode(sealed), lambda: codec.encode(b""), codec.index_key]
+    for act in acts:
         with pytest.raises(SerializationError, match="data key '1', which is damaged: restore it") as refused:
             act()
         assert type(refused.value) is SerializationError

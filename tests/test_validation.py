@@ -354,6 +354,10 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         ),
         (lambda: list(ours.Sessions(MemoryStore()).export(_INFO)), "a session's id, .* not SessionInfo"),
         (
+            lambda: delete_user(MemoryStore(), user="ada", report=_any(asyncio.sleep)),
+            "report is a coroutine function: give it a plain one",
+        ),
+        (
             lambda: delete_user(MemoryStore(), _any(open_index("memory:")), user="ada"),
             "indexes are .* not one .*",
         ),
