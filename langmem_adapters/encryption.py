@@ -80,7 +80,7 @@ class AESGCMCodec(SharedByCopies):
             if not isinstance(key, bytes | bytearray) or len(key) != _KEY_BYTES:
                 raise ConfigurationError(f"the key {name!r} is not {_KEY_BYTES} bytes: new_key() makes one")
         self.current: str = list(keys)[-1] if current is None else current
-        if self.current not in keys:
+        if self.current not in list(keys):
             raise ConfigurationError(f"current is not the name of one of the keys ({', '.join(keys)})")
         self._ciphers = {name: _new_cipher(bytes(key)) for name, key in keys.items()}
         self._derived_keys = {name: hmac.digest(bytes(key), b"langmem words", "sha256") for name, key in keys.items()}
@@ -197,9 +197,9 @@ class EnvelopeCodec(SharedByCopies):
 
     def __init__(self, store: Store, keys: AESGCMCodec, *, clock: Callable[[], float] = time.monotonic) -> None:
         check_store(store)
-        self._store = store
-        self._keys = keys
-        self._clock = clock
+        if not hasattr(keys, "decode_at"):
+            raise ConfigurationError(f"your keys are AESGCMCodec({{'2026': key}}), not {type(keys).__name__}")
+        self._store, self._keys, self._clock = store, keys, clock
         self._data_codec: AESGCMCodec | None = None
         self._stored_keys: dict[str, bytes] = {}  # in their stored form
         self._newest = ""  # the name of the newest of them
