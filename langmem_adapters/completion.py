@@ -14,7 +14,7 @@ from langmem_adapters.providers.finish_reasons import ending_of, field, is_cut, 
 from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.text import replace_surrogates
-from langmem_adapters.tokens import TokenCounter, approximate_tokens
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
 
@@ -100,8 +100,8 @@ class Completer:
         if _is_cache_hit(response):
             return
         usage = getattr(response, "usage_metadata", None) or usage_of(response) or {}
-        tokens_in = usage.get("input_tokens") or self._counter(prompt)
-        tokens_out = usage.get("output_tokens") or self._counter(answer)
+        tokens_in = usage.get("input_tokens") or count_tokens(prompt, self._counter)
+        tokens_out = usage.get("output_tokens") or count_tokens(answer, self._counter)
         self.stats.add("tokens_in", tokens_in)
         self.stats.add("tokens_out", tokens_out)
 

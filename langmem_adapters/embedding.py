@@ -18,7 +18,7 @@ from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_tr
 from langmem_adapters.lru import LRU
 from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.text import replace_surrogates
-from langmem_adapters.validation import check_count, checked_list
+from langmem_adapters.validation import check_count, check_text, checked_list
 
 __all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
 
@@ -88,6 +88,7 @@ class Embedder(SharedByCopies):
         remembered: int = 1024,
         longest: int = 8_000,
     ) -> None:
+        check_text("name", name)
         check_count("batch", batch)
         check_count("remembered", remembered, minimum=0)
         check_count("longest", longest)

@@ -40,6 +40,7 @@ _FORMAT_VERSION = 2  # 1 had no check of the key
 _KEY_BYTES, _CHECK_BYTES, _NONCE_BYTES, _TAG_BYTES = 32, 8, 12, 16
 _KEY_NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FIRST_KEY_NAME = "1"
+_DAMAGE = "which is damaged: restore it from a backup"
 _REFRESH_SECONDS = 60.0  # between two checks for the data keys
 
 
@@ -79,7 +80,7 @@ class AESGCMCodec(SharedByCopies):
             if not isinstance(key, bytes | bytearray) or len(key) != _KEY_BYTES:
                 raise ConfigurationError(f"the key {name!r} is not {_KEY_BYTES} bytes: new_key() makes one")
         self.current: str = list(keys)[-1] if current is None else current
-        if self.current not in keys:
+        if self.current not in list(keys):
             raise ConfigurationError(f"current is not the name of one of the keys ({', '.join(keys)})")
         self._ciphers = {name: _new_cipher(bytes(key)) for name, key in keys.items()}
         self._derived_keys = {name: hmac.digest(bytes(key), b"langmem words", "sha256") for name, key in keys.items()}
@@ -173,7 +174,9 @@ class EnvelopeCodec(SharedByCopies):
     every backup, and do not let a server evict them. They may be in another store than the data.
 
     A writer checks once a minute that they are there. A store that was emptied, or lost its last writes, gets them
-    back: otherwise this process would go on to write values that no other process can read.
+    back: otherwise this process would go on to write values that no other process can read. So does one that has
+    damaged them. If no process has a damaged data key, what it encrypted cannot be read until you restore it from a
+    backup; what other data keys encrypted can. If it is the newest, nothing can be written until you :meth:`renew`.
 
     Args:
         store: Where the data keys are kept, under :data:`DATA_KEYS`; the first write makes the first one.
@@ -194,11 +197,12 @@ class EnvelopeCodec(SharedByCopies):
 
     def __init__(self, store: Store, keys: AESGCMCodec, *, clock: Callable[[], float] = time.monotonic) -> None:
         check_store(store)
-        self._store = store
-        self._keys = keys
-        self._clock = clock
+        if not hasattr(keys, "decode_at"):
+            raise ConfigurationError(f"your keys are AESGCMCodec({{'2026': key}}), not {type(keys).__name__}")
+        self._store, self._keys, self._clock = store, keys, clock
         self._data_codec: AESGCMCodec | None = None
         self._stored_keys: dict[str, bytes] = {}  # in their stored form
+        self._newest = ""  # the name of the newest of them
         self._checked_at = 0.0
 
     def encode(self, data: bytes) -> bytes:
@@ -225,7 +229,8 @@ class EnvelopeCodec(SharedByCopies):
             codec = self._data_codec = self._load_codec()  # another process may have begun it since the last load
         name = key_name(data)
         if codec is None or name not in codec.names:
-            raise SerializationError(f"a stored value was encrypted with the data key {name!r}, which is gone")
+            fate = _DAMAGE if name in self._stored_keys else "which is gone"
+            raise SerializationError(f"a stored value was encrypted with the data key {name!r}, {fate}")
         return codec.decode_at(data, place)
 
     def index_key(self) -> bytes:
@@ -263,9 +268,12 @@ class EnvelopeCodec(SharedByCopies):
                 self._data_codec = self._load_codec()
         if self._data_codec is None:
             self._data_codec = self._load_codec()
-        while self._data_codec is None:
+        while self._data_codec is None and not self._stored_keys:
             self._add_key(_FIRST_KEY_NAME)
-        return self._data_codec
+        codec, newest = self._data_codec, self._newest
+        if codec is None or codec.current != newest:  # an older key may have been replaced because others know it
+            raise SerializationError(f"nothing can be encrypted with the data key {newest!r}, {_DAMAGE}, or renew()")
+        return codec
 
     def _add_key(self, name: str) -> None:
         with suppress(Conflict):  # another process has just begun it
@@ -274,19 +282,31 @@ class EnvelopeCodec(SharedByCopies):
         self._data_codec = self._load_codec()
 
     def _load_codec(self) -> AESGCMCodec | None:
-        """Read the data keys, and restore those that the store has lost, unless another process has begun new ones."""
+        """Read the data keys, and restore what the store has lost or damaged, unless another process has begun anew."""
         stored = self._store.get(DATA_KEYS)
-        missing = {name: data for name, data in self._stored_keys.items() if name not in stored}
-        if missing:
+        lost = {
+            name: data
+            for name, data in self._stored_keys.items()
+            if data != stored.get(name) and not self._is_readable(name, stored)
+        }
+        if lost:
             with suppress(Conflict):
-                self._store.write(DATA_KEYS, put=missing, guard=dict.fromkeys(missing))
+                self._store.write(DATA_KEYS, put=lost, guard={name: stored.get(name) for name in lost})
             stored = self._store.get(DATA_KEYS)
-        try:
-            keys = {name: self._keys.decode_at(data, _data_key_place(name)) for name, data in stored.items()}
-        except Damaged as error:  # a damaged data key concerns more than one value
-            raise SerializationError(f"a data key cannot be read: {error}") from error
-        self._stored_keys, self._checked_at = stored, self._clock()
+        keys = {
+            name: self._keys.decode_at(data, _data_key_place(name))
+            for name, data in stored.items()
+            if self._is_readable(name, stored)
+        }
+        self._stored_keys, self._checked_at, self._newest = stored, self._clock(), max(stored, key=int, default="")
         return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
+
+    def _is_readable(self, name: str, stored: Mapping[str, bytes]) -> bool:
+        """Whether a data key is there and whole. Raises SerializationError if that takes another key of yours."""
+        try:
+            return name in stored and bool(self._keys.decode_at(stored[name], _data_key_place(name)))
+        except Damaged:
+            return False
 
     def __repr__(self) -> str:
         return f"EnvelopeCodec({self._store!r}, {self._keys!r})"

@@ -20,13 +20,13 @@ from langmem_adapters.erasure_counts import count_entries
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience.shelf.invalidation import outdate
 from langmem_adapters.experience.shelf.read_cache import invalidate
-from langmem_adapters.files.scrubbing import can_list_namespaces, namespaces_in, scrub
+from langmem_adapters.files.scrubbing import can_list_namespaces, is_damaged, namespaces_in, scrub
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import NamespaceTree
-from langmem_adapters.validation import check_index, check_store
+from langmem_adapters.validation import check_index, check_store, check_sync_function
 
 __all__ = ["PLACES", "Report", "adelete_user", "delete_user", "delete_user_flow"]
 
@@ -131,6 +131,7 @@ def delete_user_flow(
     indexes = tuple(dict.fromkeys(indexes))  # one that was given twice is cleared once
     for index in indexes:
         check_index("index", index)
+    check_sync_function("report", report)
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
     # LangGraph refuses such labels, so the user is written differently there.
     is_written_differently = "." in user or "\0" in user
@@ -230,7 +231,7 @@ class _Erasure:
         """Clear what no list of namespaces shows."""
         for index in self.indexes:
             if not can_list_namespaces(index):
-                index.clear(prefix)  # the store may no longer know of what it holds
+                self._clear_index(index, prefix)  # the store may no longer know of what it holds
         self._clear_stored(prefix)
         parents = {namespace[:-1] for namespace in self._deleted if namespace[: len(prefix)] == prefix}
         for parent in {prefix, *parents}:
@@ -291,7 +292,7 @@ class _Erasure:
         self._clear_stored(namespace)
         for index in indexes:
             if not can_list_namespaces(index):
-                index.clear(namespace)
+                self._clear_index(index, namespace)
         counts["indexed"] = int(is_listed)
         self.counts.update(counts)
         for place, number in counts.items():
@@ -309,11 +310,15 @@ class _Erasure:
         return namespaces_in(index, prefix, kind="index") if index in self._sound_indexes() else set()
 
     def _clear_index(self, index: Index, namespace: Namespace) -> None:
-        """Clear a namespace of an index. If that fails, all else goes: its file still lists the namespace, if any."""
+        """Clear a namespace of an index. If that fails, all else goes, as its file still lists the namespace, if any.
+
+        Of what a server or a Chroma folder holds, only the store knows the names, so that stays; unless the folder is
+        damaged, which another call would not change.
+        """
         try:
             index.clear(namespace)
         except LangmemError as error:
-            if not can_list_namespaces(index):  # only the store does
+            if not (can_list_namespaces(index) or is_damaged(index)):
                 raise
             self._failures.setdefault(self._place, error)
             self._failed_indexes.add((self._place, index))

@@ -26,8 +26,9 @@ __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore", "check_codec"]
 
 _DAMAGED_VALUE = b"\0"  # no valid stored value: every reader finds it damaged
 _MAX_ATTEMPTS = 64  # of a guarded write, while other writers are faster
-# A session's values of hashes and ids only, for a higher floor.
+# A session's values of hashes and ids only, and its deadline, for higher floors.
 _UNREDACTED_KEYS = frozenset({"begun", "departed", "deleted"})
+_DEADLINE = ("brain", "expires")  # not sealed: a time is no secret, and a process without the codec may renew it
 
 
 @runtime_checkable
@@ -62,8 +63,9 @@ class SealedStore(Shared):
     Guards are compared by the decoded values, not by their stored form; so a guarded write takes one more round trip,
     which reads the guarded values. So does an append that puts values.
 
-    A :class:`~langmem_adapters.errors.Damaged` entry is passed on as damaged, with a warning, so that a page or session
-    is served without it. A :class:`~langmem_adapters.errors.NotSealed` value raises: otherwise it would be replaced.
+    A session's deadline is stored as it is, like all times. A :class:`~langmem_adapters.errors.Damaged` entry is passed
+    on as damaged, with a warning, so that a page or session is served without it. A
+    :class:`~langmem_adapters.errors.NotSealed` value raises: otherwise it would be replaced.
 
     Args:
         store: The store that it wraps.
@@ -104,7 +106,7 @@ class SealedStore(Shared):
     def scan(self, /, namespace: Namespace, **options: Any) -> Flow[Page]:
         """:meth:`Store.scan`."""
         page = yield from step(self.store.scan, namespace, **options)
-        items = [item._replace(data=self._open(_entry_place(namespace, item.id), item.data)) for item in page.items]
+        items = [item._replace(data=self._open(namespace, item.data, entry=item.id)) for item in page.items]
         return Page(items, page.total, self._open_values(namespace, page.values))
 
     @blocking
@@ -205,26 +207,32 @@ class SealedStore(Shared):
     ) -> dict[str, bytes]:
         unredacted = _UNREDACTED_KEYS if namespace[:1] == ("brain",) else ()
         return {
-            key: self._seal(_value_place(namespace, key), data if key in unredacted else self.redacted(data, names))
+            key: data
+            if (*namespace[:1], key) == _DEADLINE
+            else self._seal(_value_place(namespace, key), data if key in unredacted else self.redacted(data, names))
             for key, data in values.items()
         }
 
     def _open_values(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
-        return {key: self._open(_value_place(namespace, key), data, is_value=True) for key, data in values.items()}
+        return {
+            key: data if (*namespace[:1], key) == _DEADLINE else self._open(namespace, data, key=key)
+            for key, data in values.items()
+        }
 
     def _seal(self, place: bytes, data: bytes) -> bytes:
         if self._binding is not None:
             return converted("codec", bytes, self._binding.encode_at, data, place)
         return data if self._codec is None else converted("codec", bytes, self._codec.encode, data)
 
-    def _open(self, place: bytes, data: bytes, *, is_value: bool = False) -> bytes:
+    def _open(self, namespace: Namespace, data: bytes, *, key: str | None = None, entry: str = "") -> bytes:
+        place = _entry_place(namespace, entry) if key is None else _value_place(namespace, key)
         try:
             if self._binding is not None:
                 return converted("codec", bytes, self._binding.decode_at, data, place)
             return data if self._codec is None else converted("codec", bytes, self._codec.decode, data)
         except Damaged as damage:
-            if is_value and isinstance(damage, NotSealed):
-                raise
+            if key is not None and isinstance(damage, NotSealed):
+                raise NotSealed(f"the value {key!r} of {'/'.join(namespace)} cannot be read: {damage}") from damage
             warn_of_damage(data, f"an unreadable value is left out: {damage}")
             return _DAMAGED_VALUE
 

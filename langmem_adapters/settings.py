@@ -27,7 +27,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.files.locations import expand_home
-from langmem_adapters.files.urls import URL_VARIABLES, default_url
+from langmem_adapters.files.urls import URL_VARIABLES, anchored_url, default_url
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import shared_vectors
 from langmem_adapters.keys import Namespace
@@ -61,7 +61,8 @@ class Settings(BaseModel):
     no store accepts; ``model_dump``, from which settings can be made again, has the password itself.
 
     Args:
-        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and the tenant that owns all data.
+        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store` (kept with an absolute path); and the
+            tenant that owns all data.
         memory_k, similarity_top_k: How many messages a window shows (200), and how many memories a search returns (5).
         ttl: Seconds after which sessions, experiences and working memory expire; a user's long-term memory does not.
         refresh: What restarts the ttl of a session: each "write", each "read" too, or "never" anything.
@@ -79,7 +80,7 @@ class Settings(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    url: str = Field(default_factory=default_url, repr=False)
+    url: str = Field(default_factory=default_url, validate_default=True, repr=False)
     tenant: str = ""
     memory_k: int = Field(default=200, ge=1)
     similarity_top_k: int = Field(default=5, ge=1)
@@ -139,6 +140,11 @@ class Settings(BaseModel):
     @field_serializer("url", "vectors_url", when_used="json")
     def _mask_password(self, url: str | None) -> str | None:
         return masked_url(url)
+
+    @field_validator("url", "vectors_url")
+    @classmethod
+    def _anchor_url(cls, url: str | None) -> str | None:
+        return None if url is None else anchored_url(url)
 
     @field_validator("codec")
     @classmethod

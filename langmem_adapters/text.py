@@ -11,7 +11,14 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 from langmem_adapters.model import Content, Message, ToolCall
-from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, non_text_tokens, truncate_content
+from langmem_adapters.tokens import (
+    TokenCounter,
+    approximate_tokens,
+    count_tokens,
+    message_tokens,
+    non_text_tokens,
+    truncate_content,
+)
 
 __all__ = [
     "INDENT",
@@ -144,7 +151,7 @@ def _shorten_texts(messages: list[Message], max_tokens: int, counter: TokenCount
     if total <= budget:
         return messages
     _log.warning("the latest exchange has %d tokens, more than the budget of %d, and is cut", total, budget)
-    text_tokens = [counter(message.text) for message in messages]
+    text_tokens = [count_tokens(message.text, counter) for message in messages]
 
     def total_if_cut_to(limit: int) -> int:
         return total - sum(text_tokens) + sum(min(tokens, limit) for tokens in text_tokens)

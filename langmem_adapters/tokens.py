@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any, TypeAlias
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.model import Content, Message
 
 __all__ = [
     "TokenCounter",
     "approximate_tokens",
+    "count_tokens",
     "message_tokens",
     "non_text_tokens",
     "truncate",
@@ -102,25 +103,35 @@ def _count_cached(counter: TokenCounter, text: str) -> int:
     if count is None:
         if len(_cached_counts) >= _MAX_CACHED_COUNTS:
             _cached_counts.clear()
-        count = counter(text)
-        if not isinstance(count, Integral):  # with fractions, the search for a cut might never end
-            raise ConfigurationError(f"a counter gives a whole number of tokens, not {count!r:.50}")
-        _cached_counts[key] = count = int(count)
+        _cached_counts[key] = count = count_tokens(text, counter)
     return count
+
+
+def count_tokens(text: str, counter: TokenCounter) -> int:
+    """The tokens of a text. Raises LangmemError if the counter fails, or gives anything but a whole number."""
+    try:
+        count = counter(text)
+    except LangmemError:
+        raise
+    except Exception as error:
+        raise LangmemError(f"the counter of tokens failed: {type(error).__name__}") from error
+    if not isinstance(count, Integral):  # with fractions, the search for a cut might never end
+        raise ConfigurationError(f"a counter gives a whole number of tokens, not {count!r:.50}")
+    return int(count)
 
 
 def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
     """Keep the longest beginning of a text that has at most ``max_tokens``, cut between words if it has any."""
     low, high = 0, max(2 * max_tokens, 2)
-    while high < len(text) and counter(text[:high]) <= max_tokens:  # so that a long text is not counted whole
+    while high < len(text) and count_tokens(text[:high], counter) <= max_tokens:  # a long one is not counted whole
         low, high = high, 2 * high
     if high >= len(text):
         high = len(text)
-        if counter(text) <= max_tokens:
+        if count_tokens(text, counter) <= max_tokens:
             return text
     while high - low > 1:
         middle = (low + high) // 2
-        if counter(text[:middle]) <= max_tokens:
+        if count_tokens(text[:middle], counter) <= max_tokens:
             low = middle
         else:
             high = middle
@@ -132,7 +143,7 @@ def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tok
 
 def truncate_middle(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
     """Remove the middle of a text that has more than ``max_tokens``; keep its beginning and its end."""
-    half = (max_tokens - counter(_ELLIPSIS)) // 2
+    half = (max_tokens - count_tokens(_ELLIPSIS, counter)) // 2
     beginning = truncate(text, max_tokens, counter)
     if len(beginning) == len(text) or half < 1:
         return beginning
@@ -152,7 +163,7 @@ def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = 
             blocks.append(block)
             continue
         truncated = truncate(text, remaining, counter) if remaining > 0 else ""
-        remaining -= counter(truncated)
+        remaining -= count_tokens(truncated, counter)
         if truncated:
             blocks.append(truncated if isinstance(block, str) else {**block, "text": truncated})
     return blocks

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine
 from langmem_adapters.model import Message, MessageData, Scope, ToolCall
-from langmem_adapters.protocols import Index
+from langmem_adapters.protocols import Index, Store
 
 __all__ = [
     "MessageFields",
@@ -67,11 +67,18 @@ def check_store(store: object) -> None:
     if not all(hasattr(type(store), name) or hasattr(store, name) for name in required):
         kind = type(store).__name__
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
+    _check_plain_methods("a store", store, Store)
 
 
 def has_methods_of(protocol: type, value: object) -> bool:
     """Whether a value has a protocol's methods, even by ``__getattr__``, which isinstance ignores since Python 3.12."""
     return all(hasattr(value, name) for name in dir(protocol) if not name.startswith("_"))
+
+
+def _check_plain_methods(name: str, value: object, protocol: type) -> None:
+    methods = (method for method in dir(protocol) if not method.startswith("_"))
+    if awaited := [method for method in methods if is_coroutine(getattr(value, method, None))]:
+        raise ConfigurationError(f"{name} has plain methods, and {type(value).__name__}.{awaited[0]} must be awaited")
 
 
 def check_settings(name: str, settings: Mapping[str, Any], allowed: Collection[str]) -> None:
@@ -85,6 +92,7 @@ def check_index(name: str, value: object) -> None:
     if not has_methods_of(Index, value):
         gives = 'open_index("memory:")' if name == "index" else 'open_vectors("memory:", embedder)'
         raise ConfigurationError(f"{name} is what {gives} gives, for one, not {type(value).__name__}")
+    _check_plain_methods(name, value, Index)
 
 
 def check_text(name: str, value: object) -> None:

@@ -22,6 +22,7 @@ import pytest
 from vcr.cassette import Cassette
 
 from langmem_adapters import warn_once
+from langmem_adapters.experience.shelf import index as shelf_index
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -187,6 +188,12 @@ def start_redis() -> Iterator[Callable[..., RedisServer]]:
             return stack.enter_context(RedisServer(_redis_path(), args=args))
 
         yield start
+
+
+@pytest.fixture
+def patient_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that waits no more than a moment for a thread that embeds may miss something on a crowded machine."""
+    monkeypatch.setattr(shelf_index, "_WAIT_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 
+pytestmark = pytest.mark.usefixtures("patient_search")
+
 WORDS = ("bike", "boat", "car", "kite", "plane", "ship", "tram", "van")
 
 

@@ -32,6 +32,8 @@ from langmem_adapters.stores.memory import MemoryStore
 from tests.test_cached_llm import Scripted
 from tests.test_semantic_cache import ALIKE, ASKED, topics
 
+pytestmark = pytest.mark.usefixtures("patient_search")
+
 served: ContextVar[Any] = ContextVar("served")
 unset: ContextVar[Any] = ContextVar("unset")
 

@@ -1246,6 +1246,7 @@ def hash_of(word: str) -> int:
     return int.from_bytes(word.encode(), "big") % 1009
 
 
+@pytest.mark.usefixtures("patient_search")
 def test_d2_the_same_in_other_words_is_served_as_the_cache_has_it(tmp_path: Path) -> None:
     cache = ExperienceCache(f"sqlite:///{tmp_path}/a.db", semantic=Vectors())
     inner = Scripted(script=["In the shed.", "Elsewhere.", AIMessage("", tool_calls=CALLS)])
@@ -1719,6 +1720,21 @@ def test_models_that_give_copies_or_themselves_for_bound_tools_keep_the_cache() 
         assert bound.wrapped.tags == (["copy"] if kind is Copy else None)
     with pytest.raises(ConfigurationError, match="contains no chat model"):
         CachedChatModel(Hidden(), _cache()).bind_tools([weather])
+
+
+def test_a_copy_for_bound_tools_has_the_class_and_what_was_set(tmp_path: Path) -> None:
+    class Copying(Scripted):
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self.model_copy(update={"name": "bound"})
+
+    class Regional(CachedChatModel):
+        region: str = "eu"
+
+    make: Any = Regional
+    model = make(Copying(), url=f"sqlite:///{tmp_path}/cache.db")
+    model.region, model.tags = "us", ["mine"]
+    bound: Any = model.bind_tools([weather])
+    assert (type(bound), bound.region, bound.tags, bound.name, model.name) == (Regional, "us", ["mine"], "bound", None)
 
 
 # --- agents (C1, D3, A2) ------------------------------------------------------------------------------------

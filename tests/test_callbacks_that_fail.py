@@ -16,11 +16,26 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration
 from llama_index.core.llms import MockLLM
 
-from langmem_adapters import ConfigurationError, Embedder, Experience, LangmemError, ModelError, cached, open_vectors
-from langmem_adapters.experience import FunctionCache
+from langmem_adapters import (
+    BrainMemory,
+    ConfigurationError,
+    Embedder,
+    Experience,
+    ExperiencePool,
+    LangmemError,
+    LongTermMemory,
+    Message,
+    ModelError,
+    SearchError,
+    cached,
+    open_vectors,
+)
+from langmem_adapters.experience import DataSerializer, FunctionCache
+from langmem_adapters.indexes import open_index
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.semantic import SemanticMode
-from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.llamaindex import BrainRetriever, CachedLLM
 from langmem_adapters.model import Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -33,7 +48,7 @@ class Failing:
         self.error = error or KeyError("a secret")
         self.asked = 0
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.asked += 1
         raise self.error
 
@@ -152,13 +167,87 @@ def test_a_wrong_setting_is_raised_always(what: str) -> None:
         f("France")
 
 
-def test_a_metric_that_is_none_is_a_failure() -> None:
+def test_a_metric_that_is_none_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     @cached(store=MemoryStore(), metric=lambda result: {"input_tokens": 5})  # type: ignore[arg-type, return-value]
     def f(country: str) -> str:
         return "Paris"
 
     assert f("France") == "Paris"
     assert f.cache.stats()["errors"] == 1
+    assert "metric gave no Metric, but dict" in caplog.text
+
+
+class Renaming(DataSerializer):
+    """Its methods have other parameters."""
+
+    def serialize_req(self, request: Any) -> Any:  # type: ignore[override]
+        return request
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        ({"serializer": Failing()}, "the serializer's serialize_req failed: KeyError"),
+        ({"serializer": Renaming()}, "the serializer's serialize_req failed: TypeError"),
+        ({"key": Failing()}, "key failed: KeyError"),
+        ({"key": {"country": Failing()}}, "key failed: KeyError"),
+    ],
+)
+def test_a_call_that_gets_no_key_is_made_without_the_cache(
+    kind: str, options: dict[str, Any], cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    call, cache = decorated(kind, iter(["Paris", "Lyon"]), store=MemoryStore(), **options)
+    assert [call("France"), call("France")] == ["Paris", "Lyon"]
+    assert (cache.stats()["misses"], cache.stats()["errors"], cache.pool.count()) == (2, 2, 0)
+    assert [text.partition(" without its cache: ")[2] for text in warnings(caplog)] == [f"LangmemError: {cause}"]
+    with pytest.raises(LangmemError, match=cause):
+        cache.lookup("France")
+    call, _ = decorated(kind, iter(["Paris"]), store=MemoryStore(), on_error="raise", **options)
+    with pytest.raises(LangmemError, match=cause):
+        call("France")
+
+
+@pytest.mark.parametrize(
+    ("method", "cause"),
+    [
+        ("serialize_resp", "the serializer's serialize_resp failed: KeyError"),
+        ("deserialize_resp", "let the serializer's deserialize_resp give back what serialize_resp was given"),
+    ],
+)
+def test_a_result_that_a_serializer_cannot_take_is_not_kept_and_says_why(
+    method: str, cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    serializer = Renaming()
+    setattr(serializer, method, Failing())
+    serializer.serialize_req = lambda country: country  # type: ignore[method-assign, assignment]
+    call, cache = decorated("sync", iter(["Paris", "Lyon"]), store=MemoryStore(), serializer=serializer)
+    assert [call("France"), call("France")] == ["Paris", "Lyon"]
+    assert (cache.stats()["refused"], cache.stats()["stored"]) == (2, 0)
+    assert cause in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_context_builder_that_gives_nothing_is_not_followed(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[object] = []
+    options: dict[str, Any] = {
+        "store": MemoryStore(),
+        "index": open_index("memory:"),
+        "context_builder": lambda *_: None,
+    }
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return "In the shed."
+
+    async def aanswer(question: str) -> str:
+        return answer(question)
+
+    f: Any = cached(**options)(answer if kind == "sync" else aanswer)
+    for question in ("Where is the bike?", "Where is the red bike?"):
+        assert (f(question) if kind == "sync" else asyncio.run(f(question))) == "In the shed."
+    assert asked == ["Where is the bike?", "Where is the red bike?"]
+    assert "the context builder gave None in place of a request" in caplog.text
 
 
 def test_those_who_wait_are_told_though_nothing_was_kept() -> None:
@@ -206,3 +295,48 @@ def test_an_llms_answer_is_returned(any_store: Store) -> None:
     llm = CachedLLM(MockLLM(), store=any_store, should_store=Failing())
     assert llm.complete("Hi").text == "Hi"
     assert (llm.stats()["errors"], llm.stats()["stored"]) == (1, 0)
+
+
+# --- an index of one's own
+
+
+class OwnIndex:
+    """Gives what it is told in the place of hits; else it does as an index does."""
+
+    def __init__(self, give: Callable[..., Any]) -> None:
+        inner = open_index("memory:")
+        self.apply, self.position, self.clear, self.close = inner.apply, inner.position, inner.clear, inner.close
+        self.search = give
+
+
+def _search_memories(store: Store, index: Any) -> object:
+    memory = LongTermMemory(store, index, user="ada")
+    memory.add([Message(role="user", content="My bike is in the shed.")])
+    return memory.search("bike")
+
+
+def _search_items(store: Store, index: Any) -> object:
+    items = LongTermStore(store=store, index=index)
+    items.put(("ada",), "k", {"text": "bike"})
+    return items.search(("ada",), query="bike")
+
+
+def _search_session(store: Store, index: Any) -> object:
+    brain = BrainMemory(store, "s")
+    brain.add_talk("My bike is in the shed.")
+    return BrainRetriever(brain=brain, index=index).retrieve("bike")
+
+
+def _search_experiences(store: Store, index: Any) -> object:
+    pool = ExperiencePool(store, index=index)
+    pool.create(Experience(req="Where is my bike?", resp="In the shed."))
+    return pool.query("bike", query_type="semantic")
+
+
+@pytest.mark.parametrize("search", [_search_memories, _search_items, _search_session, _search_experiences])
+@pytest.mark.parametrize("give", [Failing(), lambda *_: None, lambda *_: [("1", 0.5)], list])
+def test_an_index_that_fails_is_a_search_error(
+    search: Callable[[Store, Any], object], give: Callable[..., Any]
+) -> None:
+    with pytest.raises(SearchError, match=r"^the index OwnIndex (failed: \w+Error|gave no list of hits)$"):
+        search(MemoryStore(), OwnIndex(give))

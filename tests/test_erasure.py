@@ -29,8 +29,9 @@ from langmem_adapters.erasure import PLACES, adelete_user, delete_user
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.files import scrubbing
-from langmem_adapters.indexes import open_vectors
+from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.llamaindex import BrainChatStore
@@ -453,6 +454,33 @@ def test_where_the_file_of_an_index_is_damaged_all_else_goes(
     assert not list(any_store.namespaces())
     path.unlink(missing_ok=disposable)
     assert delete_user(any_store, [index], user=ADA)["memories"] == 0
+
+
+@pytest.mark.parametrize("damaged", ["the beginning", "the rest"])
+def test_where_a_chroma_folder_is_damaged_all_else_goes(any_store: Store, tmp_path: Path, damaged: str) -> None:
+    folder = tmp_path / "vectors"
+
+    def memory() -> tuple[LongTermMemory, VectorIndex]:
+        vectors = open_vectors(f"chroma:///{folder}", Embedder(lambda texts: [[1.0] for _ in texts], name="ones"))
+        return LongTermMemory(any_store, open_index("memory:"), vectors=vectors, user=ADA), vectors
+
+    kept, vectors = memory()
+    kept.add([Message(role="user", content=f"{MARK} {n}") for n in range(3)])
+    kept.flush()
+    LongTermStore(store=any_store).put(("memories", ADA), "k", {"text": MARK})
+    vectors.close()
+    path = folder / "chroma.sqlite3"
+    whole = path.read_bytes()
+    path.write_bytes((b"" if damaged == "the beginning" else whole[:4096]) + b"damage" * 9_000)
+    kept, vectors = memory()
+    for _ in range(2):
+        with pytest.raises(SearchError, match=r"longterm.* failed .*vectors failed"):
+            delete_user(any_store, [vectors], user=ADA)
+        assert not [name for name in any_store.namespaces() if adas(name)]
+    shutil.rmtree(folder)
+    vectors.close()
+    assert delete_user(any_store, [vectors], user=ADA)["memories"] == 0
+    vectors.close()
 
 
 def test_what_a_redis_cannot_read_goes_too(redis_server: RedisServer, key_prefix: str) -> None:

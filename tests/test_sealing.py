@@ -697,12 +697,42 @@ def test_what_was_encrypted_before_is_read_and_not_called_damaged_where_that_can
 
 @pytest.mark.parametrize("spoil", [flipped, lambda data: data[:-1]])
 def test_a_data_key_that_is_damaged_makes_no_value_look_damaged(spoil: Callable[[bytes], bytes]) -> None:
-    keys = MemoryStore()
-    sealed = EnvelopeCodec(keys, AESGCMCodec({"k": OLD})).encode(b"Noted.")
-    keys.write(DATA_KEYS, put={"1": spoil(keys.get(DATA_KEYS)["1"])})
-    with pytest.raises(SerializationError, match="a data key cannot be read") as refused:
-        EnvelopeCodec(keys, AESGCMCodec({"k": OLD})).decode(sealed)
-    assert type(refused.value) is SerializationError
+    store, keys = MemoryStore(), AESGCMCodec({"k": OLD})
+    sealed = EnvelopeCodec(store, keys).encode(b"Noted.")
+    store.write(DATA_KEYS, put={"1": spoil(store.get(DATA_KEYS)["1"])})
+    codec = EnvelopeCodec(store, keys)
+    acts: list[Callable[[], bytes]] = [lambda: codec.decode(sealed), lambda: codec.encode(b""), codec.index_key]
+    for act in acts:
+        with pytest.raises(SerializationError, match="data key '1', which is damaged: restore it") as refused:
+            act()
+        assert type(refused.value) is SerializationError
+
+
+def test_a_damaged_data_key_takes_no_other_along(any_store: Store) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    writer, clock = EnvelopeCodec(any_store, keys), FakeClock()
+    first = writer.encode(b"1")
+    writer.renew()
+    second = writer.encode(b"2")
+    whole = any_store.get(DATA_KEYS)
+    any_store.write(DATA_KEYS, put={"1": flipped(whole["1"])})
+    codec = EnvelopeCodec(any_store, keys, clock=clock)
+    assert codec.decode(second) == codec.decode(codec.encode(b"2")) == b"2"
+    with pytest.raises(SerializationError, match="data key '1', which is damaged"):
+        codec.decode(first)
+    any_store.write(DATA_KEYS, put={"2": flipped(whole["2"])})
+    clock.advance(61)
+    codec.encode(b"")  # this process knows the second one, and puts it back
+    assert any_store.get(DATA_KEYS) == {**whole, "1": flipped(whole["1"])}
+    any_store.write(DATA_KEYS, put={"1": whole["1"], "2": flipped(whole["2"])})
+    late = EnvelopeCodec(any_store, keys)
+    assert late.decode(first) == b"1"
+    with pytest.raises(SerializationError, match="nothing can be encrypted with the data key '2'"):
+        late.encode(b"")
+    late.renew()
+    assert key_name(late.encode(b"")) == "3"
+    any_store.write(DATA_KEYS, put={"2": whole["2"]})
+    assert late.decode(second) == b"2"
 
 
 PLAIN = Message(role="user", content="from before", id="0").to_bytes()
@@ -781,6 +811,29 @@ def test_a_session_from_before_the_codec_takes_no_other_along_and_stays_as_it_is
         wrong.list_sessions()
     with pytest.raises(SerializationError, match="not the one that encrypted it"):
         list(wrong.export())
+
+
+def test_a_process_without_the_codec_that_renews_a_session_locks_nobody_out(any_store: Store) -> None:
+    clock = FakeClock()
+    sealed, without = (
+        BrainMemory(store, "s", ttl=1000, refresh="read", clock=clock)
+        for store in (SealedStore(any_store, codec=AESGCMCodec({"k": OLD})), any_store)
+    )
+    sealed.add_talk("hello")
+    for deadline in (None, b"{garbage"):
+        if deadline is not None:
+            any_store.write(("brain", "", "", "s"), put={"expires": deadline}, ttl=1000)
+        clock.advance(500)
+        assert without.count() == 1  # a read, which renews the session
+        assert [message.text for message in sealed.messages()] == ["hello"]
+        assert decode(any_store.get(("brain", "", "", "s"))["expires"]) == clock() + 1000
+
+
+def test_a_value_that_is_not_sealed_is_named(any_store: Store) -> None:
+    any_store.write(("brain", "", "ada", "s"), put={"title": b'"Bikes"'})
+    brain = BrainMemory(SealedStore(any_store, codec=AESGCMCodec({"k": OLD})), "s", user="ada")
+    with pytest.raises(NotSealed, match=r"the value 'title' of brain//ada/s cannot be read: .* is not encrypted"):
+        brain.get_knowledge()
 
 
 def test_keys_are_exchanged_while_the_old_one_still_reads(any_store: Store) -> None:

@@ -19,7 +19,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langmem_adapters import ConfigurationError, Experience, ModelError, StoreUnavailable
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.experience import AtLeast, LLMJudge, exact_and_perfect, verified
-from langmem_adapters.experience.shelf import index as shelf_index
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -35,14 +34,10 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.compared import Compared
 
+pytestmark = pytest.mark.usefixtures("patient_search")
+
 ASKED, ALIKE = "How do I learn to speak Hindi?", "How can I learn to speak Hindi?"
 TOPICS = ("hindi", "chess", "weather", "paris", "london", "rome")
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that waits no more than a moment for a thread that embeds may miss something on a crowded machine."""
-    monkeypatch.setattr(shelf_index, "_WAIT_SECONDS", 60.0)
 
 
 def topics(texts: Sequence[str]) -> list[list[float]]:

@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
+from langmem_adapters.indexes import shared_index
 from langmem_adapters.indexes.vector_chroma_url import folder_of
 from langmem_adapters.inspection import Dates
 from langmem_adapters.protocols import Appended, Page
+from langmem_adapters.settings import Settings
 from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -434,6 +436,27 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGMEM_STORE_URL", "memory:")
     assert isinstance(open_store(), MemoryStore)
     assert shared_store() is shared_store("memory:")
+
+
+def test_a_relative_path_is_that_of_the_folder_in_which_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LANGMEM_STORE_URL", "REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    urls: tuple[str | None, ...] = (None, "sqlite:///x.db", "sqlite:///x%20y.db?timeout=1")
+    opened = {}
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        for url in urls:
+            shared_store(url).append(NS, [(folder, b"")])
+            settings = Settings() if url is None else Settings(url=url)
+            opened[folder, url] = shared_store(url), shared_index(url), settings
+            assert [item.id for item in shared_store(url).scan(NS).items] == [folder]
+    for (_, url), (store, index, settings) in opened.items():
+        assert (settings.store, settings.index) == (store, index)  # though the process works in another folder now
+        assert (shared_store(url) is store) == (shared_index(url) is index) == ("/b/" in settings.url)
+    assert {path.name for path in (tmp_path / "a").glob("*.db")} == {"langmem.db", "x.db", "x y.db"}
 
 
 @pytest.mark.parametrize("name", ["a#1.db", "100%.db", "a b.db", "a;b.db", "[é].db"])

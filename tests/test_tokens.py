@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.text import window
 from langmem_adapters.tokens import approximate_tokens, message_tokens, truncate, truncate_content, truncate_middle
 
 TEXTS = st.text(st.sampled_from("ab \n\t床é🙂\ud800"), max_size=200)
@@ -75,6 +76,20 @@ def test_a_text_is_counted_once_by_each_counter() -> None:
 def test_a_counter_gives_whole_numbers(count: Any) -> None:
     with pytest.raises(ConfigurationError, match=rf"^a counter gives a whole number of tokens, not {count!r}$"):
         message_tokens(Message(role="user", content="Hello."), lambda _: count)
+
+
+def test_what_a_counter_raises_is_an_error_of_the_library_that_quotes_nothing() -> None:
+    def counter(text: str) -> int:
+        raise KeyError(text)
+
+    message = Message(role="user", content="a secret")
+    for act in (
+        lambda: message_tokens(message, counter),
+        lambda: truncate("a secret", 1, counter),
+        lambda: window([message], 1, max_tokens=1, counter=counter),
+    ):
+        with pytest.raises(LangmemError, match=r"^the counter of tokens failed: KeyError$"):
+            act()
 
 
 def test_the_remembered_counts_hold_no_texts() -> None:

@@ -36,15 +36,17 @@ from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.evaluation import Question, evaluate, fit, read_questions
-from langmem_adapters.experience import AtLeast, Verifier
+from langmem_adapters.experience import AtLeast, LLMJudge, LLMScorer, Verifier
 from langmem_adapters.flow import arun
 from langmem_adapters.importing import read_transcripts
+from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.model import Memory, MessageData, Recalled, SessionInfo
 from langmem_adapters.operations import Checkup, Migration, Pruning
 from langmem_adapters.protocols import Store
 from langmem_adapters.replay import Configuration, replay
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.telemetry import Traced
 
 SECRET = "my secret words"
@@ -293,6 +295,40 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: _brain(prompts={"title": "x"}), "prompts are .*Prompts.*, not dict"),
         (lambda: _brain(model="openai:gpt-4o"), "a model is a LangChain or LlamaIndex model or a function .*, not str"),
         (lambda: _brain(counter="gpt-4"), "counter is a function from a text to its tokens, not str"),
+        (lambda: ours.Embedder(len, name=_any(5)), "name is a text, not int"),
+        (lambda: Pruning(MemoryStore(), 5, user=_any(5)), "user is a text, not int"),
+        (lambda: Pruning(MemoryStore(), 5, tenant=_any(5)), "tenant is a text, not int"),
+        (lambda: Pruning(MemoryStore(), 5, indexes=_any("x")), "indexes are a list, .*, not one str"),
+        (lambda: Pruning(MemoryStore(), 5, indexes=_any(open_index("memory:"))), "indexes are a list, .* LexicalIndex"),
+        (lambda: Pruning(MemoryStore(), 5, report=_any(5)), "report is a function, or an object .*, not 5"),
+        (lambda: Checkup(MemoryStore(), index=_any("x")), "index is what .* gives, for one, not str"),
+        (lambda: Checkup(MemoryStore(), ttl=_any("5")), "ttl is a number of seconds above 0, or None, not '5'"),
+        (lambda: Migration(MemoryStore(), MemoryStore(), name=_any(5)), "name is a text, not int"),
+        (lambda: Migration(MemoryStore(), MemoryStore(), report=_any(5)), "report is a function, .*, not 5"),
+        (lambda: LLMScorer(len, prompt=_any(5)), "prompt is a text, not int"),
+        (lambda: LLMJudge(len, prompt=_any(None)), "prompt is a text, not NoneType"),
+        (lambda: Verifier(guards=_any(["numbers"])), "guards are a dictionary from name to guard, not list"),
+        (lambda: Verifier(guards={"numbers": _any(5)}), "the guard 'numbers' is a function, .*, not 5"),
+        (lambda: Verifier(without=_any(5)), r"without names guards \(.*\), not 5"),
+        (
+            lambda: AESGCMCodec({"a": bytes(32)}, current=_any(["a"])),
+            r"current is not the name of one of the keys \(a\)",
+        ),
+        (
+            lambda: EnvelopeCodec(MemoryStore(), _any({"a": bytes(32)})),
+            r"your keys are AESGCMCodec\(\{'2026': key\}\), not dict",
+        ),
+        (lambda: SQLiteStore(_any(None)), "a file is named by a text or a path, not NoneType"),
+        (lambda: LexicalIndex(_any(5)), "a file is named by a text or a path, not int"),
+        (lambda: SQLiteStore("a.db", synchronous=_any(1)), 'synchronous is "normal" or "full", not 1'),
+        (lambda: SQLiteStore("a.db", timeout=_any("5")), "timeout is a number of seconds, not '5'"),
+        (lambda: LexicalIndex(":memory:", stop_words=_any("the")), "stop_words are a collection of words, not one str"),
+        (lambda: LexicalIndex(":memory:", megabytes=_any(None)), "megabytes is a number, not None"),
+        (
+            lambda: langgraph.ExperienceNodeCache("memory:", serde=_any(5)),
+            "serde is a serializer of LangGraph, not int",
+        ),
+        (lambda: _brain(counter=asyncio.sleep), "counter is a coroutine function: give it a plain one"),
         (lambda: _brain(counter=None), "counter is a function from a text to its tokens, not NoneType"),
         (lambda: _brain().record_turn(HumanMessage("Where?")), "messages are a list of .*, not of HumanMessage"),
         (lambda: _brain().delete("abc"), "message_ids are a list of ids, not one str"),
@@ -352,6 +388,10 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
             "a session's id, .* not SessionInfo",
         ),
         (lambda: list(ours.Sessions(MemoryStore()).export(_INFO)), "a session's id, .* not SessionInfo"),
+        (
+            lambda: delete_user(MemoryStore(), user="ada", report=_any(asyncio.sleep)),
+            "report is a coroutine function: give it a plain one",
+        ),
         (
             lambda: delete_user(MemoryStore(), _any(open_index("memory:")), user="ada"),
             "indexes are .* not one .*",
@@ -435,7 +475,7 @@ _SOURCED: list[tuple[Callable[..., object], str]] = [
     (partial(WorkingMemory, MemoryStore()), "clock new_id sleep"),
     (partial(Sessions, MemoryStore()), "clock"),
     (partial(ours.cached, len, url="memory:"), "clock new_id sleep timer"),
-    (partial(langchain.ExperienceCache, "memory:"), "clock new_id"),
+    (partial(langchain.ExperienceCache, "memory:"), "clock new_id timer"),
     (partial(langchain.BrainMemoryMiddleware, "memory:"), "clock new_id"),
     (partial(langchain.ExperienceMiddleware, "memory:"), "clock new_id"),
     (partial(langgraph.LongTermStore, "memory:"), "clock new_id"),
@@ -443,6 +483,22 @@ _SOURCED: list[tuple[Callable[..., object], str]] = [
     (partial(llamaindex.CachedLLM, MockLLM(), url="memory:"), "clock new_id"),
     (partial(llamaindex.NodeVectors, SimpleVectorStore()), "new_id"),
 ]
+
+
+@pytest.mark.parametrize("awaited", ["get", "scan", "append", "close"])
+def test_a_store_that_must_be_awaited_is_none(awaited: str) -> None:
+    store: Any = MemoryStore()
+    setattr(store, awaited, asyncio.sleep)
+    with pytest.raises(ConfigurationError, match=f"^a store has plain methods, and MemoryStore.{awaited} must be"):
+        BrainMemory(store, "s")
+
+
+@pytest.mark.parametrize("awaited", ["search", "apply"])
+def test_an_index_that_must_be_awaited_is_none(awaited: str) -> None:
+    index: Any = open_index("memory:")
+    setattr(index, awaited, asyncio.sleep)
+    with pytest.raises(ConfigurationError, match=f"^index has plain methods, and LexicalIndex.{awaited} must be"):
+        LongTermMemory(MemoryStore(), index, user="ada")
 
 
 @pytest.mark.parametrize("wrong", [5, None, asyncio.sleep])

@@ -22,7 +22,7 @@ from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import as_text, window
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.understanding import parse_verdict
-from langmem_adapters.validation import check_count, check_text
+from langmem_adapters.validation import check_count, check_sync_function, check_text
 
 __all__ = ["CONTEXT_TOKENS", "ModelTasks"]
 
@@ -64,6 +64,7 @@ class ModelTasks:
             raise ConfigurationError(f"prompts are langmem_adapters.prompts.Prompts(…), not {type(prompts).__name__}")
         if not callable(counter):
             raise ConfigurationError(f"counter is a function from a text to its tokens, not {type(counter).__name__}")
+        check_sync_function("counter", counter)
         self._conversation = conversation
         self._compaction = compaction
         self._max_summary_tokens = max_summary_tokens

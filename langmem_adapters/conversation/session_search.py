@@ -16,7 +16,7 @@ from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import IndexChange, follow, start_index
+from langmem_adapters.records.following import IndexChange, follow, own_index_errors, start_index
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_integer, check_text
 
@@ -80,7 +80,8 @@ class SessionSearch(Shared):
             return {id_: data for id_, data in data_by_id.items() if data is not None}  # the others have left since
 
         reader = FilteredReader(read_data, lambda id_, data: salvage(data, f"entry {id_}"))
-        best = reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
+        with own_index_errors(self.index):
+            best = reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
         return [(message, hit.score) for hit, message in best]
 
     def _entry_data(self, seq: int) -> Flow[bytes | None]:

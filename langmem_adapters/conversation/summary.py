@@ -12,7 +12,7 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import INDENT, as_text
-from langmem_adapters.tokens import TokenCounter, approximate_tokens, truncate, truncate_middle
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, truncate, truncate_middle
 from langmem_adapters.validation import check_count
 
 __all__ = ["WINDOW_TOKENS", "Summarizer", "split_windows"]
@@ -76,7 +76,7 @@ class Summarizer:
             previous = truncate(summary, 2 * self.max_tokens, self._counter)  # an answer may have any length
             previous = f"Summary so far:\n{previous}\n\n" if previous else ""
             summary = yield from self._ask(self._instruction, f"{previous}Said next:\n{window}")
-        if self._counter(summary) <= self.max_tokens:
+        if count_tokens(summary, self._counter) <= self.max_tokens:
             return summary
         try:
             summary = yield from self._ask(self._shorten_instruction, summary)
@@ -120,13 +120,13 @@ def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = ap
     window: list[str] = []
     window_tokens = 0
     for piece in _pieces(text, max(size - overlap - 4, 1), counter):
-        tokens = counter(piece) + 1
+        tokens = count_tokens(piece, counter) + 1
         if window and window_tokens + tokens > size:
             joined = "\n".join(window)
             yield joined
             window, window_tokens = [], 0
             ending = _last_words(joined, overlap, counter)
-            ending_tokens = counter(ending) + 1
+            ending_tokens = count_tokens(ending, counter) + 1
             if ending and ending_tokens + tokens <= size:
                 window, window_tokens = [ending], ending_tokens
         window.append(piece)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,7 @@ __all__ = [
     "age_of",
     "ask",
     "attempt",
+    "build_context",
     "call_user_code",
     "exact_and_perfect",
     "judge_accepts",
@@ -159,6 +161,17 @@ def judge_accepts(judge: Judge, experience: Experience, req: Any) -> Flow[bool]:
     if type(answer).__name__ not in {"bool", "bool_"}:  # NumPy's has either name, depending on its version
         raise ModelError(f"the judge gave neither True nor False, but {type(answer).__name__}")
     return bool(answer)
+
+
+def build_context(builder: ContextBuilder, request: Any, similar: Sequence[tuple[Experience, float]]) -> Flow[Any]:
+    """The request to make instead. Raises ModelError if the builder fails, or gives None for a request."""
+    if isinstance(request, list | dict):
+        request = call_user_code("a copy of the request", lambda: copy.deepcopy(request))
+    experiences = [experience for experience, _ in similar]
+    context = yield from attempt("the context builder", builder, request, experiences, in_run=True)
+    if context is None and request is not None:  # a builder that changes its argument, or forgets to return
+        raise ModelError("the context builder gave None in place of a request")
+    return context
 
 
 def to_score(answer: Any) -> Score:

@@ -19,12 +19,14 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.equality import first_changed_type, is_same
 from langmem_adapters.experience.policies import Serializer
+from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.model import Experience, Metric
 
 __all__ = ["Responses"]
 
 Form = Literal["plain", "typed", "loose"]
 _FORMS: Final[tuple[Form, ...]] = ("plain", "typed", "loose")
+_SERIALIZER_REMEDY = "let the serializer's deserialize_resp give back what serialize_resp was given"
 _STREAM_TYPES = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
 _TYPING_MODULES = {"typing", "types", "typing_extensions", "annotationlib"}  # Any, a NewType, int | None, …
 
@@ -97,23 +99,26 @@ class Responses:
         """The form and data of a response. Raises SerializationError if it would not come back equal."""
         cause: Exception | None = None
         lost_type = kind = type(value).__qualname__
+        serialized = self._serialize(value)
         for form in _FORMS:
             try:
-                data = self._to_data(form, value)
+                data = self._to_data(form, serialized)
                 changed_type = first_changed_type(value, self._from_data(form, data))
                 if not changed_type:
                     return form, data
                 lost_type = changed_type
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do
                 cause = error
+        is_plain = type(self._serializer) is DataSerializer
         message = f"a response of {kind} would not come back equal"
         if lost_type != kind:
             message += f", as it holds a value of type {lost_type}"
-        elif self._type_adapter is not None and _make_adapter(type(value)) is not None:
+        elif self._type_adapter is not None and is_plain and _make_adapter(type(value)) is not None:
             # an AIMessage, for a BaseMessage
             message += " as what its annotation or returns= says: name its exact class, and those inside of it"
             raise SerializationError(message) from cause
-        raise SerializationError(f"{message}; {self._remedy(type(value))}") from cause
+        remedy = self._remedy(type(value)) if is_plain else _SERIALIZER_REMEDY
+        raise SerializationError(f"{message}; {remedy}") from cause
 
     def _remedy(self, kind: type) -> str:
         """How to have responses of a class kept: declare their type, unless it is declared or unknown to pydantic."""
@@ -128,9 +133,16 @@ class Responses:
         except Exception as error:
             raise SerializationError("a stored response is not what the function returns") from error
 
+    def _serialize(self, value: Any) -> Any:
+        try:
+            return self._serializer.serialize_resp(value)
+        except SerializationError:
+            raise
+        except Exception as error:
+            raise SerializationError(f"the serializer's serialize_resp failed: {type(error).__name__}") from error
+
     def _to_data(self, form: Form, value: Any) -> Any:
-        """A response as data that shares nothing with it."""
-        value = self._serializer.serialize_resp(value)
+        """A serialized response as data that shares nothing with it."""
         if form != "typed" or self._type_adapter is None:
             return decode(encode(value))
         dump = partial(self._type_adapter.dump_python, value, by_alias=True, round_trip=True, warnings=False)

@@ -13,6 +13,7 @@ from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.model import Experience, Score
 from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.text import INDENT, hanging_indent
+from langmem_adapters.validation import check_text
 
 __all__ = ["JUDGE_PROMPT", "SCORER_PROMPT", "LLMJudge", "LLMScorer"]
 
@@ -40,6 +41,7 @@ class _JsonModel(SharedByCopies):
     """A model that is asked for one JSON object."""
 
     def __init__(self, model: Any, prompt: str) -> None:
+        check_text("prompt", prompt)
         self._completer = Completer(model)
         self._model = model
         self._prompt = prompt

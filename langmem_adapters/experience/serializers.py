@@ -158,8 +158,8 @@ def as_serializer(serializer: Serializer | Callable[..., Any]) -> Serializer:
     if isinstance(serializer, Serializer):
         if isinstance(serializer, type):
             raise ConfigurationError(f"a serializer is an object, {serializer.__name__}(…), and not its class")
-        for method in (serializer.serialize_req, serializer.serialize_resp, serializer.deserialize_resp):
-            check_sync_function(f"the serializer's {method.__name__}", method)
+        for method in ("serialize_req", "serialize_resp", "deserialize_resp"):
+            check_sync_function(f"the serializer's {method}", getattr(serializer, method))
         return serializer
     if callable(serializer):
         check_sync_function("the serializer", serializer)

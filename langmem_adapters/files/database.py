@@ -58,7 +58,11 @@ class Database:
         disposable: bool = False,
     ) -> None:
         check_version()
-        if synchronous.lower() not in {"normal", "full"}:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigurationError(f"a file is named by a text or a path, not {type(path).__name__}")
+        if not isinstance(timeout, int | float) or not timeout >= 0:
+            raise ConfigurationError(f"timeout is a number of seconds, not {timeout!r:.50}")
+        if str(synchronous).lower() not in {"normal", "full"}:
             raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
         self.path: str = str(path)
         self._schema, self._name = schema, name

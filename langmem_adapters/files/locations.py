@@ -29,6 +29,7 @@ __all__ = [
     "check_version",
     "close_all",
     "expand_home",
+    "is_damage",
     "is_missing",
     "removing_if_damaged",
     "vacuum_file",
@@ -222,6 +223,11 @@ def close_all(connections: list[Connection], pid: int) -> None:
             connections.pop().close()
 
 
+def is_damage(error: StoreError) -> bool:
+    """Whether SQLite says of a file that it is damaged."""
+    return any(sign in str(error.__cause__) for sign in _DAMAGE_SIGNS)
+
+
 @contextmanager
 def removing_if_damaged(location: FileLocation, close: Callable[[], None], *, disposable: bool) -> Iterator[None]:
     """Wrap the clearing of something: if its file is damaged and ``disposable``, close and remove the file.
@@ -232,7 +238,7 @@ def removing_if_damaged(location: FileLocation, close: Callable[[], None], *, di
     try:
         yield
     except StoreError as error:
-        if not disposable or not any(sign in str(error.__cause__) for sign in _DAMAGE_SIGNS):
+        if not disposable or not is_damage(error):
             raise
         with _removal_lock.held():
             if _file_state(location) != before:

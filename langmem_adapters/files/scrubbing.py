@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from langmem_adapters.errors import StoreUnavailable
+from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.locations import FileLocation, vacuum_file
+from langmem_adapters.files.locations import FileLocation, is_damage, vacuum_file
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 
-__all__ = ["Files", "can_list_namespaces", "files_of", "has_vectors", "namespaces_in", "scrub"]
+__all__ = ["Files", "can_list_namespaces", "files_of", "has_vectors", "is_damaged", "namespaces_in", "scrub"]
 
 _MAX_DEPTH = 4  # from a vector index to its vectors to their database, and one to spare
 _TIMEOUT_SECONDS = 5.0  # to wait for others
@@ -81,6 +81,17 @@ def has_vectors(backend: object) -> bool:
             table = connection.execute(_FIND_TABLES, (_VECTOR_TABLE,)).fetchone()
             if table and connection.execute(f"SELECT 1 FROM {_VECTOR_TABLE} LIMIT 1").fetchone():  # noqa: S608
                 return True
+    return False
+
+
+def is_damaged(backend: object) -> bool:
+    """Whether nothing in a Chroma folder of a backend can be read any more."""
+    try:
+        for folder in files_of(backend).folders:
+            with _connect(folder / _CHROMA_FILE) as connection:
+                connection.execute("SELECT count(*) FROM collections").fetchone()
+    except StoreError as error:
+        return is_damage(error)
     return False
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.locations import IN_MEMORY, expand_home
+from langmem_adapters.files.locations import IN_MEMORY, absolute_path, expand_home
 
-__all__ = ["URL_VARIABLES", "database_of", "default_url", "file_of", "mask_url"]
+__all__ = ["URL_VARIABLES", "anchored_url", "database_of", "default_url", "file_of", "mask_url"]
 
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
 _SCHEME_PATTERN = re.compile(r"\s*[\w+.-]*:/+")
@@ -38,6 +38,16 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
         )
     return expand_home(path), dict(parse_qsl(query, keep_blank_values=True))
+
+
+def anchored_url(url: str) -> str:
+    """A file's or folder's URL with an absolute path, so that it stays the same when the process changes its folder."""
+    head, separator, rest = url.strip().partition(":///")
+    name, question_mark, query = rest.partition("?")
+    path = unquote(name)
+    if head not in {"sqlite", "chroma"} or not path or path.startswith(("/", "~", IN_MEMORY)) or "\0" in path:
+        return url  # absolute, on a server, or refused by whatever opens it
+    return f"{head}{separator}{quote(absolute_path(Path(path)))}{question_mark}{query}"
 
 
 def mask_url(url: str) -> str:

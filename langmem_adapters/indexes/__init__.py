@@ -10,7 +10,7 @@ from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.urls import database_of, default_url, file_of
+from langmem_adapters.files.urls import anchored_url, database_of, default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.lru import LRU
@@ -138,8 +138,8 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
 
 
 def _shared_key(url: str | None, timeout: float | None) -> tuple[str, float | None]:
-    """The key of a shared index: one in memory needs no timeout, so there is only one."""
-    url = url or default_url()
+    """The key of a shared index, of which it is made: one in memory needs no timeout, so there is only one."""
+    url = anchored_url(url or default_url())
     return url, None if url.startswith("memory:") else timeout
 
 

@@ -120,7 +120,7 @@ class LexicalIndex(Shared):
         self._spelling_corrections: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
             spelling_corrections if is_default else lambda *_: {}
         )
-        self._stop_words = frozenset(stop_words)
+        self._stop_words = frozenset(checked_list(stop_words, "stop_words are a collection of words", str))
 
     def apply(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from langmem_adapters.concurrency.forks import reset_in_child
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.lru import LRU
 
 __all__ = ["RowCache"]
@@ -23,6 +24,8 @@ class RowCache:
     """An LRU cache of ``megabytes``. May be shared by threads, and across ``fork``."""
 
     def __init__(self, megabytes: float) -> None:
+        if not isinstance(megabytes, int | float) or not megabytes >= 0:
+            raise ConfigurationError(f"megabytes is a number, not {megabytes!r:.50}")
         self._max_bytes = megabytes * _MEGABYTE
         reset_in_child(self)
 

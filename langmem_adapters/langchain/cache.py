@@ -36,6 +36,7 @@ from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
+from langmem_adapters.validation import check_sync_functions
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceCache"]
@@ -118,6 +119,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
                 raise ConfigurationError("give the judge to the cache or to its semantic mode, not to both")
             judge = mode.judge
         self._uses_read_cache = keep is not None and judge is None  # a judge must be asked each time, and may be slow
+        check_sync_functions(timer=timer)
         self._counts = Counts()
         self._warn = WarnOnce()
         scoring = BackgroundScoring(scorer, "an answer", self._warn)

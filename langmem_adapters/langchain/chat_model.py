@@ -25,7 +25,7 @@ from langmem_adapters.langchain.caching.chunks import answer_chunks, as_cached
 from langmem_adapters.langchain.caching.classes import with_class_fields
 from langmem_adapters.langchain.caching.examples import with_examples
 from langmem_adapters.langchain.caching.model_description import refresh_description, tracked_call, with_omitted_parts
-from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replace_models
+from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, fields_of, implements, replace_models
 from langmem_adapters.langchain.caching.request import check_self_contained, request_key
 from langmem_adapters.sharing import independent_copy
 from langmem_adapters.stores import has_no_password, pickling_error
@@ -85,13 +85,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
             raise ConfigurationError("give CachedChatModel a cache or a url, not both")
         if not (cache is None or isinstance(cache, ExperienceCache | Tenants)):
             raise ConfigurationError(f"a CachedChatModel's cache is an ExperienceCache, not {type(cache).__name__}")
-        shared = ("callbacks", "disable_streaming", "metadata", "name", "output_version", "profile", "tags", "verbose")
-        fields = {name: getattr(model, name) for name in shared}
-        if "streaming" in model.model_fields_set:
-            fields["streaming"] = getattr(model, "streaming", None)
-        if not (model.disable_streaming or _implements(model, "_stream") or _implements(model, "_astream")):
-            fields["disable_streaming"] = "tool_calling"  # LangChain would mend a cut-off call in chunks
-        super().__init__(wrapped=model, cache=False, **fields)
+        super().__init__(wrapped=model, cache=False, **fields_of(model))
         source = ExperienceCache(url) if cache is None else cache  # its rules apply
         self._tenants = source if isinstance(source, Tenants) else source._answers_for(wait, self.output_version)  # noqa: SLF001
         self._init_arguments = {"url": url, "wait": wait} if cache is None and has_no_password(url) else None
@@ -157,7 +151,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        if not _implements(self.wrapped, "_stream"):
+        if not implements(self.wrapped, "_stream"):
             result = self._generate(messages, stop, run_manager, **kwargs)
             yield from answer_chunks(as_cached(result, self.output_version)[0])
             return
@@ -179,7 +173,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        if not (_implements(self.wrapped, "_stream") or _implements(self.wrapped, "_astream")):
+        if not (implements(self.wrapped, "_stream") or implements(self.wrapped, "_astream")):
             result = await self._agenerate(messages, stop, run_manager, **kwargs)
             for chunk in answer_chunks(as_cached(result, self.output_version)[0]):
                 yield chunk
@@ -240,7 +234,9 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
         def replace(model: BaseChatModel) -> BaseChatModel:
             models.append(model)
-            return self if model is self.wrapped else CachedChatModel(model, self._tenants)
+            own = fields_of(self.wrapped)
+            changed = {name: value for name, value in fields_of(model).items() if value != own.get(name)}
+            return self if model is self.wrapped else self.model_copy(update={**changed, "wrapped": model})
 
         rebound: Runnable[Any, Any] = replace_models(runnable, replace)
         if not models:
@@ -334,10 +330,6 @@ def _model_input(messages: list[BaseMessage], prepared: Request | None) -> list[
 
 def _chat_result(generations: list[ChatGeneration]) -> ChatResult:
     return ChatResult(generations=generations)
-
-
-def _implements(model: BaseChatModel, method: str) -> bool:
-    return getattr(type(model), method) is not getattr(BaseChatModel, method)
 
 
 def _options(call: Any, run_manager: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,6 +96,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         check_text("tag", tag)
         check_on_error(on_error)
         check_sync_functions(clock=clock)
+        if not isinstance(serde, SerializerProtocol | None):
+            raise ConfigurationError(f"serde is a serializer of LangGraph, not {type(serde).__name__}")
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
         check_prices(prices or {})

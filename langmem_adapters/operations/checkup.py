@@ -16,7 +16,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.paging import pages
-from langmem_adapters.validation import check_store
+from langmem_adapters.validation import check_index, check_seconds, check_store, check_sync_functions
 
 __all__ = ["Checkup"]
 
@@ -50,6 +50,10 @@ class Checkup:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         check_store(store)
+        if index is not None:
+            check_index("index", index)
+        check_seconds("ttl", ttl)
+        check_sync_functions(new_id=new_id)
         self._store: Any = unwrap(store)
         self._index = index
         self._ttl = ttl

@@ -17,7 +17,7 @@ from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace,
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
-from langmem_adapters.validation import check_store
+from langmem_adapters.validation import check_store, check_sync_function, check_text
 
 __all__ = ["Migrated", "Migration"]
 
@@ -75,6 +75,8 @@ class Migration:
     ) -> None:
         check_store(source)
         check_store(target)
+        check_text("name", name)
+        check_sync_function("report", report)
         self._source, self._target = unwrap(source), unwrap(target)
         for store in (self._source, self._target):
             if not hasattr(store, "set_dates"):

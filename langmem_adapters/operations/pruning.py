@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
@@ -14,7 +14,13 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import Index, Listed, Store
 from langmem_adapters.records.paging import values_of
-from langmem_adapters.validation import check_seconds, check_store
+from langmem_adapters.validation import (
+    check_seconds,
+    check_store,
+    check_sync_function,
+    check_sync_functions,
+    check_text,
+)
 
 __all__ = ["Pruned", "Pruning"]
 
@@ -78,6 +84,13 @@ class Pruning:
     ) -> None:
         check_store(store)
         check_seconds("older_than", older_than, or_none=False)
+        for name, owner in (("user", user), ("tenant", tenant)):
+            if owner is not None:
+                check_text(name, owner)
+        if isinstance(indexes, str) or not isinstance(indexes, Collection):
+            raise ConfigurationError(f"indexes are a list, such as [open_index(url)], not one {type(indexes).__name__}")
+        check_sync_functions(clock=clock)
+        check_sync_function("report", report)
         self._readable = store
         self._store: Any = unwrap(store)
         if not hasattr(self._store, "discard"):

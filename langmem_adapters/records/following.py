@@ -8,19 +8,21 @@ that entry, which shows whether the log was cleared since, even if the index is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from langmem_adapters.errors import Conflict, SearchError
+from langmem_adapters.errors import Conflict, LangmemError, SearchError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
 from langmem_adapters.records.journal import COMPACTION_KEY, compacted_seq, position_after
 from langmem_adapters.records.paging import PAGE_SIZE
 
-__all__ = ["IndexChange", "follow", "search_up_to_date", "start_index"]
+__all__ = ["IndexChange", "follow", "own_index_errors", "search_up_to_date", "start_index"]
 
 _SEARCH_ATTEMPTS = 3  # if an index is dropped during each of them, the last result is returned
 _MAX_STARTS = 10  # in one call: two embedders that share an index would replace each other's work for ever
+_PACKAGE_PREFIX = f"{__name__.partition('.')[0]}."
 _log = logging.getLogger("langmem_adapters")
 
 T = TypeVar("T")
@@ -99,12 +101,26 @@ def search_up_to_date(
     follow: Callable[[], Position | None], index: Index, namespace: Namespace, search: Callable[[], list[T]]
 ) -> list[T]:
     """Search an index that is up to date; search again if nothing was found and somebody dropped it in between."""
-    for _ in range(_SEARCH_ATTEMPTS):
-        position = follow()
-        results = search()
-        if results or position is None or index.position(namespace) == position:
-            break
+    with own_index_errors(index):
+        for _ in range(_SEARCH_ATTEMPTS):
+            position = follow()
+            results = search()
+            if results or position is None or index.position(namespace) == position:
+                break
     return results
+
+
+@contextmanager
+def own_index_errors(index: Index) -> Iterator[None]:
+    """Raise whatever an index of the user's own raises, or causes by what it gives, as a SearchError."""
+    try:
+        yield
+    except LangmemError:
+        raise
+    except Exception as error:
+        if type(index).__module__.startswith(_PACKAGE_PREFIX):
+            raise
+        raise SearchError(f"the index {type(index).__name__} failed: {type(error).__name__}") from error
 
 
 def start_index(index: Index, namespace: Namespace, id_: str) -> None:

@@ -25,7 +25,7 @@ from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
 from langmem_adapters.replay.recording import Conversation, RecordedSession, recorded_sessions
 from langmem_adapters.text import as_text
-from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, message_tokens
 from langmem_adapters.validation import checked_list
 
 __all__ = ["areplay", "replay"]
@@ -209,7 +209,8 @@ class _Replay:
             self._served += 1
             return
         counter = self._setup.counter
-        tokens = sum(message_tokens(each, counter) for each in visible) + (counter(summary_text) if summary_text else 0)
+        summary_tokens = count_tokens(summary_text, counter) if summary_text else 0
+        tokens = sum(message_tokens(each, counter) for each in visible) + summary_tokens
         self._calls.append(Call(tokens, seconds))
         if self._completer is None:
             self._tokens += tokens + message_tokens(message, counter)

@@ -10,7 +10,7 @@ from langmem_adapters.concurrency.breaker import PATIENCE_SECONDS
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.files.urls import URL_VARIABLES, default_url, file_of, mask_url
+from langmem_adapters.files.urls import URL_VARIABLES, anchored_url, default_url, file_of, mask_url
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -31,7 +31,7 @@ _REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _MAX_TIMEOUT_SECONDS = 1e6  # SQLite can count that far, and an endless wait is refused
 _URL_PATTERN = re.compile(r"[a-z+]+://", re.IGNORECASE)  # a store's URL
 _URL_EXAMPLES = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
-_shared: dict[tuple[str, float | None], Store] = {}  # by URL and timeout
+_shared: dict[tuple[str, float | None], Store] = {}  # by anchored URL and timeout
 _lock = ForkSafeLock()  # held while a driver is imported
 
 
@@ -82,11 +82,13 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
 def shared_store(url: str | None = None, *, timeout: float | None = None) -> Store:
     """Return the one store that this process shares for a URL, so that connections are few.
 
+    A relative path is that of the working directory at this moment, as for :func:`open_store`.
+
     With ``LANGMEM_OTEL=1``, the store reports to OpenTelemetry; see :mod:`langmem_adapters.telemetry`.
     """
     _check_url_type(url)
     url = url or default_url()
-    key = (url, None if url.startswith("memory:") else timeout)
+    key = (anchored_url(url), None if url.startswith("memory:") else timeout)
     with no_fork, _lock.held():
         if key not in _shared:
             store = open_store(url, timeout=timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from langmem_adapters.annotations import signature_of
@@ -17,7 +18,7 @@ from langmem_adapters.experience.functions.naming import (
     is_complete,
 )
 from langmem_adapters.experience.functions.values import identities_by_name, identity, name_of
-from langmem_adapters.experience.policies import Serializer
+from langmem_adapters.experience.policies import Serializer, call_user_code
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["Arguments"]
@@ -89,18 +90,21 @@ class Arguments:
         return bound
 
     def key_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
-        """The arguments that make the call what it is, by name."""
+        """The arguments that make the call what it is, by name. Raises LangmemError if a function of ``key=`` fails."""
         if self._key_function is not None:
-            return {"key": self._key_function(*bound.args, **bound.kwargs)}
+            return {"key": call_user_code("key", partial(self._key_function, *bound.args, **bound.kwargs))}
         arguments = {name: bound.arguments[name] for name in self._key_names}
         return arguments | {
-            name: part(arguments[name]) for name, part in self._part_functions.items() if name in arguments
+            name: call_user_code("key", partial(part, arguments[name]))
+            for name, part in self._part_functions.items()
+            if name in arguments
         }
 
     def _serialized(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._serializer is None:
             return arguments
-        return {"req": self._serializer.serialize_req(**self._flattened(arguments))}
+        serialize = partial(self._serializer.serialize_req, **self._flattened(arguments))
+        return {"req": call_user_code("the serializer's serialize_req", serialize)}
 
     def _flattened(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that count, with those in ``**kwargs`` each under its own name.

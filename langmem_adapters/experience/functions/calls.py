@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 import logging
@@ -21,7 +20,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, Serializat
 from langmem_adapters.experience.background_scoring import BackgroundScoring, PendingScore
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Invocation, Rules, request_argument
-from langmem_adapters.experience.policies import attempt, call_user_code, judge_accepts
+from langmem_adapters.experience.policies import build_context, call_user_code, judge_accepts
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.single_flight.flights import Flight, Flights, is_led_here
@@ -94,7 +93,10 @@ class Calls(Shared):
         except TypeError:  # the function itself will raise it; if it returns all the same, the result is refused
             call.keeps = self.pool.writes
             return call
-        yield from self._look_up(call, bound)
+        try:
+            yield from self._look_up(call, bound)
+        except LangmemError as error:  # of a serializer or a key=, so that the call has no key
+            self._degrade(error)
         self.counts.add("hits" if call.served else "misses")
         call.started = self._timer()
         return call
@@ -188,10 +190,7 @@ class Calls(Shared):
         try:
             similar = yield from self.pool.similar_flow(call.req, self._rules.k, call.is_from_same_function)
             if similar:
-                found, request = [each.experience for each in similar], bound.arguments[name]
-                if isinstance(request, list | dict):
-                    request = call_user_code("a copy of the request", lambda: copy.deepcopy(bound.arguments[name]))
-                bound.arguments[name] = yield from attempt("the context builder", builder, request, found, in_run=True)
+                bound.arguments[name] = yield from build_context(builder, bound.arguments[name], similar)
                 call.args, call.kwargs = bound.args, bound.kwargs
         except LangmemError as error:
             self._degrade(error)

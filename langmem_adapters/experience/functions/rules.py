@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, needs_event_loop
 from langmem_adapters.experience.pool_flows import QueryType
@@ -59,7 +59,12 @@ class Rules:
 
     def measure(self, result: Any, seconds: float) -> Metric | None:
         """The metric of a result that took so many seconds; None, if none is kept."""
-        return None if self.metric is None else self.metric(result).model_copy(update={"time_cost": seconds})
+        if self.metric is None:
+            return None
+        metric = self.metric(result)
+        if not isinstance(metric, Metric):
+            raise LangmemError(f"metric gave no Metric, but {type(metric).__name__}")
+        return metric.model_copy(update={"time_cost": seconds})
 
     @property
     def reads_requests(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.errors import Conflict, LangmemError, ModelError
+from langmem_adapters.errors import Conflict, LangmemError, ModelError, SearchError
 from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import submit
 from langmem_adapters.model import Hit
@@ -55,7 +55,10 @@ class ShelfIndex:
 
     def search_unsynced(self, query: str, k: int) -> list[Hit]:
         """The ``k`` best hits of the index as it is."""
-        return self.index.search(self._rows.namespace, query, k)
+        hits = self.index.search(self._rows.namespace, query, k)
+        if not (isinstance(hits, list) and all(isinstance(hit, Hit) for hit in hits)):
+            raise SearchError(f"the index {type(self.index).__name__} gave no list of hits")
+        return hits
 
     def follow(self) -> Position | None:
         """Bring the index up to date with the log, unless another thread is doing so and takes more than a moment.

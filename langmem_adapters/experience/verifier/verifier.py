@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -27,7 +27,7 @@ from langmem_adapters.experience.verifier.weights import (
 from langmem_adapters.experience.verifier.word_order import same_words
 from langmem_adapters.experience.verifier.words import POLITE_WORDS
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.validation import check_function
+from langmem_adapters.validation import check_function, check_sync_function
 
 __all__ = ["PairJudge", "Verdict", "Verifier"]
 
@@ -92,8 +92,12 @@ class Verifier:
         self.threshold: float = threshold
         if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
             raise ConfigurationError(f"threshold is a number above 0, and at most 1, not {threshold!r:.50}")
-        unknown = [name for name in without if name not in guards]
-        if isinstance(without, str) or unknown:
+        if not isinstance(guards, Mapping):
+            raise ConfigurationError(f"guards are a dictionary from name to guard, not {type(guards).__name__}")
+        for name, guard in guards.items():
+            check_sync_function(f"the guard {name!r}", guard)
+        is_list = isinstance(without, Collection) and not isinstance(without, str)
+        if not is_list or any(name not in guards for name in without):
             raise ConfigurationError(f"without names guards ({', '.join(guards)}), not {without!r:.100}")
         self.guards: dict[str, Guard] = {name: guard for name, guard in guards.items() if name not in without}
         check_function("judge", judge)

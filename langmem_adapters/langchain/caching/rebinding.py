@@ -10,7 +10,9 @@ from langchain_core.runnables import ConfigurableFieldSpec, Runnable, RunnableCo
 from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableFields
 from pydantic import BaseModel
 
-__all__ = ["FieldsOfTheModel", "replace_models"]
+__all__ = ["FieldsOfTheModel", "fields_of", "implements", "replace_models"]
+
+_FIELDS = ("callbacks", "disable_streaming", "metadata", "name", "output_version", "profile", "tags", "verbose")
 
 
 class FieldsOfTheModel(RunnableConfigurableFields[Any, Any]):
@@ -31,6 +33,21 @@ class FieldsOfTheModel(RunnableConfigurableFields[Any, Any]):
     def _prepare(self, config: RunnableConfig | None = None) -> tuple[Runnable[Any, Any], RunnableConfig]:
         configured, config = self._inner_fields._prepare(config)  # noqa: SLF001 - what its own class implements
         return self.default._rebind_cache(configured), config  # noqa: SLF001 - what every model with a cache has
+
+
+def fields_of(model: BaseChatModel) -> dict[str, Any]:
+    """The fields that a cached model has from the model that it wraps."""
+    fields = {name: getattr(model, name) for name in _FIELDS}
+    if "streaming" in model.model_fields_set:
+        fields["streaming"] = getattr(model, "streaming", None)
+    if not (model.disable_streaming or implements(model, "_stream") or implements(model, "_astream")):
+        fields["disable_streaming"] = "tool_calling"  # LangChain would mend a cut-off call in chunks
+    return fields
+
+
+def implements(model: BaseChatModel, method: str) -> bool:
+    """Whether a model has a method of its own, and not only that of LangChain's class."""
+    return getattr(type(model), method) is not getattr(BaseChatModel, method)
 
 
 def replace_models(runnable: Any, replace: Callable[[BaseChatModel], BaseChatModel]) -> Any:

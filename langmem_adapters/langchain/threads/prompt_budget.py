@@ -11,7 +11,7 @@ from langmem_adapters.language.dates import day_of
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.recall.memories import memory_line
 from langmem_adapters.text import escape_tags, window
-from langmem_adapters.tokens import TokenCounter, message_tokens, truncate
+from langmem_adapters.tokens import TokenCounter, count_tokens, message_tokens, truncate
 
 __all__ = ["PromptBudget", "memory_section", "with_section"]
 
@@ -77,16 +77,16 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
 
     The summary goes first, then memories, best first, each with the day on which it was said.
     """
-    remaining_tokens = max_tokens - counter(f"{_HEADER}{_FOOTER}")
+    remaining_tokens = max_tokens - count_tokens(f"{_HEADER}{_FOOTER}", counter)
     parts: list[str] = []
     for name, texts in (("summary", [summary] if summary else []), ("recalled", map(_dated_line, recalled))):
         lines: list[str] = []
-        remaining_tokens -= counter(f"<{name}>\n</{name}>\n")
+        remaining_tokens -= count_tokens(f"<{name}>\n</{name}>\n", counter)
         for text in texts:
             if remaining_tokens <= _MIN_MEMORY_TOKENS:
                 break
             if line := truncate(escape_tags(text, *_TAGS), remaining_tokens - 1, counter):
-                remaining_tokens -= counter(f"{line}\n")
+                remaining_tokens -= count_tokens(f"{line}\n", counter)
                 lines.append(line)
         if lines:
             parts += [f"<{name}>", *lines, f"</{name}>"]
