@@ -6,6 +6,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from numbers import Integral
 from typing import Any, TypedDict, TypeVar
 
@@ -57,6 +58,8 @@ class MessageFields(TypedDict, total=False):
     host: Mapping[str, Mapping[str, Any]]
 
 
+_MAX_CHECKED_CLASSES = 256  # of stores and indexes: a history is made for each call
+
 T = TypeVar("T")
 M = TypeVar("M", Message, "Message | MessageData")
 
@@ -72,13 +75,24 @@ def check_store(store: object) -> None:
 
 def has_methods_of(protocol: type, value: object) -> bool:
     """Whether a value has a protocol's methods, even by ``__getattr__``, which isinstance ignores since Python 3.12."""
-    return all(hasattr(value, name) for name in dir(protocol) if not name.startswith("_"))
+    return all(hasattr(value, name) for name in _methods_of(protocol))
 
 
 def _check_plain_methods(name: str, value: object, protocol: type) -> None:
-    methods = (method for method in dir(protocol) if not method.startswith("_"))
-    if awaited := [method for method in methods if is_coroutine(getattr(value, method, None))]:
-        raise ConfigurationError(f"{name} has plain methods, and {type(value).__name__}.{awaited[0]} must be awaited")
+    kind: type = type(value)
+    if awaited := _first_coroutine(kind, protocol):
+        raise ConfigurationError(f"{name} has plain methods, and {kind.__name__}.{awaited} must be awaited")
+
+
+@cache
+def _methods_of(protocol: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(protocol) if not name.startswith("_"))
+
+
+@lru_cache(_MAX_CHECKED_CLASSES)
+def _first_coroutine(kind: type, protocol: type) -> str:
+    """The first of a protocol's methods that a class has as a coroutine function; "" if there is none."""
+    return next((name for name in _methods_of(protocol) if is_coroutine(getattr(kind, name, None))), "")
 
 
 def check_settings(name: str, settings: Mapping[str, Any], allowed: Collection[str]) -> None:

@@ -487,17 +487,15 @@ _SOURCED: list[tuple[Callable[..., object], str]] = [
 
 @pytest.mark.parametrize("awaited", ["get", "scan", "append", "close"])
 def test_a_store_that_must_be_awaited_is_none(awaited: str) -> None:
-    store: Any = MemoryStore()
-    setattr(store, awaited, asyncio.sleep)
-    with pytest.raises(ConfigurationError, match=f"^a store has plain methods, and MemoryStore.{awaited} must be"):
+    store: Any = type("AsyncStore", (MemoryStore,), {awaited: asyncio.sleep})()
+    with pytest.raises(ConfigurationError, match=f"^a store has plain methods, and AsyncStore.{awaited} must be"):
         BrainMemory(store, "s")
 
 
 @pytest.mark.parametrize("awaited", ["search", "apply"])
 def test_an_index_that_must_be_awaited_is_none(awaited: str) -> None:
-    index: Any = open_index("memory:")
-    setattr(index, awaited, asyncio.sleep)
-    with pytest.raises(ConfigurationError, match=f"^index has plain methods, and LexicalIndex.{awaited} must be"):
+    index: Any = type("AsyncIndex", (LexicalIndex,), {awaited: asyncio.sleep})(":memory:")
+    with pytest.raises(ConfigurationError, match=f"^index has plain methods, and AsyncIndex.{awaited} must be"):
         LongTermMemory(MemoryStore(), index, user="ada")
 
 
