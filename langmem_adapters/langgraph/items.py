@@ -33,9 +33,7 @@ __all__ = ["NamespaceItems"]
 _TOTALS_KEY = "census"  # the key of the totals; no encoded key is equal to it
 _RESERVED_KEYS = (_TOTALS_KEY, COMPACTION_KEY)  # keys of values that are no items
 _MAX_EXTRA_ENTRIES = 64  # outdated log entries that may remain, beyond one for each item
-_EXTRA_READS = (
-    32  # entries read beyond those wanted: writers at the same moment are not logged in the order of their clocks
-)
+_EXTRA_READS = 32  # entries beyond those wanted: writers at the same moment are not logged in their clocks' order
 _MIN_SHARE = 4  # a search that would read more than one item in so many reads all of them at once
 _REGISTER_INTERVAL = 32  # a write calls ``register`` again once in so many log entries
 _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05  # that a writer waits at most after a conflict, first and later
