@@ -12,7 +12,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.background_scoring import BackgroundScoring
-from langmem_adapters.experience.cached import CachedFunction, FunctionCache
+from langmem_adapters.experience.cached import CachedFunction
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Rules
@@ -202,4 +202,4 @@ def _decorated(
         sleep=sleep,
         new_id=new_id,
     )
-    return wrap_function(function, FunctionCache(calls))
+    return wrap_function(function, calls)

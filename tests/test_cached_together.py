@@ -201,7 +201,7 @@ def test_the_first_success_serves_those_who_wait_for_a_slower_one(place: str, wa
     late = threading.Thread(target=lambda: got.append(f()))
     late.start()
     when(lambda: len(waiters) == 1)()
-    with f.cache.calls.flights.led(slow.flight) if place == "inside" else refresh():
+    with f.cache.calls.led(slow) if place == "inside" else refresh():
         quick = run(f.cache.calls.begin(Invocation((), {})))
     assert quick.flight is None
     run(f.cache.calls.finish(quick, 5))

@@ -939,11 +939,12 @@ async def test_b2_a_cancelled_turn_whose_model_blocks_a_thread_ends_all_done(any
 
 
 def test_a_failure_of_the_code_itself_is_logged_in_the_background(caplog: pytest.LogCaptureFixture) -> None:
-    def counter(text: str) -> int:
-        raise ZeroDivisionError(text[:0])
+    class Broken(MemoryStore):
+        def write(self, *_: object, **__: object) -> None:
+            raise ZeroDivisionError
 
-    brain = memory(MemoryStore(), "behind", refuse, summarize_at=100, summarize_in="background", counter=counter)
-    brain.add_messages(turn(0))
+    brain = memory(Broken(), "behind", Accountant(), summarize_at=20, summarize_in="background")
+    brain.add_messages(turn(0) + turn(1) + turn(2))
     brain.flush()
     assert "a summary in the background failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text

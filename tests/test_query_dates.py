@@ -283,8 +283,8 @@ def test_no_query_is_too_strange(query: str, now: float) -> None:
 @pytest.mark.parametrize("piece", ["2026-03-04/", "4. ", "3月", "march ", "last week ", "a" * 10, "the of de "])
 def test_long_queries_are_read_in_no_time(piece: str) -> None:
     start = time.process_time()
-    named_date(piece * 20_000)
-    with_dates(piece * 20_000, NOW)
+    named_date(piece * 40_000)
+    with_dates(piece * 40_000, NOW)
     assert time.process_time() - start < 1
 
 

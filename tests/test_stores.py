@@ -433,6 +433,7 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LANGMEM_STORE_URL", raising=False)
     monkeypatch.delenv("REDIS_URL", raising=False)
     assert repr(open_store()) == "SQLiteStore('langmem.db')"
+    assert repr(Settings().store) == "SQLiteStore('langmem.db')"  # although it stays there wherever the process goes
     monkeypatch.setenv("LANGMEM_STORE_URL", "memory:")
     assert isinstance(open_store(), MemoryStore)
     assert shared_store() is shared_store("memory:")

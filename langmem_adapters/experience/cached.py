@@ -68,7 +68,8 @@ class FunctionCache(Shared, Generic[A]):
         the scorer failed or was too slow; saved_seconds, saved_tokens, saved_money: what the hits have saved.
         """
         calls = self.calls
-        saved = calls.pool.saved() if calls.has_pool else Saved()
+        was_asked = calls.counts["hits"] or calls.counts["misses"]
+        saved = calls.pool.saved() if was_asked else Saved()
         counts: dict[str, Any] = {name: calls.counts[name] for name in _COUNT_NAMES}
         return views.Figures(counts | calls.scoring.stats() | saved.as_stats(), title=f"Cache of {self._name}")
 

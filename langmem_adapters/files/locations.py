@@ -31,6 +31,7 @@ __all__ = [
     "expand_home",
     "is_damage",
     "is_missing",
+    "path_to_show",
     "removing_if_damaged",
     "vacuum_file",
 ]
@@ -86,6 +87,14 @@ def absolute_path(path: Path) -> str:
         raise ConfigurationError(
             f"{path} cannot be found, as the working directory was removed: give an absolute path"
         ) from error
+
+
+def path_to_show(path: str) -> str:
+    """A path as people would write it: from the working directory, where it lies within that."""
+    try:
+        return str(Path(path).relative_to(os.fsdecode(os.getcwdb())))  # noqa: PTH109 - as above
+    except (ValueError, OSError):  # it lies elsewhere, or there is no working directory
+        return path
 
 
 def expand_home(path: str | os.PathLike[str]) -> Path:

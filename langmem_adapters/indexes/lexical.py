@@ -16,6 +16,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
 from langmem_adapters.files.database import Database
+from langmem_adapters.files.locations import path_to_show
 from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_namespaces import (
     clear_namespace,
@@ -235,7 +236,7 @@ class LexicalIndex(Shared):
         self._database.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._database.path!r})"
+        return f"{type(self).__name__}({path_to_show(self._database.path)!r})"
 
     def _row_name(self, namespace: Namespace) -> str:
         return row_name(namespace, self._analyzer_id)

@@ -16,6 +16,7 @@ from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
+from langmem_adapters.files.locations import path_to_show
 from langmem_adapters.files.unlinking import Unlinking, removal_sql
 from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check_position
 from langmem_adapters.indexes.vector_matrix import Matrix, pack_vector
@@ -169,7 +170,7 @@ class SQLiteVectors:
         self._database.close()
 
     def __repr__(self) -> str:
-        return f"SQLiteVectors({self._database.path!r})"
+        return f"SQLiteVectors({path_to_show(self._database.path)!r})"
 
     @contextmanager
     def _current_matrix(self, name: str, maker: EmbedderSpec) -> Iterator[Matrix | None]:

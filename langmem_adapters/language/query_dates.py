@@ -174,8 +174,8 @@ def _written_date(query: str) -> NamedDate:
 
 def _adjacent_day(words: list[str], position: int) -> int:
     """The day that a word before or after a month names, filler words aside; 0 if neither does."""
-    before, after = words[:position][::-1], words[position + 1 :]
-    return _first_day([next((word for word in side if word not in _FILLER_WORDS), "") for side in (before, after)])
+    sides = (range(position - 1, -1, -1), range(position + 1, len(words)))  # a copy of them would take longest
+    return _first_day([next((words[n] for n in side if words[n] not in _FILLER_WORDS), "") for side in sides])
 
 
 def _day_terms(day: int) -> str:

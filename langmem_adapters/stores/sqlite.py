@@ -10,7 +10,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.locations import vacuum_file
+from langmem_adapters.files.locations import path_to_show, vacuum_file
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
@@ -241,7 +241,7 @@ class SQLiteStore(Shared):
             vacuum_file(connection, self.path)
 
     def __repr__(self) -> str:
-        return f"SQLiteStore({self.path!r})"
+        return f"SQLiteStore({path_to_show(self.path)!r})"
 
 
 def _append_and_put(

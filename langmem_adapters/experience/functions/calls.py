@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -73,11 +73,6 @@ class Calls(Shared):
             with self._lock.held():
                 self._pool = self._pool or self._make_pool()
         return self._pool
-
-    @property
-    def has_pool(self) -> bool:
-        """Whether the pool was needed already."""
-        return self._pool is not None
 
     def _request(self, arguments: dict[str, Any]) -> Any:
         return self.arguments.request(arguments)
@@ -313,6 +308,10 @@ class Calls(Shared):
                 yield from self._leases().give_back(lease)
             except LangmemError as error:
                 self._degrade(error)
+
+    def led(self, call: Invocation) -> AbstractContextManager[None]:
+        """Mark that the call is being made, so that the same call from inside it does not wait for it."""
+        return self.flights.led(call.flight)
 
     @contextmanager
     def held(self, call: Invocation) -> Iterator[None]:

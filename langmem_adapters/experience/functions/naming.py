@@ -145,6 +145,7 @@ def _plain_identity(function: types.FunctionType, enclosing: frozenset[types.Fun
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         parts += [_value_identity(value, function, enclosing) for value in defaults]
     cache = getattr(function, "cache", function)  # if it is decorated already
+    cache = getattr(cache, "calls", cache)  # by us: the wrapper holds these
     for variable, cell in _cells(function):
         value = cell_content(cell)
         if value is _NO_VALUE:

@@ -21,17 +21,17 @@ _MAX_STREAM_BYTES = 16_000_000  # bytes of a stream that are collected, if the p
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def wrap_function(function: F, cache: FunctionCache) -> F:
+def wrap_function(function: F, calls: Calls) -> F:
     """The function, wrapped to ask its cache first; the cache is its attribute ``cache``."""
     if is_coroutine(function):
-        wrapper = _wrap_coroutine(function, cache)
+        wrapper = _wrap_coroutine(function, calls)
     elif inspect.isasyncgenfunction(function):
-        wrapper = _wrap_async_stream(function, cache)
+        wrapper = _wrap_async_stream(function, calls)
     elif inspect.isgeneratorfunction(function):
-        wrapper = _wrap_stream(function, cache)
+        wrapper = _wrap_stream(function, calls)
     else:
-        wrapper = _wrap_plain(function, cache)
-    wrapper.cache = cache  # type: ignore[attr-defined]
+        wrapper = _wrap_plain(function, calls)
+    wrapper.cache = FunctionCache(calls)  # type: ignore[attr-defined]
     return cast(F, wrapper)
 
 
@@ -39,47 +39,47 @@ def wrap_function(function: F, cache: FunctionCache) -> F:
 # (see naming): renaming something inside of a wrapper would make their stored results unfindable.
 
 
-def _wrap_plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
+def _wrap_plain(function: Callable[..., Any], cache: Calls) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         turn = Invocation(args, kwargs)
-        with cache.calls.held(turn):
-            run(cache.calls.begin(turn))
+        with cache.held(turn):
+            run(cache.begin(turn))
             if turn.served:
                 return turn.value
-            with cache.calls.flights.led(turn.flight):
+            with cache.led(turn):
                 value = function(*turn.args, **turn.kwargs)
-            run(cache.calls.finish(turn, value))
-        cache.calls.score_later(turn)
+            run(cache.finish(turn, value))
+        cache.score_later(turn)
         return value
 
     return call
 
 
-def _wrap_coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
+def _wrap_coroutine(function: Callable[..., Any], cache: Calls) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        turn = await arun(cache.calls.begin(Invocation(args, kwargs)))
+        turn = await arun(cache.begin(Invocation(args, kwargs)))
         if turn.served:
             return turn.value
-        with cache.calls.held(turn), cache.calls.flights.led(turn.flight):
+        with cache.held(turn), cache.led(turn):
             value = await function(*turn.args, **turn.kwargs)
-        await cache.calls.afinish(turn, value)
-        cache.calls.score_later(turn, on_loop=True)
+        await cache.afinish(turn, value)
+        cache.score_later(turn, on_loop=True)
         return value
 
     return call
 
 
-def _wrap_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
+def _wrap_stream(function: Callable[..., Any], cache: Calls) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        turn = run(cache.calls.begin(Invocation(args, kwargs)))
+        turn = run(cache.begin(Invocation(args, kwargs)))
         if turn.served:
             for item in turn.value:
                 _hears_nothing((yield item))
             return None
-        items = _Items(cache.calls, keeps=turn.keeps)
+        items = _Items(cache, keeps=turn.keeps)
         stream = function(*turn.args, **turn.kwargs)
         returned = None
         try:
@@ -102,22 +102,22 @@ def _wrap_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable
             stream.close()
         items.end(returned)
         if items.whole or items.refused:
-            run(cache.calls.finish(turn, items.frozen, whole=items.whole))
-            cache.calls.score_later(turn)
+            run(cache.finish(turn, items.frozen, whole=items.whole))
+            cache.score_later(turn)
         return returned
 
     return call
 
 
-def _wrap_async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
+def _wrap_async_stream(function: Callable[..., Any], cache: Calls) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        turn = await arun(cache.calls.begin(Invocation(args, kwargs)))
+        turn = await arun(cache.begin(Invocation(args, kwargs)))
         if turn.served:
             for item in turn.value:
                 _hears_nothing((yield item))
             return
-        items = _Items(cache.calls, keeps=turn.keeps)
+        items = _Items(cache, keeps=turn.keeps)
         stream = function(*turn.args, **turn.kwargs)
         try:
             item = await stream.__anext__()
@@ -138,8 +138,8 @@ def _wrap_async_stream(function: Callable[..., Any], cache: FunctionCache) -> Ca
         finally:
             await stream.aclose()
         if items.whole or items.refused:
-            await cache.calls.afinish(turn, items.frozen, whole=items.whole)
-            cache.calls.score_later(turn, on_loop=True)
+            await cache.afinish(turn, items.frozen, whole=items.whole)
+            cache.score_later(turn, on_loop=True)
 
     return call
 

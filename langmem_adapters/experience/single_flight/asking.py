@@ -151,7 +151,7 @@ class SingleFlightAnswers(Shared):
                 run(self._calls.begin(call))
             if call.served:
                 return convert(self._mark_served(call))
-            with self._calls.flights.led(call.flight):
+            with self._calls.led(call):
                 answer = ask(call.args)
                 storable = self._storable(answer)
             run(self._calls.finish(call, storable))
@@ -166,7 +166,7 @@ class SingleFlightAnswers(Shared):
             call = await arun(self._calls.begin(Invocation(request, {})))
         if call.served:
             return cast("A", await _await_if_needed(convert(self._mark_served(call))))
-        with self._calls.held(call), self._calls.flights.led(call.flight):
+        with self._calls.held(call), self._calls.led(call):
             answer = await ask(call.args)
             storable = self._storable(answer)
         await self._calls.afinish(call, storable)
