@@ -175,7 +175,7 @@ ROWS = (
             (at_most(2.0), flat(1.2)),
             gate=gate,
         )
-        for (kind, place), gate in zip(_PLACES.items(), (7.0, 2.25), strict=True)
+        for (kind, place), gate in zip(_PLACES.items(), (9.0, 2.75), strict=True)
     ),
     *(
         Row(
