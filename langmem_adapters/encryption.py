@@ -287,26 +287,22 @@ class EnvelopeCodec(SharedByCopies):
         lost = {
             name: data
             for name, data in self._stored_keys.items()
-            if data != stored.get(name) and not self._is_readable(name, stored)
+            if data != stored.get(name) and not self._read_key(name, stored)
         }
         if lost:
             with suppress(Conflict):
                 self._store.write(DATA_KEYS, put=lost, guard={name: stored.get(name) for name in lost})
             stored = self._store.get(DATA_KEYS)
-        keys = {
-            name: self._keys.decode_at(data, _data_key_place(name))
-            for name, data in stored.items()
-            if self._is_readable(name, stored)
-        }
+        keys = {name: key for name in stored if (key := self._read_key(name, stored))}
         self._stored_keys, self._checked_at, self._newest = stored, self._clock(), max(stored, key=int, default="")
         return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
 
-    def _is_readable(self, name: str, stored: Mapping[str, bytes]) -> bool:
-        """Whether a data key is there and whole. Raises SerializationError if that takes another key of yours."""
+    def _read_key(self, name: str, stored: Mapping[str, bytes]) -> bytes:
+        """A data key; empty if missing or damaged. Raises SerializationError if reading it takes another key of yours."""
         try:
-            return name in stored and bool(self._keys.decode_at(stored[name], _data_key_place(name)))
+            return self._keys.decode_at(stored[name], _data_key_place(name)) if name in stored else b""
         except Damaged:
-            return False
+            return b""
 
     def __repr__(self) -> str:
         return f"EnvelopeCodec({self._store!r}, {self._keys!r})"
