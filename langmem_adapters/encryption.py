@@ -298,7 +298,7 @@ class EnvelopeCodec(SharedByCopies):
         return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
 
     def _read_key(self, name: str, stored: Mapping[str, bytes]) -> bytes:
-        """A data key; empty if missing or damaged. Raises SerializationError if reading it takes another key of yours."""
+        """A data key; empty if missing or damaged. Raises SerializationError if that takes another key of yours."""
         try:
             return self._keys.decode_at(stored[name], _data_key_place(name)) if name in stored else b""
         except Damaged:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any, TypeAlias
 
-from langmem_adapters.errors import ConfigurationError, LangmemError
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Content, Message
+from langmem_adapters.validation import call_user_code
 
 __all__ = [
     "TokenCounter",
@@ -109,12 +110,7 @@ def _count_cached(counter: TokenCounter, text: str) -> int:
 
 def count_tokens(text: str, counter: TokenCounter) -> int:
     """The tokens of a text. Raises LangmemError if the counter fails, or gives anything but a whole number."""
-    try:
-        count = counter(text)
-    except LangmemError:
-        raise
-    except Exception as error:
-        raise LangmemError(f"the counter of tokens failed: {type(error).__name__}") from error
+    count = call_user_code("the counter of tokens", lambda: counter(text))
     if not isinstance(count, Integral):  # with fractions, the search for a cut might never end
         raise ConfigurationError(f"a counter gives a whole number of tokens, not {count!r:.50}")
     return int(count)

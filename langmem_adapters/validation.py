@@ -19,6 +19,7 @@ from langmem_adapters.protocols import Index, Store
 
 __all__ = [
     "MessageFields",
+    "call_user_code",
     "check_at_most_one",
     "check_count",
     "check_function",
@@ -265,6 +266,16 @@ def _check_line(line: bytes | str) -> bytes | str:
     if not isinstance(line, str | bytes | bytearray):
         raise ConfigurationError(f"a line of an export is text or bytes, not {type(line).__name__}")
     return line
+
+
+def call_user_code(label: str, decide: Callable[[], T]) -> T:
+    """Call a function of the user, with its errors raised as LangmemError."""
+    try:
+        return decide()
+    except LangmemError:
+        raise
+    except Exception as error:
+        raise LangmemError(f"{label} failed: {type(error).__name__}") from error
 
 
 def converted(what: str, kind: type[T], convert: Callable[..., T], *args: Any) -> T:

@@ -14,7 +14,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
 from langmem_adapters.flow import Flow, call_either, is_coroutine
 from langmem_adapters.model import Experience, Score
 from langmem_adapters.run_callbacks import call_without_callbacks
-from langmem_adapters.validation import check_sync_function
+from langmem_adapters.validation import call_user_code, check_sync_function
 
 __all__ = [
     "AtLeast",
@@ -27,7 +27,6 @@ __all__ = [
     "ask",
     "attempt",
     "build_context",
-    "call_user_code",
     "exact_and_perfect",
     "judge_accepts",
     "needs_event_loop",
@@ -182,16 +181,6 @@ def to_score(answer: Any) -> Score:
         if not isinstance(answer, bool):
             return Score(val=answer)
     raise ModelError("the scorer gave neither a Score nor a whole number from 1 to 10")
-
-
-def call_user_code(label: str, decide: Callable[[], T]) -> T:
-    """Call a function of the user, with its errors raised as LangmemError."""
-    try:
-        return decide()
-    except LangmemError:
-        raise
-    except Exception as error:
-        raise LangmemError(f"{label} failed: {type(error).__name__}") from error
 
 
 def needs_event_loop(policy: Any) -> bool:

@@ -18,8 +18,9 @@ from langmem_adapters.experience.functions.naming import (
     is_complete,
 )
 from langmem_adapters.experience.functions.values import identities_by_name, identity, name_of
-from langmem_adapters.experience.policies import Serializer, call_user_code
+from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.validation import call_user_code
 
 __all__ = ["Arguments"]
 

@@ -20,7 +20,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, Serializat
 from langmem_adapters.experience.background_scoring import BackgroundScoring, PendingScore
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Invocation, Rules, request_argument
-from langmem_adapters.experience.policies import build_context, call_user_code, judge_accepts
+from langmem_adapters.experience.policies import build_context, judge_accepts
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.single_flight.flights import Flight, Flights, is_led_here
@@ -28,6 +28,7 @@ from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import Flow, arun, run, submit
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
+from langmem_adapters.validation import call_user_code
 from langmem_adapters.warn_once import warn_of_outage
 
 __all__ = ["Calls"]
