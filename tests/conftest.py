@@ -282,11 +282,11 @@ _FOREIGN = re.compile(
 # They meet other packages in no other way than the rest does, and take more than half of the time.
 _ALIKE = """
     arshai brain cache_outage cache_proof cache_removal cached_together callbacks_that_fail
-    compaction docs embedding_beside erasure experience_eviction expiry fast_paths following forks
+    compaction docs embedding_beside erasure experience_eviction experience_shelf expiry fast_paths following forks
     importing interleavings interleavings_of_chats interleavings_of_erasure interleavings_of_items
     interleavings_of_meanings isolation
     langchain_history_peers langchain_overlap langchain_thread
-    langchain_thread_view langchain_turn langgraph_items middleware_clients middleware_recording
+    langchain_thread_view langchain_turn langgraph_items longterm middleware_clients middleware_recording
     middleware_taken_back operations plots policies progress recall_filters read_cache remembering
     replay scored_answers sealing semantic_cache sessions signal_cases store_redis store_redis_acl stores
     store_redis_faults store_redis_full store_redis_outage store_redis_together taking_back
