@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest.mock import Mock
@@ -592,6 +592,46 @@ def test_c4_a_call_that_goes_on_with_what_the_provider_keeps_is_always_made(
     said = [model.invoke("And then?", **kwargs).content for _ in range(2)]
     assert said == (["1", "2"] if unkeyed else ["1", "1"])
     assert cache.stats()["unkeyed"] == unkeyed
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("place", ["content", "args", "additional_kwargs"])
+@pytest.mark.parametrize(
+    ("objects", "unkeyed"),
+    [
+        ([np.zeros(2_000), np.eye(1, 2_000, 1_000)[0]], 2),  # both dumped as zeros with three dots between them
+        ([iter([1]), iter([2])], 2),  # at addresses that others may have tomorrow
+        ([b"at 0x1... a", b"at 0x1... b"], 0),
+        ([PurePosixPath("a\\' at 0x1..."), PurePosixPath("b")], 0),
+    ],
+)
+def test_c4_an_object_of_which_langchain_does_not_tell_all_has_no_key(
+    objects: list[Any], unkeyed: int, place: str, wrapped: bool
+) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    made: Any = FakeListChatModel(responses=["1", "2"], cache=None if wrapped else cache)
+    model = CachedChatModel(made, cache) if wrapped else made
+
+    def ask(value: Any) -> str:
+        more: dict[str, Any] = {"content": [{"type": "image", "image": value}], "additional_kwargs": {}}
+        if place == "args":
+            more = {"content": "", "tool_calls": [{"name": "look", "args": {"image": value}, "id": "c"}]}
+        elif place == "additional_kwargs":
+            more = {"content": "", "additional_kwargs": {"image": value}}
+        return str(model.invoke([HumanMessage("What is it?"), AIMessage(**more)]).content)
+
+    assert [ask(value) for value in objects] == ["1", "2"]
+    assert cache.stats()["unkeyed"] == unkeyed
+
+
+def test_c4_an_object_that_no_model_is_shown_costs_no_hit() -> None:
+    model = FakeListChatModel(responses=["1", "2"], cache=ExperienceCache(store=MemoryStore()))
+    call = {"name": "look", "args": {}, "id": "c"}
+    said = [
+        model.invoke([AIMessage("", tool_calls=[call]), ToolMessage("sunny", tool_call_id="c", artifact=object())])
+        for _ in range(2)
+    ]
+    assert said[0].content == said[1].content == "1"
 
 
 def test_tools_that_speak_of_conversations_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,18 @@ def test_only_what_cannot_be_stored_is_left_out(bad: Any) -> None:
     assert kept.id == "a1"
 
 
+def test_what_stands_beside_it_is_kept() -> None:
+    """A model in this process may tell the log probabilities of its words as numbers of NumPy."""
+    told = {"finish_reason": "stop", "logprobs": [np.float32(-0.1)], "token_usage": {"total_tokens": 3}, object(): 1}
+    message = AIMessage("In the shed.", response_metadata=told, additional_kwargs={"reasoning_content": "A bike …"})
+    message.usage_metadata = {"input_tokens": 1, "output_tokens": 2, "total_tokens": np.int64(3)}  # type: ignore[assignment]
+    kept = without_unstorable(to_message(message))
+    back = from_message(Message.from_bytes(kept.to_bytes()))
+    assert back.response_metadata == {"finish_reason": "stop", "token_usage": {"total_tokens": 3}}
+    assert back.additional_kwargs == message.additional_kwargs
+    assert kept.metadata["unstored"] == ["response_metadata", "response_metadata.logprobs", "usage_metadata"]
+
+
 def test_what_can_be_stored_is_the_very_same_message() -> None:
     message = to_message(ToolMessage("x", tool_call_id="c1", artifact={"a": [1, b"2", (3,)]}))
     assert without_unstorable(message) is message

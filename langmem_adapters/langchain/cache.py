@@ -293,7 +293,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         """The request, completed with what only its caller knows; its key is "" if others might be mistaken for it."""
         try:
             full_llm_string = with_class_fields(complete_llm_string(llm_string, was_asked=was_asked))
-            check_self_contained(full_llm_string)
+            check_self_contained(prompt, full_llm_string)
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")

@@ -202,7 +202,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         prompt = dumps(list(messages))
         try:
             llm_string = with_class_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
-            check_self_contained(llm_string)
+            check_self_contained(prompt, llm_string)
         except SerializationError as error:
             self._answers.count_unkeyed(error)
             return None

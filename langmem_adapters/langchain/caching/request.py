@@ -58,6 +58,11 @@ _CONVERSATION = "conversation"  # the parameter that names a conversation that O
 _CONVERSATION_MARKS = (f"('{_CONVERSATION}', ", f"'{_CONVERSATION}': ")  # a parameter as LangChain writes it, or nested
 _NESTED_PARAMETERS = ("extra_body", "model_kwargs")  # parameters with parameters in them
 _CLASS_PATTERN = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
+_OBJECT_TYPE = "not_implemented"  # what LangChain dumps only as its repr()
+_OBJECT_MARK = f'"{_OBJECT_TYPE}"'  # in a dump; in a text of the user its quotes would be escaped
+_QUOTED_PATTERN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+# An address, which another object has tomorrow, or what NumPy, pandas and PyTorch write for numbers left out.
+_PARTIAL_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+|\.\.\.")
 # Addresses of Python's own functions in a process: ChatGoogleGenerativeAI takes enums apart, down to these.
 _ADDRESS_PATTERN = re.compile(r"(<function Enum\.\w+|<built-in method __new__ of type object) at 0x[0-9a-fA-F]+>")
 
@@ -84,14 +89,31 @@ def request_key(prompt: str, llm_string: str) -> str:
     return key
 
 
-def check_self_contained(llm_string: str) -> None:
-    """Raise SerializationError for a call that goes on from messages which only the provider keeps.
+def check_self_contained(prompt: str, llm_string: str) -> None:
+    """Raise SerializationError for a call that its texts do not tell from another.
 
-    Nor would the provider, after a hit, know what had been said.
+    It has an object in a message of which LangChain's dump does not tell all, or goes on from messages which only the
+    provider keeps; nor would the provider, after a hit, know what had been said.
     """
+    if _OBJECT_MARK in prompt:
+        _check_objects(prompt)
     # A tool's description may speak of conversations, too.
     if _CONVERSATION in llm_string and _continues_conversation(llm_string):
         raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
+
+
+def _check_objects(prompt: str) -> None:
+    values = [_visible_prompt(prompt)]
+    while values:
+        value = values.pop()
+        if isinstance(value, list):
+            values += value
+        elif isinstance(value, dict):
+            told = _QUOTED_PATTERN.sub("", str(value.get("repr")))
+            if value.get("type") == _OBJECT_TYPE and _PARTIAL_PATTERN.search(told):
+                kind = ".".join(map(str, value.get("id") or ["object"]))
+                raise SerializationError(f"a message holds a {kind}, of which LangChain does not tell a cache all")
+            values += value.values()
 
 
 @functools.lru_cache(maxsize=512)

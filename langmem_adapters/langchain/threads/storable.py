@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
@@ -20,7 +20,7 @@ __all__ = ["UNSTORED_KEY", "append_messages", "to_message_leniently", "without_u
 UNSTORED_KEY: Final = "unstored"
 """Key in a message's metadata: the names of the parts that it is stored without."""
 
-T = TypeVar("T")
+_OPEN_FIELDS: Final = frozenset({"additional_kwargs", "artifact", "extra", "response_metadata"})  # of any keys
 
 
 def to_message_leniently(message: BaseMessage) -> Message:
@@ -55,23 +55,33 @@ def without_unstorable(message: Message) -> Message:
     >>> without_unstorable(plot).host, without_unstorable(plot).metadata
     ({'langchain': {'status': 'error'}}, {'unstored': ['artifact']})
     """
-    parts = [*message.host.values(), *(call.args for call in message.tool_calls), message.metadata]
-    unstored = {name for fields in parts for name, value in fields.items() if not _is_storable(value)}
+    unstored: set[str] = set()
     content = message.content
     if not isinstance(content, str):
         content = [block for block in content if _is_storable(block)]
-    if len(content) < len(message.content):
-        unstored.add("content")
+        if len(content) < len(message.content):
+            unstored.add("content")
+    host = {name: _storable_fields(fields, unstored, _OPEN_FIELDS) for name, fields in message.host.items()}
+    calls = [call.model_copy(update={"args": _storable_fields(call.args, unstored)}) for call in message.tool_calls]
+    metadata = _storable_fields(message.metadata, unstored)
     if not unstored:
         return message
-    host = {name: _storable_fields(fields) for name, fields in message.host.items()}
-    calls = [call.model_copy(update={"args": _storable_fields(call.args)}) for call in message.tool_calls]
-    metadata = {**_storable_fields(message.metadata), UNSTORED_KEY: sorted(unstored)}
+    metadata[UNSTORED_KEY] = sorted(unstored)
     return message.model_copy(update={"host": host, "tool_calls": calls, "content": content, "metadata": metadata})
 
 
-def _storable_fields(fields: dict[str, T]) -> dict[str, T]:
-    return {name: value for name, value in fields.items() if _is_storable(value)}
+def _storable_fields(
+    fields: dict[Any, Any], unstored: set[str], open_fields: frozenset[str] = frozenset(), path: str = ""
+) -> dict[Any, Any]:
+    kept: dict[Any, Any] = {}
+    for name, value in fields.items():
+        if _is_storable({name: value}):
+            kept[name] = value
+        elif name in open_fields and isinstance(value, dict):
+            kept[name] = _storable_fields(value, unstored, path=f"{name}.")
+        else:
+            unstored.add(path + name if isinstance(name, str) else path.removesuffix("."))
+    return kept
 
 
 def _is_storable(value: Any) -> bool:
