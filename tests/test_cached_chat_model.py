@@ -20,6 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters import ConfigurationError, Experience, StoreUnavailable
 from langmem_adapters.experience.single_flight import flights
-from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
+from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache, chat_model
 from langmem_adapters.langchain.caching.chunks import answer_chunks, join_chunks
+from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -906,6 +908,52 @@ async def test_c8_fifty_tasks_make_one_call(any_store: Store, way: str) -> None:
     assert [message.content for message in got] == ["Hello there!"] * CROWD
     assert len({message.id for message in got}) == CROWD
     assert inner.asked == 1
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "astream"])
+async def test_a5_a_long_conversation_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """And belongs to the tenant of its task, whoever that is."""
+    threads: list[int] = []
+
+    def noting(prompt: str, llm_string: str) -> str:
+        threads.append(threading.get_ident())
+        return request_key(prompt, llm_string)
+
+    monkeypatch.setattr(chat_model, "request_key", noting)
+    tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
+    inner = AsyncScripted()
+    cache = ExperienceCache(store=MemoryStore(), tenant=lambda: asyncio.current_task() and tenant.get())
+    model = CachedChatModel(inner, cache)
+    work = model.ainvoke if way == "ainvoke" else lambda question: astreamed(model, question)
+    long = [HumanMessage(f"My bike is in shed {n}.") for n in range(1000)]
+    await work(long)
+    assert (model.stats()["bypassed"], threads) == (1, [])  # there is no tenant
+    for name in ("acme", "globex", "acme"):
+        tenant.set(name)
+        assert (await work(long)).content == "Hello there!"
+    assert (inner.asked, model.stats()["hits"], len(threads)) == (3, 1, 3)
+    assert threading.get_ident() not in threads
+    assert model.invoke(long).response_metadata["cache"] == "hit"  # the same request
+
+
+async def test_a5_a_hit_that_is_long_lets_others_run() -> None:
+    model = CachedChatModel(Scripted(script=["word " * 2000]), ExperienceCache(store=MemoryStore()))
+    await astreamed(model)
+    reads = 0
+    seen: set[int] = set()
+
+    async def others() -> None:
+        while True:
+            seen.add(reads)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    async for _ in model.astream("Hi"):
+        reads += 1
+    task.cancel()
+    assert model.stats()["hits"] == 1
+    assert reads >= 2000
+    assert all(after - before <= 110 for before, after in itertools.pairwise(sorted({*seen, reads})))
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -32,6 +33,8 @@ from langgraph.graph import StateGraph
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, open_index, open_store
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.langchain import BrainChatMessageHistory, from_message, to_message
+from langmem_adapters.langchain import history as module
+from langmem_adapters.langchain.convert import to_stored_message
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -143,6 +146,21 @@ async def test_a5_twenty_readers_do_not_block_the_loop() -> None:
         await asyncio.gather(*(history(store).aget_messages() for _ in range(20)))
         assert time.perf_counter() - started < 1
     assert max(late) < 0.05
+
+
+async def test_a5_messages_are_converted_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[int] = set()
+
+    def noting(message: BaseMessage) -> Any:
+        threads.add(threading.get_ident())
+        return to_stored_message(message)
+
+    monkeypatch.setattr(module, "to_stored_message", noting)
+    ours = history(MemoryStore())
+    await ours.aadd_messages(EVERY_CLASS)
+    assert len(await ours.aget_messages()) == len(EVERY_CLASS)
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 # --- A3: chains ---------------------------------------------------------------------------------------------

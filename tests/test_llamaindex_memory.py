@@ -6,6 +6,7 @@ import asyncio
 import copy
 import pickle
 import re
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -416,6 +417,21 @@ async def test_recall_is_shortened_from_the_least_fitting_on(any_store: Store) -
     assert await LongTermMemoryBlock(long_term(any_store)).atruncate(whole, length) is None  # by LlamaIndex's own count
     assert await block.atruncate(whole, 0) == whole
     assert await block.atruncate(whole, 1) is not None
+
+
+async def test_a5_tokens_are_counted_beside_the_loop(any_store: Store) -> None:
+    """LlamaIndex's own tokenizer is a file, which is read with the first count."""
+    threads: set[int] = set()
+
+    def tokens(text: str) -> list[str]:
+        threads.add(threading.get_ident())
+        return text.split()
+
+    block = LongTermMemoryBlock(long_term(any_store), tokenizer_fn=tokens)
+    await talk(block, "bike shed", "bike")
+    assert await block.atruncate(await block.aget([chat("Where are bike and shed?")]), 1)
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_memory_shortens_the_block_and_not_the_conversation(any_store: Store) -> None:

@@ -19,6 +19,7 @@ from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
 from langmem_adapters.experience.single_flight.tenants import Tenants
+from langmem_adapters.flow import arun, step
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Request, record_request_key
 from langmem_adapters.langchain.caching.chunks import answer_chunks, as_cached
@@ -31,6 +32,8 @@ from langmem_adapters.sharing import independent_copy
 from langmem_adapters.stores import has_no_password, pickling_error
 
 __all__ = ["CachedChatModel"]
+
+_MANY_MESSAGES = 100  # LangChain takes some 3 ms to write them down, and a hop to a worker thread 0.1 ms
 
 
 class CachedChatModel(CachedModel, BaseChatModel):
@@ -124,7 +127,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
                 limiter.acquire(blocking=True)
             call = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
             with tracked_call(self.wrapped):
-                return call(_model_input(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
+                return call(with_examples(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
 
         return cast("ChatResult", self._answers.invoke(self._request(messages, stop, kwargs), ask, _chat_result))
 
@@ -140,9 +143,10 @@ class CachedChatModel(CachedModel, BaseChatModel):
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
             with tracked_call(self.wrapped):
-                return await call(_model_input(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
+                return await call(with_examples(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
 
-        return cast("ChatResult", await self._answers.ainvoke(self._request(messages, stop, kwargs), ask, _chat_result))
+        request = await self._arequest(messages, stop, kwargs)
+        return cast("ChatResult", await self._answers.ainvoke(request, ask, _chat_result))
 
     def _stream(
         self,
@@ -161,7 +165,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
                 limiter.acquire(blocking=True)
             call = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
             with tracked_call(self.wrapped):
-                yield from call(_model_input(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
+                yield from call(with_examples(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
 
         request = None if self._wants_several_answers(kwargs) else self._request(messages, stop, kwargs)
         yield from self._answers.stream(request, ask)
@@ -185,20 +189,27 @@ class CachedChatModel(CachedModel, BaseChatModel):
             call = self.wrapped._astream  # noqa: SLF001 - what a chat model implements
             with tracked_call(self.wrapped):
                 async for chunk in call(
-                    _model_input(messages, prepared), stop=stop, **_options(call, run_manager, kwargs)
+                    with_examples(messages, prepared), stop=stop, **_options(call, run_manager, kwargs)
                 ):
                     yield chunk
 
-        request = None if self._wants_several_answers(kwargs) else self._request(messages, stop, kwargs)
+        request = None if self._wants_several_answers(kwargs) else await self._arequest(messages, stop, kwargs)
         async for chunk in await self._answers.astream(request, ask):
             yield chunk
 
-    def _request(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
-    ) -> Request | None:
+    def _request(self, messages: list[BaseMessage], *call: Any) -> Request | None:
         """The request as LangChain shows it to a cache; None if it has no key, or if a strict cache finds no tenant."""
-        if self._tenants.current_for_call() is None:
-            return None
+        return None if self._tenants.current_for_call() is None else self._read_request(messages, *call)
+
+    async def _arequest(self, messages: list[BaseMessage], *call: Any) -> Request | None:
+        """:meth:`_request`; if it takes a while to read the messages, they are read on a worker thread."""
+        if len(messages) < _MANY_MESSAGES or self._tenants.current() is None:
+            return self._request(messages, *call)
+        return await arun(step(self._read_request, messages, *call))
+
+    def _read_request(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    ) -> Request | None:
         prompt = dumps(list(messages))
         try:
             llm_string = with_class_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
@@ -321,11 +332,6 @@ class CachedChatModel(CachedModel, BaseChatModel):
             if name.startswith("_") or "wrapped" not in self.__dict__:
                 raise
         return getattr(self.wrapped, name)
-
-
-def _model_input(messages: list[BaseMessage], prepared: Request | None) -> list[BaseMessage]:
-    """The messages that the model is shown: with examples, if the request was given some."""
-    return messages if prepared is None else with_examples(messages, Request(*prepared).examples)  # a plain tuple
 
 
 def _chat_result(generations: list[ChatGeneration]) -> ChatResult:

@@ -173,7 +173,9 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
-        await self._awrite(_to_stored(_without_recalled(messages)))
+        new = _without_recalled(messages)
+        self._snapshots.invalidate()
+        await arun(self._append(new))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
         """Record a question with its answer, or with as much of it as there is when the turn is interrupted.
@@ -222,6 +224,10 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
             return [*_summary_messages(summary), *(view.message for view in views)]
         context = yield from self.brain._context(self._window, None)  # noqa: SLF001 - same
         return [*_summary_messages(context.summary), *map(from_message, context.messages)]
+
+    def _append(self, messages: Sequence[BaseMessage]) -> Flow[None]:
+        """Convert and append messages in the same thread, for the same reason."""
+        yield from append_messages(self.brain, _to_stored(messages), _warn)
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshots.invalidate()

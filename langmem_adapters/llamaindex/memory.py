@@ -16,7 +16,7 @@ from typing_extensions import Self, Unpack
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.flow import is_coroutine
+from langmem_adapters.flow import arun, is_coroutine, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
@@ -225,6 +225,9 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         """Leave out recalled memories, the least fitting first, until so many tokens are saved."""
         if not isinstance(content, str):  # LlamaIndex passes a list if nothing was recalled
             return None
+        return await arun(step(self._truncate, content, tokens_to_truncate))  # a tokenizer may be a file that is read
+
+    def _truncate(self, content: str, tokens_to_truncate: int) -> str | None:
         count = self.tokenizer_fn or get_tokenizer()
         max_tokens = len(count(content)) - tokens_to_truncate
         lines = [line for line in content.splitlines() if line.startswith("- ")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from collections import OrderedDict
@@ -35,6 +36,7 @@ M = TypeVar("M", bound="CachedModel")
 
 _CALL_NAME = "the model call"  # its name in the log
 _COUNT_NAMES = ("shared", "rejected", "refused", "errors", "unkeyed", "bypassed", "saved_tokens")
+_MAX_PIECES_AT_ONCE = 100  # that an event loop is given before anything else may run on it
 _open_streams: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
 
@@ -97,8 +99,10 @@ async def _await_if_needed(value: Any) -> Any:
 
 
 async def _to_async(pieces: Iterator[Any]) -> AsyncIterator[Any]:
-    for piece in pieces:
+    for count, piece in enumerate(pieces, 1):
         yield piece
+        if not count % _MAX_PIECES_AT_ONCE:
+            await asyncio.sleep(0)  # let others run: a model's own stream waits for each piece
 
 
 class SingleFlightAnswers(Shared):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langmem_adapters.experience.requests import as_text
+from langmem_adapters.langchain.caching.answers import Request
 from langmem_adapters.langchain.threads.prompt_budget import with_section
-from langmem_adapters.model import Experience
 from langmem_adapters.text import escape_tags
 
 __all__ = ["with_examples"]
@@ -22,8 +21,9 @@ _HEADER = (
 _FOOTER = "</examples>"
 
 
-def with_examples(messages: list[BaseMessage], examples: Sequence[Experience]) -> list[BaseMessage]:
-    """New messages with the examples in the system message; the given ones, if there are no examples."""
+def with_examples(messages: list[BaseMessage], prepared: Request | None) -> list[BaseMessage]:
+    """New messages with a request's examples in the system message; the given ones, if it has none."""
+    examples = () if prepared is None else Request(*prepared).examples  # a plain tuple
     pairs = [(_example_text(example.req), _example_text(_final_messages(example.resp))) for example in examples]
     sections = [f"<request>{req}</request>\n<answer>{answer}</answer>" for req, answer in pairs if req and answer]
     if not sections:
