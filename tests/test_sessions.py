@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -304,6 +305,27 @@ def test_an_export_reads_each_session_once(any_store: Store) -> None:
     lines = list(Sessions(cast("Store", counting)).export())
     assert len(lines) == 50
     assert counting.calls == 1 + 25 * 3  # the list; then the values, the log, and the values after it
+
+
+@pytest.mark.parametrize("face", ["export", "aexport"])
+async def test_of_a_session_of_pictures_an_export_holds_few_at_a_time(face: str, tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "s.db")
+    brain, sessions = BrainMemory(store, "s"), Sessions(store)
+    brain.add_messages([Message(role="user", content=f"{n}".ljust(200_000, "x")) for n in range(120)])
+    count = 0
+    tracemalloc.start()
+    try:
+        if face == "export":
+            count = sum(1 for _ in sessions.export())
+        else:
+            async for _ in sessions.aexport():
+                count += 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 121
+    assert peak < 16_000_000  # of 24,000,000
+    store.close()
 
 
 def test_what_is_exported_can_be_imported_in_the_middle_of_many_calls() -> None:
