@@ -30,6 +30,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.allocations import traced
 from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Overtaken
 
@@ -325,6 +326,21 @@ async def test_of_a_session_of_pictures_an_export_holds_few_at_a_time(face: str,
         tracemalloc.stop()
     assert count == 121
     assert peak < 16_000_000  # of 24,000,000
+    store.close()
+
+
+def test_an_import_holds_little_more_than_the_bytes_of_its_lines(tmp_path: Path) -> None:
+    fields = {"v": 1, "role": "user", "created_at": 1.5, "content": "My bike is in the shed behind the house."}
+    lines = [
+        json.dumps({"v": 1, "type": "message", "session": "s", "message": {"id": f"{n:032}", **fields}}).encode()
+        for n in range(5_000)
+    ]
+    store = SQLiteStore(tmp_path / "s.db")
+    sessions = Sessions(store)
+    sessions.import_(lines[:1])
+    added, _, peak = traced(lambda: sessions.import_(lines))
+    assert added == 4_999
+    assert peak < 5 * sum(map(len, lines))  # parsed, they take more than seven times as much
     store.close()
 
 
