@@ -449,6 +449,4 @@ def test_an_import_holds_little_more_than_the_bytes_of_its_lines(tmp_path: Path)
     added, _, peak = traced(lambda: copy.import_(lines))
     assert added == copy.count() == 3_000
     assert peak < 4 * sum(map(len, lines))  # parsed, they take more than seven times as much
-        map(len, lines)
-    )  # parsed, they take more than five times as much
     store.close()
