@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -84,7 +85,7 @@ def advancing(
 
 
 def _open_display(progress: Any, description: str, total: int | None, unit: str) -> _Display:
-    if progress is False or progress is None:
+    if progress is False or progress is None or (progress is True and sys.stderr is None):  # as under pythonw
         return _Display(lambda _: None)
     if hasattr(progress, "add_task") and hasattr(progress, "advance"):
         task = progress.add_task(description, total=total)

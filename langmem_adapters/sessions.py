@@ -29,7 +29,7 @@ from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["Line", "Sessions", "parse_lines"]
 
-_PAGE_SIZE = 500
+_PAGE_SIZE = 20  # lines that a worker thread reads at once; they may be pictures
 _MAX_SUBAGENT_DEPTH = 3  # levels of subagents: each agent is called by a tool of the one above it
 
 
@@ -289,18 +289,22 @@ class Sessions(Shared):
 
     def import_flow(self, given: Iterable[bytes | str], progress: Progress = False) -> Flow[ImportResult]:
         """:meth:`import_`, as a part of a larger flow."""
-        lines = yield from step(lambda: list(parse_lines(given)))
-        with advancing(progress, "importing", len(lines), "lines") as advance:
-            merges: dict[str, Merge] = {}
-            for line in lines:
-                name = line["session"]
-                if name not in merges:
-                    merges[name] = Merge(self.store, self._namespace(name), self._expiring_session(name))
-                merges[name].add_line(line)
+        merges = yield from step(self._read_import, given)
+        total = sum(merge.line_count for merge in merges)
+        with advancing(progress, "importing", total, "lines") as advance:
             added = 0
-            for merge in merges.values():
+            for merge in merges:
                 added += yield from merge.write(advance)
-            return ImportResult(added, set().union(*(merge.deleted for merge in merges.values())))
+            return ImportResult(added, set().union(*(merge.deleted for merge in merges)))
+
+    def _read_import(self, lines: Iterable[bytes | str]) -> list[Merge]:
+        merges: dict[str, Merge] = {}
+        for line in parse_lines(lines):
+            name = line["session"]
+            if name not in merges:
+                merges[name] = Merge(self.store, self._namespace(name), self._expiring_session(name))
+            merges[name].add_line(line)
+        return [*merges.values()]
 
 
 def _creation_time(page: Page) -> float | None:

@@ -88,6 +88,27 @@ def test_where_no_thread_can_be_started_the_caller_is_told_or_those_that_are_the
     assert (first.result(120), second.result(120)) == (True, 2)
 
 
+def test_where_one_thread_can_be_started_now_and_then_those_that_wait_for_the_end_do_not_take_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
+    start, started = threading.Thread.start, []
+
+    def start_unless_it_works(thread: threading.Thread) -> None:
+        if thread.name.startswith("langmem-background"):
+            raise RuntimeError("can't start new thread")
+        started.append(thread.name)
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_unless_it_works)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="new thread"):
+                submit(lambda: 1)
+    assert started == ["langmem-exit"]
+    assert submit(lambda: 2).result(120) == 2
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_has_threads_of_its_own() -> None:

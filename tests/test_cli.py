@@ -37,6 +37,7 @@ from langmem_adapters.operations import Migration
 from tests.benchmarks import recall as benchmark
 from tests.interpreters import STRICT
 from tests.servers import RedisServer
+from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent
 REFUSED = "redis://:hidden-password@127.0.0.1:1/0"
@@ -306,6 +307,22 @@ def test_progress_is_for_terminals(tmp_path: Path) -> None:
 
 
 # --- export and import
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows ends a process without a signal")
+def test_an_export_that_is_told_to_end_leaves_no_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/m.db"
+    brain = BrainMemory(open_store(url), "long")
+    brain.add_messages([Message(role="user", content="x" * 1000) for _ in range(20_000)])
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    command = [sys.executable, "-m", "langmem_adapters", "export", "--url", url, "--output", str(folder / "all.jsonl")]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as process:
+        until(lambda: any(file.stat().st_size for file in folder.iterdir()))
+        process.terminate()
+        assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 143
+    assert list(folder.iterdir()) == []
 
 
 def test_what_was_said_has_no_colour_of_its_speaker() -> None:
@@ -687,8 +704,12 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 sys.argv = [{command!r}, *{arguments!r}]
-from langmem_adapters.cli import main
-main()
+if sys.argv[0] == "-m":
+    import runpy
+    runpy.run_module("langmem_adapters", run_name="__main__", alter_sys=True)
+else:
+    from langmem_adapters.cli import main
+    main()
 """
 
 
@@ -696,7 +717,7 @@ main()
     ("command", "blocked", "arguments", "extra"),
     [
         ("langmem-adapters", "typer", ["sessions"], "cli"),
-        ("-m", "rich", ["sessions"], "cli"),  # so it is called while Python looks for what it is to run
+        ("-m", "rich", ["sessions"], "cli"),
         ("langmem-adapters", "langchain_core", ["demo"], "langchain"),
         ("langmem-adapters", "redis", ["sessions", "--url", REFUSED], "redis"),
     ],

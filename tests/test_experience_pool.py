@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience, Metric, Score, Trajectory
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.allocations import traced
 from tests.faults import on_threads
@@ -435,3 +437,16 @@ def test_experiences_are_counted_without_being_held() -> None:
     everything, _, listing = traced(pool.all)
     assert count == len(everything) == 3_000
     assert 3 * counting < listing
+
+
+def test_an_import_holds_little_more_than_the_bytes_of_its_lines(tmp_path: Path) -> None:
+    pool, store = ExperiencePool(MemoryStore()), SQLiteStore(tmp_path / "m.db")
+    for n in range(3_000):
+        keep(pool, f"question {n}", "answer")
+    lines = list(pool.export())
+    copy = ExperiencePool(store)
+    copy.import_(lines[:1])
+    added, _, peak = traced(lambda: copy.import_(lines))
+    assert added == copy.count() == 3_000
+    assert peak < 4 * sum(map(len, lines))  # parsed, they take more than seven times as much
+    store.close()

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -868,6 +868,20 @@ async def test_a5_the_async_search_is_told_as_much(narrowed: dict[str, Any]) -> 
     memory.add([user("My bike is red.")], session="s")
     memory.add([user("My hat is red.")])
     assert memory.search("red") != memory.search("red", **narrowed) == await memory.asearch("red", **narrowed)
+
+
+@pytest.mark.parametrize("call", [LongTermMemory.count, LongTermMemory.flush, LongTermMemory.rebuild])
+def test_of_memories_that_are_pictures_few_are_held_at_a_time(
+    call: Callable[[LongTermMemory], object], tmp_path: Path
+) -> None:
+    store = SQLiteStore(tmp_path / "m.db")
+    memory = LongTermMemory(store, open_index("memory:"), user="ada")
+    pictures = [{"type": "image_url", "image_url": {"url": f"data:,{n}".ljust(200_000, "x")}} for n in range(120)]
+    memory.add([Message(role="user", content=[{"type": "text", "text": "Look!"}, picture]) for picture in pictures])
+    _, _, peak = traced(lambda: call(memory))
+    assert peak < 12_000_000  # of 24,000,000
+    assert memory.count() == 120
+    store.close()
 
 
 def test_memories_are_counted_without_being_held() -> None:

@@ -42,6 +42,7 @@ from langmem_adapters.langchain import ExperienceCache, SemanticMode
 from langmem_adapters.model import Experience
 from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning
 from langmem_adapters.protocols import Document, Index, Page, Store
+from langmem_adapters.records import paging
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores import redis_errors, sqlite_report
 from langmem_adapters.stores.memory import MemoryStore
@@ -697,7 +698,8 @@ def ends(store: Any, namespace: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("made", [False, True])
 def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE_SIZE", 2)
+    for name in ("PAGE_SIZE", "_FIRST_PAGE_SIZE"):
+        monkeypatch.setattr(paging, name, 2)
     clock = FakeClock()
     source = MemoryStore(clock=clock)
     fill(source, clock)
@@ -721,7 +723,8 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
 
 
 def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE_SIZE", 2)
+    for name in ("PAGE_SIZE", "_FIRST_PAGE_SIZE"):
+        monkeypatch.setattr(paging, name, 2)
     source, target = MemoryStore(), MemoryStore()
     log = [(id_, b"data") for id_ in "abcdefg"]
     source.append(NS, log)

@@ -215,6 +215,12 @@ def test_j3_a_bar_of_text_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> N
     assert "706/706" in err
 
 
+def test_where_there_is_no_stderr_no_bar_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", None)  # as in a program without a console on Windows
+        everything(True)
+
+
 def test_j3_in_a_notebook_without_ipywidgets_it_is_text_without_a_warning() -> None:
     kernel = (
         "import types\n"

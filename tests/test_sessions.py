@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +30,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.allocations import traced
 from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Overtaken
 
@@ -304,6 +306,42 @@ def test_an_export_reads_each_session_once(any_store: Store) -> None:
     lines = list(Sessions(cast("Store", counting)).export())
     assert len(lines) == 50
     assert counting.calls == 1 + 25 * 3  # the list; then the values, the log, and the values after it
+
+
+@pytest.mark.parametrize("face", ["export", "aexport"])
+async def test_of_a_session_of_pictures_an_export_holds_few_at_a_time(face: str, tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "s.db")
+    brain, sessions = BrainMemory(store, "s"), Sessions(store)
+    brain.add_messages([Message(role="user", content=f"{n}".ljust(200_000, "x")) for n in range(120)])
+    count = 0
+    tracemalloc.start()
+    try:
+        if face == "export":
+            count = sum(1 for _ in sessions.export())
+        else:
+            async for _ in sessions.aexport():
+                count += 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 121
+    assert peak < 16_000_000  # of 24,000,000
+    store.close()
+
+
+def test_an_import_holds_little_more_than_the_bytes_of_its_lines(tmp_path: Path) -> None:
+    fields = {"v": 1, "role": "user", "created_at": 1.5, "content": "My bike is in the shed behind the house."}
+    lines = [
+        json.dumps({"v": 1, "type": "message", "session": "s", "message": {"id": f"{n:032}", **fields}}).encode()
+        for n in range(5_000)
+    ]
+    store = SQLiteStore(tmp_path / "s.db")
+    sessions = Sessions(store)
+    sessions.import_(lines[:1])
+    added, _, peak = traced(lambda: sessions.import_(lines))
+    assert added == 4_999
+    assert peak < 5 * sum(map(len, lines))  # parsed, they take more than seven times as much
+    store.close()
 
 
 def test_what_is_exported_can_be_imported_in_the_middle_of_many_calls() -> None:

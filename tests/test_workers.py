@@ -312,40 +312,55 @@ async def test_a_loop_is_woken_once_for_all_that_was_done_while_it_was_busy(monk
     assert len(woken) <= 10
 
 
-class Refusing:
-    """A pool that can start no thread."""
+@pytest.fixture
+def thread_limit(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many more threads a new pool may start, as in a container with few."""
+    limit, start = [0], threading.Thread.start
 
-    def submit(self, _call: Any) -> Any:
-        raise RuntimeError("can't start new thread")
+    def start_if_allowed(thread: threading.Thread) -> None:
+        if thread.name.startswith("langmem-step"):
+            if not limit[0]:
+                raise RuntimeError("can't start new thread")
+            limit[0] -= 1
+        start(thread)
+
+    monkeypatch.setitem(workers._pools, "pool", workers._WorkerPool())
+    monkeypatch.setattr(threading.Thread, "start", start_if_allowed)
+    return limit
 
 
-async def test_where_no_thread_can_be_started_the_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    await auntil(lambda: not workers._pool()._running)  # one of the test before would do it
-    with monkeypatch.context() as patch:
-        patch.setattr(workers._pool(), "_workers", Refusing())
+async def test_where_no_thread_can_be_started_the_caller_is_told(thread_limit: list[int]) -> None:
+    for _ in range(3):
         with pytest.raises(RuntimeError, match="new thread"):
             await arun(_sum())
+    thread_limit[0] = 100
     assert await arun(_sum()) == 6
+    await auntil(lambda: workers._pool()._running == 0)  # and not below, which would let more compute at a time
 
 
+@pytest.mark.parametrize("where", ["plain code", "a blocking call"])
 async def test_where_no_other_thread_can_be_started_those_that_are_there_do_the_work(
-    monkeypatch: pytest.MonkeyPatch,
+    where: str, thread_limit: list[int]
 ) -> None:
     reached, held = threading.Event(), threading.Event()
 
-    def plain() -> Flow[bool]:
-        yield from step(_double, 1)
+    def wait() -> bool:
         reached.set()
         return held.wait(60)
 
-    first = asyncio.create_task(arun(plain()))
+    def waiting() -> Flow[bool]:
+        yield from step(_double, 1)
+        return (yield from step(wait)) if where == "a blocking call" else wait()
+
+    thread_limit[0] = 1
+    first = asyncio.create_task(arun(waiting()))
     assert await asyncio.to_thread(reached.wait, 60)
-    monkeypatch.setattr(workers._pool(), "_workers", Refusing())
     others = [asyncio.create_task(arun(_sum())) for _ in range(2 * workers._MAX_RUNNING)]
     await asyncio.sleep(0)
     held.set()
     assert await first
     assert await asyncio.gather(*others) == [6] * len(others)
+    await auntil(lambda: workers._pool()._running == 0)
 
 
 def test_under_uvloop() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -28,8 +29,7 @@ try:
     import typer
 except ImportError as error:
     _missing = MissingDependency("typer", "cli")
-    if sys.argv[0] == "-m" or Path(sys.argv[0]).stem == "langmem-adapters":
-        # Both ways to call it import this module before they could catch anything.
+    if Path(sys.argv[0]).stem == "langmem-adapters":  # it imports this module before it could catch anything
         sys.stderr.write(f"{_missing}\n")
         sys.exit(2)
     raise _missing from error
@@ -334,9 +334,7 @@ def _store_counts(settings: Settings) -> dict[str, int]:
 
 def _memory_sessions(settings: Settings, user: str) -> list[str]:
     """The sessions that have a long-term memory of their own; a user's memories are in one."""
-    if user:
-        return [""]
-    return [namespace[-1] for namespace in settings.store.namespaces(("longterm", settings.tenant, ""))]
+    return [""] if user else [name[-1] for name in settings.store.namespaces(("longterm", settings.tenant, ""))]
 
 
 app.add_typer(upkeep)
@@ -347,4 +345,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # stored text may hold what no code page of Windows has
             stream.reconfigure(errors="backslashreplace")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no half of an export is left behind
     app(prog_name="langmem-adapters")

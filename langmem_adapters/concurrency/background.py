@@ -30,6 +30,7 @@ class _BackgroundThreads:
         self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._idle: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C: no interrupt leaves it locked, as a semaphore
         self._threads = 0
+        self._has_exit_thread = False
         self._unfinished: set[Future[Any]] = set()
         self._is_shutting_down = False
 
@@ -54,9 +55,10 @@ class _BackgroundThreads:
         if self._threads == _MAX_THREADS:
             return
         try:
-            if not self._threads:
+            if not self._has_exit_thread:
                 # Not a daemon, though its maker may be one: many hosts make their threads daemons.
                 threading.Thread(target=self._wait_at_exit, name="langmem-exit", daemon=False).start()
+                self._has_exit_thread = True
             threading.Thread(target=self._work, name=f"langmem-background-{self._threads}", daemon=True).start()
         except RuntimeError:  # no thread can be started: the existing ones do the work
             if not self._threads:

@@ -148,6 +148,7 @@ class _WorkerPool:
         self.started_count: int = 0  # the number of jobs and exchanges begun
         self._lock = threading.RLock()  # reentrant: garbage collection may abandon a job while it is held
         self._workers: ThreadPoolExecutor | None = None  # made when they are needed
+        self._has_thread = False
         self._running = 0
         self._ready: deque[Job] = deque()
         self._batches: dict[Pipeline, list[Job]] = {}
@@ -187,12 +188,15 @@ class _WorkerPool:
                 self._workers = ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="langmem-step")
             try:
                 self._workers.submit(self._work)
+                self._has_thread = True
             except RuntimeError:
-                if threading.main_thread().is_alive():
+                if not threading.main_thread().is_alive():
+                    # A loop may go on in another thread, which keeps the process alive; pools take no work then.
+                    threading.Thread(target=self._work, name="langmem-step").start()
+                elif not self._has_thread:
+                    self._workers = None  # else the next one's thread would work twice: a pool has queued it before
                     raise
-                # A loop may go on in another thread, which keeps the process alive; pools take no work at that time.
-                threading.Thread(target=self._work, name="langmem-step").start()
-            self._running += 1
+            self._running += 1  # perhaps when one of its threads is free
 
     def _work(self) -> None:
         while (task := self._next()) is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from langmem_adapters.conversation.export_lines import Line, dump
 from langmem_adapters.conversation.log import ARCHIVED, archived_ids, entry_id
@@ -26,6 +27,13 @@ _REMOVAL_KEYS = (DEPARTED, DELETED, ARCHIVED)  # one of these values changes whe
 _log = logging.getLogger("langmem_adapters")
 
 
+class _Imported(NamedTuple):
+    """A message of the lines. Those of a whole file are held at once, and would take four times as much as data."""
+
+    id: str
+    data: bytes
+
+
 class Merge:
     """Takes the lines of one session into the session.
 
@@ -41,9 +49,9 @@ class Merge:
         self._namespace = namespace
         self._session = session
         self._redacted: Callable[[bytes], bytes] = getattr(store, "redacted", lambda data: data)
-        self._line_count = 0
+        self._session_lines = 0
         self._values: dict[str, bytes] = {}
-        self._messages: list[dict[str, Any]] = []
+        self._messages: list[_Imported] = []
         self._own_ids: set[str] = set()  # the ids of the session's own messages
         self._last_seq = 0  # the last log entry that was read
         self._archive_ids: set[str] = set()
@@ -51,12 +59,17 @@ class Merge:
         self.deleted: set[str] = set()
         """The ids of the lines' messages that were left out because they had been deleted from the session."""
 
+    @property
+    def line_count(self) -> int:
+        """How many lines were added."""
+        return self._session_lines + len(self._messages)
+
     def add_line(self, line: Line) -> None:
         """Add a line that has been checked."""
         if line["type"] == "message":
-            self._messages.append(line["message"])
+            self._messages.append(_Imported(line["message"]["id"], dump(line["message"])))
         else:
-            self._line_count += 1
+            self._session_lines += 1
             self._values |= {key: dump(value) for key, value in line["values"].items() if key != EXPIRES}
 
     def write(self, advance: Callable[[int], None]) -> Flow[int]:
@@ -66,9 +79,9 @@ class Merge:
         existing, _ = yield from self._read_existing(summary)
         marks = {key: self._values[key] for key in (DEPARTED, DELETED) if key in self._values}
         imported_marks = {key: data for key, data in marks.items() if values_before.get(key, data) == data}
-        if self._line_count:
+        if self._session_lines:
             yield from self._put_missing(self._values, values_before, imported_marks)
-            advance(self._line_count)
+            advance(self._session_lines)
         added = 0
         for start in range(0, len(self._messages), _PAGE_SIZE):
             page = self._messages[start : start + _PAGE_SIZE]
@@ -95,8 +108,8 @@ class Merge:
         """The session's messages with the lines' ids, and whether the summary would hide any other message."""
         if not (self._messages or summary or archived_ids(self._values)):
             return {}, False
-        ids = [entry_id(message["id"]) for message in self._messages]
-        imported = dict(zip(ids, self._messages, strict=True))
+        ids = [entry_id(message.id) for message in self._messages]
+        imported = {id_: message.data for id_, message in zip(ids, self._messages, strict=True)}
         end_id = last_covered_id(read_summary(summary))
         covered_ids = set(ids[: ids.index(end_id) + 1] if end_id in imported else ids)
         existing: dict[str, bytes] = {}
@@ -122,7 +135,7 @@ class Merge:
         return page.items
 
     def _append(
-        self, messages: list[dict[str, Any]], existing: dict[str, bytes], imported_marks: Mapping[str, bytes]
+        self, messages: Sequence[_Imported], existing: dict[str, bytes], imported_marks: Mapping[str, bytes]
     ) -> Flow[int]:
         """Add messages, except those that have left the log since an earlier import; returns how many are new.
 
@@ -134,7 +147,7 @@ class Merge:
             values = yield from step(self._store.get, self._namespace, _REMOVAL_KEYS)
             archived = yield from self._archived_ids(values)
             deleted = _deleted_here([id_ for id_, _ in entries], values, imported_marks)
-            left_out = [message["id"] for message, (id_, _) in zip(messages, entries, strict=True) if id_ in deleted]
+            left_out = [message.id for message, (id_, _) in zip(messages, entries, strict=True) if id_ in deleted]
             if left_out:
                 _log.warning("%d imported messages are left out: they were deleted from the session", len(left_out))
             self.deleted.update(left_out)
@@ -154,31 +167,29 @@ class Merge:
         displaced = yield from self._find_displaced(written, existing)
         if not displaced:
             return len(new)
-        new.difference_update(entry_id(message["id"]) for message in displaced)
+        new.difference_update(entry_id(message.id) for message in displaced)
         return len(new) + (yield from self._append(displaced, existing, imported_marks))
 
-    def _find_displaced(
-        self, written: Mapping[str, dict[str, Any]], existing: dict[str, bytes]
-    ) -> Flow[list[dict[str, Any]]]:
+    def _find_displaced(self, written: Mapping[str, _Imported], existing: dict[str, bytes]) -> Flow[list[_Imported]]:
         """The written messages whose ids another writer has taken for other messages meanwhile."""
-        displaced: list[dict[str, Any]] = []
+        displaced: list[_Imported] = []
         while items := (yield from self._next_page()):
             other_data = {item.id: item.data for item in items if item.data != existing.get(item.id)}
             existing |= other_data  # a message that takes the id of one still to be written is not read again
             for id_, data in other_data.items():
                 message = written.get(id_)
-                if message is not None and entry_id(message["id"]) == id_ and not self._is_same(data, message):
+                if message is not None and entry_id(message.id) == id_ and not self._is_same(data, message.data):
                     displaced.append(message)
             if len(items) < _PAGE_SIZE:
                 break
         return displaced
 
-    def _entry(self, message: dict[str, Any], existing: dict[str, bytes]) -> tuple[str, bytes]:
-        id_, data = entry_id(message["id"]), dump(message)
-        if self._is_same(existing.setdefault(id_, data), message):
-            return id_, data
-        id_ = content_id(self._read(message))  # another message with the same id
-        return id_, dump({**message, "id": id_})
+    def _entry(self, message: _Imported, existing: dict[str, bytes]) -> tuple[str, bytes]:
+        id_ = entry_id(message.id)
+        if self._is_same(existing.setdefault(id_, message.data), message.data):
+            return id_, message.data
+        id_ = content_id(self._read(message.data))  # another message with the same id
+        return id_, dump({**json.loads(message.data), "id": id_})
 
     def _archived_ids(self, values: Mapping[str, bytes]) -> Flow[set[str]]:
         """The ids in the session's archive."""
@@ -188,12 +199,12 @@ class Merge:
         return self._archive_ids
 
     def _departed_here(
-        self, message_data: list[dict[str, Any]], values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]
+        self, imported: Sequence[_Imported], values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]
     ) -> list[bool]:
         """For each of these messages, whether it has left this log and not only another."""
         if values.get(DEPARTED) in {None, imported_marks.get(DEPARTED)}:
-            return [False] * len(message_data)
-        messages = [self._read(message) for message in message_data]
+            return [False] * len(imported)
+        messages = [self._read(message.data) for message in imported]
         renamed = [message.model_copy(update={"id": content_id(message)}) for message in messages]
 
         def have_left(marks: Mapping[str, bytes]) -> list[bool]:
@@ -201,11 +212,11 @@ class Merge:
 
         return [here and not there for here, there in zip(have_left(values), have_left(imported_marks), strict=True)]
 
-    def _read(self, message: dict[str, Any]) -> Message:
-        return Message.from_bytes(self._redacted(dump(message)))
+    def _read(self, data: bytes) -> Message:
+        return Message.from_bytes(self._redacted(data))
 
-    def _is_same(self, stored: bytes, message: dict[str, Any]) -> bool:
-        data = self._redacted(dump(message))
+    def _is_same(self, stored: bytes, data: bytes) -> bool:
+        data = self._redacted(data)
         return stored == data or _content_of(self._redacted(stored)) == _content_of(data)
 
     def _put_missing(

@@ -223,7 +223,7 @@ class PoolFlows:
         added = 0
         with advancing(progress, "importing", len(entries), "experiences") as advance:
             for start in range(0, len(entries), _IMPORT_PAGE_SIZE):
-                page = entries[start : start + _IMPORT_PAGE_SIZE]
+                page = [(key, Experience.from_bytes(data)) for key, data in entries[start : start + _IMPORT_PAGE_SIZE]]
                 unexpired = [(key, experience) for key, experience in page if not self._has_expired(experience)]
                 if unexpired and self.writes:
                     yield from self._import_page(unexpired)

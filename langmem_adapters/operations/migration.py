@@ -21,7 +21,6 @@ from langmem_adapters.validation import check_store, check_sync_function, check_
 
 __all__ = ["Migrated", "Migration"]
 
-_PAGE_SIZE = 200  # entries read at once; they may be large
 _MAX_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
 _EXPIRY_TOLERANCE_SECONDS = 2.0  # between reading the same expiry in two stores
 _JOURNAL_KIND = "migration"
@@ -166,7 +165,7 @@ class Migration:
         """
         state = digest.hexdigest_with(values)
         skip = digest.total  # entries that the target has already
-        for page in pages(self._source, namespace, size=_PAGE_SIZE):
+        for page in pages(self._source, namespace):
             missing = page[skip:]
             skip = max(skip - len(page), 0)
             if missing:
@@ -255,7 +254,7 @@ def _read_content(
 ) -> _Content:
     """What a namespace holds, or would hold with ``limit`` entries and these values."""
     digest = _Digest()
-    for page in pages(store, namespace, size=_PAGE_SIZE):
+    for page in pages(store, namespace):
         digest.add(page if limit is None else page[: limit - digest.total])
         if digest.total == limit:
             break

@@ -23,7 +23,7 @@ from langmem_adapters.protocols import Document, Index, Item, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import IndexChange, follow, search_up_to_date
 from langmem_adapters.records.journal import COMPACTION_KEY, batch_length, change_entries, compact_log, keys_of
-from langmem_adapters.records.paging import PAGE_SIZE, pages, values_of
+from langmem_adapters.records.paging import PAGE_SIZE, pages, values_of, values_under
 from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["Records"]
@@ -205,8 +205,8 @@ class Records:
 
     def index_change(self, keys: Sequence[str]) -> IndexChange:
         """What an index must change so that it holds these records as they are now."""
-        records = self.get(keys)
-        documents = {key: _to_document(key, self._text_of(key, data)) for key, data in records.items()}
+        records = values_under(self.get, keys)
+        documents = {key: _to_document(key, self._text_of(key, data)) for key, data in records}
         ordered = [documents.get(key) for key in keys]
         return IndexChange(
             upsert=[document for document in ordered if document is not None],

@@ -1,24 +1,32 @@
-"""Read a log, and the values under the keys that it names, page by page from the oldest entry on."""
+"""Read a log, and the values under the keys that it names, page by page from the oldest entry on.
+
+A page is short if the one before was large in bytes: an entry may be a picture, and so many of them fill the memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["PAGE_SIZE", "pages", "values_of"]
+__all__ = ["PAGE_SIZE", "pages", "values_of", "values_under"]
 
 PAGE_SIZE = 500
+_FIRST_PAGE_SIZE = 20  # before it is known how large they are
+_PAGE_BYTES = 4_000_000
 
 
-def pages(store: Store, namespace: Namespace, *, after: int = 0, size: int = PAGE_SIZE) -> Iterator[list[Item]]:
-    """Yield the log's pages. One that is not full is the last."""
+def pages(store: Store, namespace: Namespace, *, after: int = 0) -> Iterator[list[Item]]:
+    """Yield the log's pages."""
+    size = _FIRST_PAGE_SIZE
     while items := store.scan(namespace, after=after, limit=size).items:
         yield items
         if len(items) < size:
             return
         after = items[-1].seq
+        size = _next_size(len(items), sum(len(item.data) for item in items))
 
 
 def values_of(
@@ -26,8 +34,25 @@ def values_of(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the keys that ``keys_of`` finds in the log, with their values: each once, where it is first named."""
     seen: set[str] = set()
-    for items in pages(store, namespace):
-        keys = [key for key in keys_of(items) if key not in seen]
-        seen.update(keys)
-        values = store.get(namespace, keys)
-        yield from ((key, values[key]) for key in keys if key in values)
+
+    def new_keys() -> Iterator[str]:
+        for items in pages(store, namespace):
+            keys = [key for key in keys_of(items) if key not in seen]
+            seen.update(keys)
+            yield from keys
+
+    return values_under(lambda keys: store.get(namespace, keys), new_keys())
+
+
+def values_under(get: Callable[[Sequence[str]], dict[str, bytes]], keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield those of these keys that have a value, with it, reading some at a time."""
+    rest, size = iter(keys), _FIRST_PAGE_SIZE
+    while part := list(islice(rest, size)):
+        values = get(part)
+        yield from ((key, values[key]) for key in part if key in values)
+        size = _next_size(len(part), sum(map(len, values.values())))
+
+
+def _next_size(count: int, byte_count: int) -> int:
+    """How many to read next, if so many had so many bytes."""
+    return min(PAGE_SIZE, max(1, count * _PAGE_BYTES // max(1, byte_count)))
