@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from langmem_adapters import cached
+from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.progress import advancing
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from langmem_adapters import cached
+from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -105,6 +107,14 @@ def test_a_class_counts_by_its_fields(head: str, monkeypatch: pytest.MonkeyPatch
 
     late["Other"].__name__ = late["Other"].__qualname__ = "Held"
     assert [ask(late["Held"]), ask(late["Other"]), ask(late["Held"]), ask(late["Other"])] == [1, 2, 1, 2]
+
+
+@late
+def test_a_node_may_return_such_an_object(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = written(head, monkeypatch)["Held"]
+    cache: ExperienceNodeCache[Any] = ExperienceNodeCache("memory:", tag="late", types=[held])
+    cache.set({((), "key"): (held(None, 3), None)})
+    assert cache.get([((), "key")]) == {((), "key"): held(None, 3)}
 
 
 @late

@@ -38,6 +38,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import chain
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, TypeAdapter, create_model
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import Self
 
 import langmem_adapters
@@ -1702,6 +1703,23 @@ def test_a_class_counts_by_what_its_instances_hold() -> None:
     keys = {fingerprint(identity(schema)) for schema in of_data + opaque}
     assert len(keys) == 5
     assert fingerprint(identity(of_data[0])) == fingerprint(identity(create_model("Answer", city=(str, ...))))
+
+
+_MAKERS: dict[str, Callable[[Any], type]] = {
+    "model": lambda default: create_model("Answer", x=(Any, default), of=(Any, object())),
+    "dataclass": lambda default: dataclasses.make_dataclass("Answer", [("x", Any, default), ("of", Any, object())]),
+    "pydantic dataclass": lambda default: pydantic_dataclass(
+        dataclasses.make_dataclass("Answer", [("x", Any, Field(default=default))])
+    ),
+}
+
+
+@pytest.mark.parametrize("make", _MAKERS.values(), ids=_MAKERS)
+def test_a_class_counts_by_its_defaults_in_whatever_order_a_set_is(make: Callable[[Any], type]) -> None:
+    defaults = [(frozenset(numbers), 1) for numbers in ([0, 8], [8, 0], [8, 1])]
+    assert [list(numbers) for numbers, _ in defaults[:2]] == [[0, 8], [8, 0]]  # as words differ between processes
+    one, same, other = (fingerprint(identity(make(default))) for default in defaults)
+    assert one == same != other
 
 
 def test_values_of_classes_in_two_modules_are_two() -> None:

@@ -56,7 +56,7 @@ from llama_index.core.rate_limiter import BaseRateLimiter
 from llama_index.core.schema import ImageNode, TextNode
 from llama_index.core.tools import FunctionTool, ToolMetadata
 from llama_index.core.types import PydanticProgramMode
-from pydantic import BaseModel, Field, PrivateAttr, SecretStr
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr, create_model
 
 from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
 from langmem_adapters.codec import decode, encode
@@ -1123,6 +1123,14 @@ def test_c4_two_classes_of_one_name_that_hold_other_things_are_two_requests() ->
         for cls in classes:
             llm.chat(HI, response_format=cls)
     assert inner.asked == len(classes)
+
+
+def test_a_class_whose_default_is_a_set_in_another_order_asks_for_the_same() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    for numbers in ([0, 8], [8, 0]):  # as the order of words differs between processes
+        llm.chat(HI, response_format=create_model("Answer", x=(Any, [frozenset(numbers)])))
+    assert inner.asked == 1
 
 
 def test_a_class_without_a_schema_goes_by_the_cache() -> None:

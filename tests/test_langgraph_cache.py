@@ -796,6 +796,19 @@ def test_a_class_that_was_changed_since_is_not_filled_with_what_it_was(
     assert caches[1].stats()["unreadable"] == 1
 
 
+def test_a_class_whose_default_is_a_set_in_another_order_has_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    classes = [
+        create_model("Changing", __module__=__name__, x=(Any, [frozenset(numbers)]))
+        for numbers in ([0, 8], [8, 0])  # as the order of words differs between processes
+    ]
+    writer, reader = (ExperienceNodeCache[Any](store=store, types=[each]) for each in classes)
+    monkeypatch.setitem(globals(), "Changing", classes[0])
+    writer.set({KEY: (classes[0](x=1), None)})
+    monkeypatch.setitem(globals(), "Changing", classes[1])
+    assert reader.get([KEY]) == {KEY: classes[1](x=1)}
+
+
 @pytest.mark.parametrize("value", [Point(x=1), Pair(Point(x=1)), Color.RED, [{"deep": [Point(x=2)]}]])
 def test_a_class_that_is_not_named_any_more_does_not_come_back_as_something_else(value: Any, any_store: Store) -> None:
     named: Any = ExperienceNodeCache(store=any_store, types=[Point, Pair, Color])

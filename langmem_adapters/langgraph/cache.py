@@ -14,14 +14,15 @@ from langgraph.cache.base import BaseCache, FullKey, Namespace
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypeVar
 
 from langmem_adapters import views
+from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import FORMAT, decode, encode
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.functions.equality import first_changed_type
+from langmem_adapters.experience.functions.values import StableSchema
 from langmem_adapters.experience.savings import Prices, Saved, check_prices, cost
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.flow import Flow, arun, gather, run, step
@@ -245,18 +246,13 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         return [row.namespace for parent in parents for row in self._store.recent(parent)]
 
 
-class _QuietJsonSchema(GenerateJsonSchema):
-    def emit_warning(self, *_: object) -> None:
-        """Do nothing: a default without a JSON form does not matter here."""
-
-
 @lru_cache
 def _schema(cls: type) -> str:
     """Fingerprint a class's fields: LangGraph would fill a class whose fields have changed, unchecked."""
     try:
-        return fingerprint(TypeAdapter(cls).json_schema(schema_generator=_QuietJsonSchema))
+        return fingerprint(TypeAdapter(cls).json_schema(schema_generator=StableSchema))
     except Exception:  # noqa: BLE001 - not every class has a schema
-        return fingerprint([list(getattr(base, "__annotations__", ())) for base in cls.__mro__])
+        return fingerprint([list(annotations_of(base)) for base in cls.__mro__])
 
 
 def _model_usage(value: Any) -> Iterator[Metric]:

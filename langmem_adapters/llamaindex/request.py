@@ -18,7 +18,7 @@ from pydantic import BaseModel, PydanticUserError
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
-from langmem_adapters.experience.functions.values import identity, name_of
+from langmem_adapters.experience.functions.values import StableSchema, identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.providers.addresses import unstated_address
@@ -216,6 +216,6 @@ def _class_schema(cls: type) -> Any:
     if not issubclass(cls, BaseModel):
         return identity(cls)
     try:
-        return cls.model_json_schema()
+        return cls.model_json_schema(schema_generator=StableSchema)
     except PydanticUserError as error:  # for a type that JSON does not know
         raise SerializationError(f"the class {cls.__qualname__} has no schema: {type(error).__name__}") from error

@@ -15,13 +15,15 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic.dataclasses import is_pydantic_dataclass
+from pydantic.json_schema import GenerateJsonSchema
 
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS, attributes_of, class_of, fields_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["MAIN_MODULES", "data_fingerprints", "identities_by_name", "identity", "name_of"]
+__all__ = ["MAIN_MODULES", "StableSchema", "data_fingerprints", "identities_by_name", "identity", "name_of"]
 
 # The class of pydantic's own offsets. A global offset itself would crash an interpreter in dev mode when it exits.
 _PYDANTIC_ZONE = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
@@ -64,13 +66,31 @@ def _class_identity(cls: type) -> Any:
     """The fields of a data class, and its docstring, which may be shown to a model as their description."""
     if issubclass(cls, enum.Enum):
         return [[member.name, *data_fingerprints(member.value)] for member in cls]
+    if issubclass(cls, BaseModel) or is_pydantic_dataclass(cls):
+        with suppress(PydanticUserError, NameError):  # without a JSON schema: the fields with the names of their types
+            return TypeAdapter(cls).json_schema(schema_generator=StableSchema)
     if issubclass(cls, BaseModel):
-        with suppress(PydanticUserError):  # without a JSON schema: the fields with the names of their types
-            return cls.model_json_schema()
         return {name: str(field.annotation) for name, field in cls.model_fields.items()}
-    fields = {name: str(kind) for name, kind in annotations_of(cls).items()}
-    docstring = str(cls.__doc__)  # Python writes the defaults of a dataclass there
-    return [fields, docstring] if fields and " at 0x" not in docstring else fields
+    fields: dict[str, Any] = {name: str(kind) for name, kind in annotations_of(cls).items()}
+    docstring = cls.__doc__ or ""
+    if dataclasses.is_dataclass(cls):
+        fields |= {
+            field.name: [str(field.type), *data_fingerprints(field.default)] for field in dataclasses.fields(cls)
+        }
+        if docstring.startswith(f"{cls.__name__}("):  # by Python: the reprs of all defaults
+            docstring = ""
+    return [fields, docstring] if fields else fields
+
+
+class StableSchema(GenerateJsonSchema):
+    """JSON schemas to compare: the same in each process, whatever the order of a set that is a default."""
+
+    def encode_default(self, dft: Any) -> Any:
+        """Tell the default from others, if it is data."""
+        return data_fingerprints(dft)
+
+    def emit_warning(self, *_: object) -> None:
+        """Do nothing: nobody is shown this schema."""
 
 
 def _parts(value: Any, nested: bool) -> tuple[Any, ...]:
