@@ -33,6 +33,7 @@ _MAX_UNMATCHED_WORDS = 24  # of each text; above that, forms and synonyms are no
 FORM_SIMILARITIES = frozenset((_SAME_STEM, _SAME_PREFIX, _EXTENSION))
 """The similarities of words that may be forms of one word."""
 MODALS = word_set("can could may might must shall should will would")
+_FILLERS = MODALS | word_set("actually exactly really")
 
 
 class Alignment(NamedTuple):
@@ -49,8 +50,8 @@ def unmatched_words(left: Reading, right: Reading, alignment: Alignment) -> tupl
 
 
 def is_reworded(left: Reading, right: Reading, alignment: Alignment) -> bool:
-    """Whether a content word of either has no counterpart, modal verbs aside: "how can I", "how do I"."""
-    return any(word.text not in MODALS for side in unmatched_words(left, right, alignment) for word in side)
+    """Whether a content word of either has no counterpart; "can" and "really" do not count: how (can, do) I really."""
+    return any(word.text not in _FILLERS for side in unmatched_words(left, right, alignment) for word in side)
 
 
 def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:

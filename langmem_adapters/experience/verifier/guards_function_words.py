@@ -13,6 +13,7 @@ from itertools import chain, pairwise
 from langmem_adapters.experience.verifier.alignment import (
     MODALS,
     Alignment,
+    edit_distance,
     is_reworded,
     is_short,
     refusal,
@@ -34,7 +35,8 @@ def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
 def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     """A quantifier (all, any, some, most, both, other …) must not be replaced by another, nor "a" or "my" by "all".
 
-    Nor may "only" have moved. In a long text, a replacement counts only if a neighbouring word is the same.
+    Nor may "only" have moved, or be missing in a text that is nearly the same. In a long text, a replacement counts
+    only if a neighbouring word is the same.
     """
     if differing := _bounds(left) ^ _bounds(right):
         return refusal("scope", differing, ())
@@ -43,6 +45,8 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
         if "only" not in left_quantifiers or is_reworded(left, right, alignment):
             return ""
         return refusal("scope", ["only"], ()) if _stand_elsewhere(left, right, "only", "only") else ""
+    if "only" in left_quantifiers ^ right_quantifiers and edit_distance(left.stems, right.stems, _NEAR) <= _NEAR:
+        return refusal("scope", ["only"], ())
     is_long = not is_short(left, right)
     for one in _new_quantifiers(left_quantifiers, right_quantifiers):
         for other in _new_quantifiers(right_quantifiers, left_quantifiers):
@@ -53,6 +57,7 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     return refusal("scope", differing, ())
 
 
+_NEAR = 4  # edits of words; in a text that differs more, "only" may be said otherwise
 _QUANTIFIER_KINDS = group_names("""all every each everyone everybody everything, any anyone anybody anything,
     some someone somebody something several few, most, other, another, same, both, either, only, also too""")
 _QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)

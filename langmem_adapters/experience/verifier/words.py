@@ -225,7 +225,7 @@ OPPOSITES = _opposites_by_stem("""
     many much/few little | most more maximum highest biggest/least less fewest minimum lowest smallest | high/low |
     hot warm/cold cool |
     old ancient/young new modern | buy purchase/sell | open/close shut closed | start begin/stop end finish |
-    before/after | first/last | left/right wrong | up/down | north/south | east/west | love like/hate dislike |
+    before/after | first/last second | left/right wrong | up/down | north/south | east/west | love like/hate dislike |
     happy/sad unhappy | rich/poor | hard difficult/easy soft simple | fast quick/slow |
     big large huge/small little tiny | long/short | tall/short | tallest longest/shortest | legal/illegal |
     possible/impossible | positive/negative | true real/false fake | import/export | upload/download |
