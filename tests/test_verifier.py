@@ -582,6 +582,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("modality", "Did I take both pills?", "Can I take both pills?"),
         ("order", "Was it trained on a corpus?", "Was it trained by a corpus?"),
         ("degree", "Why do few people vote?", "Why do a few people vote?"),
+        ("degree", "How do I sing as well as my sister?", "How do I sing better than my sister?"),
         ("degree", "Is little salt healthy?", "Is a little salt healthy?"),
         ("persons", "I sent the form", "You sent the form"),
         ("persons", "The form asks where I was born", "The form asks where you were born"),
