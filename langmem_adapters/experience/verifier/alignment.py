@@ -13,10 +13,12 @@ from langmem_adapters.language.lists import word_set
 
 __all__ = [
     "FORM_SIMILARITIES",
+    "MODALS",
     "TYPO_SIMILARITY",
     "Alignment",
     "align",
     "edit_distance",
+    "is_reworded",
     "is_short",
     "refusal",
     "unmatched_words",
@@ -30,6 +32,8 @@ _MAX_SHORT_TEXT_WORDS = 14  # in longer texts, some are often replaced or added 
 _MAX_UNMATCHED_WORDS = 24  # of each text; above that, forms and synonyms are not looked for: such texts differ anyway
 FORM_SIMILARITIES = frozenset((_SAME_STEM, _SAME_PREFIX, _EXTENSION))
 """The similarities of words that may be forms of one word."""
+MODALS = word_set("can could may might must shall should will would")
+_FILLERS = MODALS | word_set("actually exactly really")
 
 
 class Alignment(NamedTuple):
@@ -43,6 +47,11 @@ class Alignment(NamedTuple):
 def unmatched_words(left: Reading, right: Reading, alignment: Alignment) -> tuple[list[Word], list[Word]]:
     """The content words of each reading that correspond to none of the other's."""
     return [left.content[n] for n in alignment.only_left], [right.content[n] for n in alignment.only_right]
+
+
+def is_reworded(left: Reading, right: Reading, alignment: Alignment) -> bool:
+    """Whether a content word of either has no counterpart; "can" and "really" do not count: how (can, do) I really."""
+    return any(word.text not in _FILLERS for side in unmatched_words(left, right, alignment) for word in side)
 
 
 def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:

@@ -6,14 +6,16 @@ A guard compares two readings and the alignment of their words. It returns why i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from types import MappingProxyType
 
 from langmem_adapters.experience.verifier.alignment import (
     FORM_SIMILARITIES,
     TYPO_SIMILARITY,
     Alignment,
+    is_reworded,
     is_short,
     refusal,
     unmatched_words,
@@ -37,8 +39,15 @@ from langmem_adapters.experience.verifier.guards_voice import voice
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.swaps import exchanged_pronoun, opposite_preposition, swapped_words
-from langmem_adapters.experience.verifier.word_order import rearranged_words
-from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH_MARKERS, NEGATIONS, OPPOSITES, STOP_WORDS
+from langmem_adapters.experience.verifier.word_order import essential_words, rearranged_words
+from langmem_adapters.experience.verifier.words import (
+    ARTICLES,
+    ENGLISH_MARKERS,
+    NEGATIONS,
+    OPPOSITES,
+    STOP_WORDS,
+    is_past,
+)
 from langmem_adapters.language.lists import word_set
 
 __all__ = ["GUARDS", "Guard"]
@@ -137,7 +146,7 @@ def order(left: Reading, right: Reading, alignment: Alignment) -> str:
         return ""  # reworded, so the order may differ
     if swap := swapped_words(left, right, alignment):
         return refusal("order", swap[:1], swap[1:])
-    return "" if unmatched_count else refusal("order", rearranged_words(left, right), ())
+    return "" if is_reworded(left, right, alignment) else refusal("order", rearranged_words(left, right), ())
 
 
 def question(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -151,11 +160,21 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
     if left.frame != right.frame and _have_other_answers(frames):
         return f"question differs: {left.frame}, {right.frame}"
     stranded = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED_PREPOSITIONS
-    if stranded - (left.vocabulary & right.vocabulary) and not (alignment.only_left or alignment.only_right):
+    if stranded - (left.vocabulary & right.vocabulary) and not is_reworded(left, right, alignment):
         return refusal("question", stranded, ())
-    if frames == {"what", "where"} and _WHAT_OR_WHERE.issuperset((*left.words[:1], *right.words[:1])):
+    is_other_place = frames == {"what", "where"} and _WHAT_OR_WHERE.issuperset((*left.words[:1], *right.words[:1]))
+    is_other_actor = frames == {"what", "who"} and _asks_who_acts(left) and _asks_who_acts(right)
+    unmatched = chain.from_iterable(unmatched_words(left, right, alignment))
+    is_count = frames == {"what", "how many"} and all(word.text == "many" for word in unmatched)
+    if is_other_place or is_other_actor or is_count:
         return f"question differs: {left.frame}, {right.frame}"
     return ""
+
+
+def _asks_who_acts(reading: Reading) -> bool:
+    """Whether it asks who or what acts, or is acted on; "who is the best band" and "what is" ask for the same name."""
+    opening, verb, after = [*reading.words, "", "", ""][:3]
+    return opening in {"who", "what"} and (verb not in _COPULAS or after in _PRONOUNS or is_past(after))
 
 
 def _have_other_answers(frames: set[str]) -> bool:
@@ -170,6 +189,7 @@ _OPEN_FRAMES = _SPECIFIC_FRAMES | {"how"}
 _CIRCUMSTANCE_FRAMES = frozenset({"how", "when", "where", "who"})
 _WHAT_OR_WHERE = frozenset(("what", "which", "where"))
 _STRANDED_PREPOSITIONS = frozenset(("for", "from", "of", "with"))
+_COPULAS = word_set("is are was were")
 _PRONOUNS = word_set("i you he she it we they")
 _SUBJECTS = _PRONOUNS | word_set("my your his her our their its the this that these those there")
 _FINITE_VERBS = word_set("am is are was were has have had do does did can could will would shall should may might must")
@@ -213,15 +233,20 @@ def _restricted_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
 
 def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Neither may say all that the other says with one more content word: "salmon" and "frozen salmon"."""
-    if (alignment.only_left and alignment.only_right) or not is_short(left, right):
-        return ""
     left_only, right_only = unmatched_words(left, right, alignment)
+    if not is_short(left, right) or (left_only and right_only and not _is_longer_how_to(left, right)):
+        return ""
     return refusal("additions", _informative_words(left, left_only), _informative_words(right, right_only))
 
 
+def _is_longer_how_to(left: Reading, right: Reading) -> bool:
+    """Whether one has all words of the other, those of "how can I" and "the best way to" aside."""
+    one, other = Counter(essential_words(left)), Counter(essential_words(right))
+    return left.frame == right.frame == "how to" and (one <= other or other <= one)
+
+
 _DISTINGUISHING_WORDS = frozenset(("even", "other", "same"))
-_INFORMATIVE_AFTER_ARTICLE = frozenset(("mean", "used"))
-_COMPOUND_MODIFIERS = frozenset(("life", "world"))
+_MODIFIERS = frozenset(("life", "used", "world"))
 
 
 def _informative_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
@@ -229,10 +254,10 @@ def _informative_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
 
 
 def _is_distinguishing(reading: Reading, word: Word) -> bool:
-    """Whether an optional word singles something out: "other people", "the mean salary", "world cup"."""
-    if word.text in _INFORMATIVE_AFTER_ARTICLE:
+    """Whether an optional word singles something out: "other people", "the mean salary", "world cup", "used cars"."""
+    if word.text == "mean":
         return reading.words[word.place - 1] in ARTICLES
-    if word.text in _COMPOUND_MODIFIERS:
+    if word.text in _MODIFIERS:
         return not STOP_WORDS.issuperset(reading.words[word.place + 1 : word.place + 2])
     return word.text in _DISTINGUISHING_WORDS
 

@@ -8,9 +8,17 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 
-from langmem_adapters.experience.verifier.alignment import Alignment, is_short, refusal, unmatched_words
+from langmem_adapters.experience.verifier.alignment import (
+    MODALS,
+    Alignment,
+    edit_distance,
+    is_reworded,
+    is_short,
+    refusal,
+    unmatched_words,
+)
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
@@ -27,15 +35,18 @@ def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
 def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     """A quantifier (all, any, some, most, both, other …) must not be replaced by another, nor "a" or "my" by "all".
 
-    Nor may "only" have moved. In a long text, a replacement counts only if a neighbouring word is the same.
+    Nor may "only" have moved, or be missing in a text that is nearly the same. In a long text, a replacement counts
+    only if a neighbouring word is the same.
     """
     if differing := _bounds(left) ^ _bounds(right):
         return refusal("scope", differing, ())
     left_quantifiers, right_quantifiers = _quantifiers(left), _quantifiers(right)
     if left_quantifiers == right_quantifiers:
-        if "only" not in left_quantifiers or alignment.only_left or alignment.only_right:
+        if "only" not in left_quantifiers or is_reworded(left, right, alignment):
             return ""
         return refusal("scope", ["only"], ()) if _stand_elsewhere(left, right, "only", "only") else ""
+    if "only" in left_quantifiers ^ right_quantifiers and edit_distance(left.stems, right.stems, _NEAR) <= _NEAR:
+        return refusal("scope", ["only"], ())
     is_long = not is_short(left, right)
     for one in _new_quantifiers(left_quantifiers, right_quantifiers):
         for other in _new_quantifiers(right_quantifiers, left_quantifiers):
@@ -46,6 +57,7 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     return refusal("scope", differing, ())
 
 
+_NEAR = 4  # edits of words; in a text that differs more, "only" may be said otherwise
 _QUANTIFIER_KINDS = group_names("""all every each everyone everybody everything, any anyone anybody anything,
     some someone somebody something several few, most, other, another, same, both, either, only, also too""")
 _QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
@@ -142,7 +154,7 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     if left.frame == right.frame == "none":
         one, other = _intention(left), _intention(right)
         return refusal("modality", [one], [other]) if one and other and one != other else ""
-    only_modals = all(word.text in _MODALS for side in unmatched_words(left, right, alignment) for word in side)
+    only_modals = not is_reworded(left, right, alignment)
     if only_modals and (modals := _modals_for_does(left, right) or _modals_for_does(right, left)):
         return refusal("modality", modals, ())
     if not left.frame == right.frame == "whether":
@@ -154,26 +166,26 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 _MODAL_KINDS = group_names("can could, may might, should, must, will would, do does, did")
+_OFFERS = frozenset(("can", "do", "will"))
 _INTENTION_KINDS = group_names("can could, may might, should, must, will, want would")
 _HAVE_FORMS = frozenset(("has", "have"))
-_MODALS = word_set("can could may might should must shall will would")
 
 
 def _begin_with_other_modals(left: Reading, right: Reading) -> bool:
-    """Whether both begin with a modal verb, "do" or the like, but not of one kind, and "you" follows neither."""
+    """Whether both begin with a modal verb, "do" or the like, but not of one kind; "can you" may be "do you"."""
     one, other = _MODAL_KINDS.get(left.words[0]), _MODAL_KINDS.get(right.words[0])
     if not one or not other or one == other:
         return False
-    return "you" not in (*left.words[1:2], *right.words[1:2])
+    return "you" not in (*left.words[1:2], *right.words[1:2]) or not _OFFERS.issuperset((one, other))
 
 
 def _modals_for_does(left: Reading, right: Reading) -> frozenset[str]:
     """Modal verbs of one text in the place of "does" or "did" of the other; after "how", "can" may replace "does"."""
     left_only, right_only = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
     if "did" in left_only:
-        return _MODALS & right_only
+        return MODALS & right_only
     harmless = ("can", "could") if left.frame in {"how", "how to"} else ()
-    return (_MODALS & right_only).difference(harmless, ("will", "would")) if "does" in left_only else frozenset()
+    return (MODALS & right_only).difference(harmless, ("will", "would")) if "does" in left_only else frozenset()
 
 
 def _obligations(reading: Reading) -> set[str]:
@@ -205,7 +217,7 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     one, other = _persons(left), _persons(right)
     if one == other:
         return ""
-    if not has_unmatched and _are_exchanged(left, right, one, other):
+    if not is_reworded(left, right, alignment) and _are_exchanged(left, right, one, other):
         return refusal("persons", set(one), set(other) - set(one))
     return refusal("persons", _nouns_with_other_owner(left, right), ())
 
@@ -299,10 +311,17 @@ def _has_i_and_you(words: frozenset[str]) -> tuple[bool, bool]:
     return bool(words & I_WORDS.difference(_POSSESSIVES)), bool(words & YOU_WORDS.difference(_POSSESSIVES))
 
 
-def complements(left: Reading, right: Reading, _: Alignment) -> str:
-    """Infinitive and gerund must not be exchanged: "stopped to take" and "stopped taking", "used to", "is used to"."""
+def complements(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Infinitive and gerund must not be exchanged: "stopped to take" and "stopped taking", "used to", "is used to".
+
+    Nor may one ask of the past what the other asks of today: "where did she use to live", "where does she live".
+    """
     one, other = _complements(left), _complements(right)
-    return refusal("complements", one, other) if one and other and one != other else ""
+    if one and other and one != other:
+        return refusal("complements", one, other)
+    unmatched = chain.from_iterable(unmatched_words(left, right, alignment))
+    is_past_habit = "used to" in one ^ other and all(word.text in {"use", "used"} for word in unmatched)
+    return refusal("complements", ["used to"], ()) if is_past_habit else ""
 
 
 _TWO_COMPLEMENT_VERBS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
@@ -314,7 +333,7 @@ def _complements(reading: Reading) -> set[str]:
     for word, stem, after, before in zip(
         reading.words, reading.stems, reading.words[1:], ["", *reading.words], strict=False
     ):
-        if word == "used":
+        if word == "used" or (word == "use" and "did" in reading.vocabulary):
             if after == "to":
                 kinds.add("is used to" if before in _BE_FORMS else "used to")
         elif stem in _TWO_COMPLEMENT_VERBS and (after == "to" or after.endswith("ing")):

@@ -39,7 +39,13 @@ def manner(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def degree(left: Reading, right: Reading, _: Alignment) -> str:
-    """The word "good" must not replace "a better", nor "few" (hardly any) "a few" (some); likewise "little"."""
+    """The word "good" must not replace "a better", nor "few" (hardly any) "a few" (some); likewise "little".
+
+    Nor may "as … as" replace "than".
+    """
+    thans, ases = (left.words.count(word) - right.words.count(word) for word in ("than", "as"))
+    if thans * ases < 0 and abs(ases) > 1:
+        return refusal("degree", ["as"], ["than"])
     for word in ("few", "little"):
         one, other = _words_before(left, word), _words_before(right, word)
         if one and other and ("a" in one) != ("a" in other) and "the" not in one | other:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import ne
 
@@ -24,6 +24,8 @@ _NEGLIGIBLE_WORDS = ARTICLES | word_set("""although also am and any are be been 
     have having he his i is it its just my of on or our please really she so some still that their then they think this
     though too somehow use using we which why you your""")
 """Words that may be added or left out without a difference, or that other guards compare."""
+_POSSESSIVES = word_set("my your his her our their its")
+"""Words that may stand before one word that replaces another: "my boss", "someone"."""
 _CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
@@ -92,15 +94,18 @@ def _at_most_one_word_differs(left: Reading, right: Reading) -> bool:
     return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
 
 
-def _differ_in_one_place(left: Reading, right: Reading, left_only: Iterable[Word], right_only: Iterable[Word]) -> bool:
-    """Whether all that differs are content words that stand together in each text: "a bar chart", "a table"."""
-    left_stems = _surrounding_stems(left, left_only)
-    return left_stems.count("") == 1 and left_stems == _surrounding_stems(right, right_only)
+def _differ_in_one_place(left: Reading, right: Reading, left_only: Sequence[Word], right_only: Sequence[Word]) -> bool:
+    """Whether all that differ are content words that stand together in each text: "a bar chart", "a table"."""
+    may_be_owned = len(left_only) == len(right_only) == 1
+    left_stems = _surrounding_stems(left, left_only, may_be_owned=may_be_owned)
+    return left_stems.count("") == 1 and left_stems == _surrounding_stems(right, right_only, may_be_owned=may_be_owned)
 
 
-def _surrounding_stems(reading: Reading, unmatched: Iterable[Word]) -> list[str]:
+def _surrounding_stems(reading: Reading, unmatched: Iterable[Word], *, may_be_owned: bool) -> list[str]:
     """The stems without articles, with one empty string for each run of the given words."""
     positions = {word.place for word in unmatched}
+    if may_be_owned:
+        positions |= {n for n, word in enumerate(reading.words) if word in _POSSESSIVES and n + 1 in positions}
     numbered_words = enumerate(zip(reading.words, reading.stems, strict=True))
     stems = ["" if n in positions else stem for n, (word, stem) in numbered_words if word not in ARTICLES]
     return [stem for stem, _ in groupby(stems)]

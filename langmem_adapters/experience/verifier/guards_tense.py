@@ -34,9 +34,13 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     left_aspects, right_aspects = _aspects(left), _aspects(right)
     if differing := _comparable_aspects(left_aspects, right_aspects) ^ _comparable_aspects(right_aspects, left_aspects):
         return refusal("tense", differing, ())
+    if _asks_for_future_state(left) != _asks_for_future_state(right):
+        return refusal("tense", ["will be"], ["is"])
     have_conditions = "if" in left.vocabulary & right.vocabulary
     left_words = _words_outside_conditions(left) if have_conditions else left.words
     right_words = _words_outside_conditions(right) if have_conditions else right.words
+    if exchanged := _exchanged_auxiliaries(left_words, right_words):
+        return refusal("tense", exchanged, ())
     left_tenses, right_tenses = _tenses(left_words), _tenses(right_words)
     for i, j, _ in alignment.pairs:
         verb, other_verb = left.content[i].text, right.content[j].text
@@ -46,6 +50,12 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     if {*left_tenses, *right_tenses} != {"is", "was"} or left_tenses & right_tenses:
         return ""
     return refusal("tense", left_tenses, right_tenses)
+
+
+def _asks_for_future_state(reading: Reading) -> bool:
+    """Whether it asks who or what will be; if a time is given, "is" means the same."""
+    asks_for_state = reading.frame in {"what", "who"} and not (reading.numbers or reading.units)
+    return asks_for_state and {"will", "be"} <= reading.vocabulary
 
 
 def _tense_of_verb(words: list[str], verb: str) -> set[str]:
@@ -85,6 +95,13 @@ def _aspect(words: list[str], position: int) -> str:
 def _words_outside_conditions(reading: Reading) -> list[str]:
     """The words outside conditional clauses; "tell me if" begins none, as it means "whether"."""
     return re.findall(r"\w+", _CONDITION.sub(r"\1", reading.text))
+
+
+def _exchanged_auxiliaries(left_words: list[str], right_words: list[str]) -> set[str]:
+    """Auxiliaries in each other's place that differ in tense, if both texts have equally many."""
+    one, other = ([word for word in words if word in _TENSE_BY_AUXILIARY] for words in (left_words, right_words))
+    pairs = zip(one, other, strict=True) if len(one) == len(other) else ()
+    return {word for pair in pairs if len({_TENSE_BY_AUXILIARY[word] for word in pair}) > 1 for word in pair}
 
 
 def _tenses(words: list[str]) -> set[str]:

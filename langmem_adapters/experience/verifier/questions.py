@@ -49,7 +49,7 @@ OPENING_PATTERN = (
     r"(?:do you(?! know how to)|does anyone|does anybody|does someone) (?:happen to )?know|"
     r"(?:would|do) you mind (?:telling|explaining to|showing) me|i was hoping you could tell me|"
     r"i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|help me understand|"
-    r"any idea),? (?=how |wh(?!ether)))?"
+    r"any idea)[,:]? (?=how |wh(?!ether)))?"
 )
 """Openings of a question that do not change it: "Good morning", "could you please tell me"."""
 

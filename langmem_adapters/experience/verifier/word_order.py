@@ -21,7 +21,7 @@ from langmem_adapters.experience.verifier.words import (
 )
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["rearranged_words", "same_words"]
+__all__ = ["essential_words", "rearranged_words", "same_words"]
 
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
@@ -51,14 +51,14 @@ def same_words(left: Reading, right: Reading) -> bool:
     one, other = _singular_words(left), _singular_words(right)
     if _is_question(left) != _is_question(right):
         return same_search(one, other, left, right) or same_search(other, one, right, left)
-    if _essential_words(left) == _essential_words(right):
+    if essential_words(left) == essential_words(right):
         return True
     return is_compound_of(one, other) or is_compound_of(other, one) or _is_harmless_reordering(left, right)
 
 
 def _is_harmless_reordering(left: Reading, right: Reading) -> bool:
     """Whether both have the same words, in different orders that mean the same."""
-    if sorted(_essential_words(left)) != sorted(_essential_words(right)):
+    if sorted(essential_words(left)) != sorted(essential_words(right)):
         return False
     if len({word.stem for word in left.content}) < len(left.content):
         return False  # the guards do not tell two words of one stem apart
@@ -82,7 +82,7 @@ def rearranged_words(left: Reading, right: Reading) -> set[str]:
     is_repeated = len({word.stem for word in left.content}) < len(left.content) and not CONJUNCTIONS & left.vocabulary
     if is_repeated and left.stems != right.stems and sorted(left.words) == sorted(right.words):
         return {word for word, other in zip(left.words, right.words, strict=True) if word != other}
-    left_words, right_words = _essential_words(left), _essential_words(right)
+    left_words, right_words = essential_words(left), essential_words(right)
     if not left.english or left.words == right.words or left_words == right_words:
         return set()
     negations_only = CONJUNCTIONS & left.vocabulary or sorted(left_words) != sorted(right_words)
@@ -110,7 +110,7 @@ def _normalized_words(reading: Reading) -> list[str]:
     return _HOW_TO.sub("how ", " ".join(reading.words)).split()
 
 
-def _essential_words(reading: Reading) -> list[str]:
+def essential_words(reading: Reading) -> list[str]:
     """The words in the singular, without articles, "do" and "does"."""
     return [_singular(word) for word in _normalized_words(reading) if word not in _OMITTABLE]
 
@@ -170,7 +170,7 @@ def _content_words(reading: Reading) -> list[tuple[str, bool]]:
 
 def _linked_words(reading: Reading) -> dict[str, str]:
     """Words joined by "and" or "or", each mapped to the first of its pair in the alphabet: their order is free."""
-    words = _essential_words(reading)
+    words = essential_words(reading)
     first_linked: dict[str, str] = {}
     for one, link, other in zip(words, words[1:], words[2:], strict=False):
         if link in CONJUNCTIONS:

@@ -142,11 +142,11 @@ UNITS = group_names("""km kilometer kilometers kilometre kilometres kms, m meter
     pm p.m""")
 """Units, days, months and times of day, by all their spellings."""
 
-NEGATIONS = word_set("""not no never without nor neither none nothing nobody nowhere hardly barely unable cannot except
-    excluding nicht kein keine keinen keiner nie niemals ohne ne pas jamais sans aucun aucune nunca jamás sin ningún
-    ninguna não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder nie bez не нет без никогда ни
-    不 没 没有 未 无 别 非 ない ません ぬ 안 못 없 لا ليس بدون لم لن नहीं मत बिना değil yok olmadan không chưa tidak
-    bukan tanpa inte ingen aldrig utan ikke uden aldri uten ei""")
+NEGATIONS = word_set("""not no never without nor neither none nothing nobody nowhere hardly barely unable impossible
+    cannot except excluding nicht kein keine keinen keiner nie niemals ohne ne pas jamais sans aucun aucune nunca jamás
+    sin ningún ninguna não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder nie bez не нет без
+    никогда ни 不 没 没有 未 无 别 非 ない ません ぬ 안 못 없 لا ليس بدون لم لن नहीं मत बिना değil yok olmadan không
+    chưa tidak bukan tanpa inte ingen aldrig utan ikke uden aldri uten ei""")
 """Words that negate a statement, in large languages."""
 
 SYNONYMS = word_groups("""best good great top better ideal | way method mean technique step process procedure tip trick
@@ -222,9 +222,10 @@ OPPOSITES = _opposites_by_stem("""
     boy guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/
     girl lady woman female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her |
     advantage pro benefit/disadvantage con drawback harm | good best better top/bad worst worse evil |
-    most more maximum highest biggest/least less fewest minimum lowest smallest | high/low | hot warm/cold cool |
+    many much/few little | most more maximum highest biggest/least less fewest minimum lowest smallest | high/low |
+    hot warm/cold cool |
     old ancient/young new modern | buy purchase/sell | open/close shut closed | start begin/stop end finish |
-    before/after | first/last | left/right wrong | up/down | north/south | east/west | love like/hate dislike |
+    before/after | first/last second | left/right wrong | up/down | north/south | east/west | love like/hate dislike |
     happy/sad unhappy | rich/poor | hard difficult/easy soft simple | fast quick/slow |
     big large huge/small little tiny | long/short | tall/short | tallest longest/shortest | legal/illegal |
     possible/impossible | positive/negative | true real/false fake | import/export | upload/download |
