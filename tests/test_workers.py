@@ -293,6 +293,18 @@ async def test_blocking_calls_may_wait_for_flows_of_their_own() -> None:
     assert found == [4] * 8
 
 
+async def test_blocking_calls_on_all_workers_may_wait_for_flows_of_their_own() -> None:
+    """Such as a scorer, a redactor or an embedder that calls asyncio.run."""
+    barrier = threading.Barrier(workers._MAX_WORKERS)
+
+    def bridge() -> int:
+        barrier.wait(60)
+        return asyncio.run(arun(step(_double, 21)))
+
+    found = await asyncio.wait_for(asyncio.gather(*(arun(step(bridge)) for _ in range(barrier.parties))), 60)
+    assert found == [42] * barrier.parties
+
+
 async def test_a_loop_is_woken_once_for_all_that_was_done_while_it_was_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     woken: list[Any] = []

@@ -71,9 +71,10 @@ class Job:
     """A worker's part of a flow: up to its end, or to the next question for the event loop."""
 
     def __init__(
-        self, flow: Flow[Any], answer: Answer, context: contextvars.Context, completions: _Completions
+        self, flow: Flow[Any], answer: Answer, context: contextvars.Context, completions: _Completions, depth: int
     ) -> None:
         self.flow = flow
+        self.depth = depth
         self.question: Any = None  # asked in a batch
         self.answer: Answer | None = answer  # None: the batch had no answer to the question
         self.context = context
@@ -142,9 +143,14 @@ class _WorkerPool:
     """Runs jobs. Few threads compute at a time; one that blocks on a disk or a socket is replaced meanwhile.
 
     Questions of several flows to the same pipeline are one batch, which is sent when there is no other work.
+
+    Args:
+        depth: Whose jobs it runs: 0, or 1 for those that a blocking call starts which waits on a worker of depth 0, and
+            so on. If they had to wait for a worker of the same pool, all of its workers might wait for each other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 0) -> None:
+        self._depth = depth
         self.started_count: int = 0  # the number of jobs and exchanges begun
         self._lock = threading.RLock()  # reentrant: garbage collection may abandon a job while it is held
         self._workers: ThreadPoolExecutor | None = None  # made when they are needed
@@ -199,11 +205,13 @@ class _WorkerPool:
             self._running += 1  # perhaps when one of its threads is free
 
     def _work(self) -> None:
+        _depth_of_worker[threading.get_ident()] = self._depth
         while (task := self._next()) is not None:
             if isinstance(task, Job):
                 self._run(task)
             else:
                 self._ask_batch(*task)
+        _depth_of_worker.pop(threading.get_ident(), None)  # the number may be another thread's later
 
     def _next(self) -> Job | tuple[Pipeline, list[Job]] | None:
         """Take the next task: a job, or a batch of questions to a pipeline; None ends this worker."""
@@ -307,22 +315,23 @@ def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
     completions: _Completions | None = getattr(_thread_state, "completions", None)
     if completions is None or completions.loop is not loop:
         completions = _thread_state.completions = _Completions(loop)
-    job = Job(flow, answer, context, completions)
-    _pool().submit(job)
+    job = Job(flow, answer, context, completions, _depth_of_worker.get(threading.get_ident(), -1) + 1)
+    _pool(job.depth).submit(job)
     return job
 
 
 def abandon(job: Job) -> None:
     """Give up a job that nobody waits for any more; if it is running, it is closed when it stops."""
-    _pool().abandon(job)
+    _pool(job.depth).abandon(job)
 
 
-def _pool() -> _WorkerPool:
-    """The pool, made when it is needed: gevent may have replaced locks since the import, as in gunicorn's workers."""
-    return _pools.get("pool") or _pools.setdefault("pool", _WorkerPool())
+def _pool(depth: int = 0) -> _WorkerPool:
+    """A pool, made when it is needed: gevent may have replaced locks since the import, as in gunicorn's workers."""
+    return _pools.get(depth) or _pools.setdefault(depth, _WorkerPool(depth))
 
 
-_pools: dict[str, _WorkerPool] = {}
+_pools: dict[int, _WorkerPool] = {}
+_depth_of_worker: dict[int, int] = {}  # by thread, while it works: gevent may have made threads greenlets since
 _thread_state = threading.local()  # per thread: the completion queue of the loop that runs on it
 
 
@@ -330,6 +339,7 @@ def _reset_in_child() -> None:
     """Reset in a forked child: threads are not copied, and one of them may have held the lock."""
     global _thread_state  # noqa: PLW0603 - one per process
     _pools.clear()
+    _depth_of_worker.clear()
     _thread_state = threading.local()
 
 
