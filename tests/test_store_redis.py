@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import socket
 import subprocess
 import sys
@@ -904,6 +905,26 @@ def test_a_store_works_on_both_sides_of_a_fork(url: str, key_prefix: str) -> Non
 
 
 _FEW: Any = {"max_connections": 2, "retry_for": 0}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_too_many_open_files_are_told_apart_and_take_no_connection_for_ever(
+    redis_server: RedisServer, key_prefix: str
+) -> None:
+    import resource  # noqa: PLC0415 - not on Windows
+
+    store = RedisStore(redis_server.url(), prefix=key_prefix, **_FEW)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        for _ in range(5):
+            with pytest.raises(StoreUnavailable, match=r"too many files are open: raise the limit"):
+                store.get(NS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    crowd(store)
 
 
 def crowd(store: RedisStore) -> None:

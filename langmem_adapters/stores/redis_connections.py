@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError, WatchError
+from redis.exceptions import RedisError, ResponseError, WatchError
 
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, NO_FREE_CONNECTION, REPLICA_ERRORS, is_down
@@ -193,7 +193,9 @@ class OwnConnections:
             self._pool.release(connection)
         try:
             return self._pool.get_connection()
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, RedisError):  # the pool has counted one that it did not make, and would for ever
+                self._pool.max_connections += 1
             self._fifo.give_back(None)
             raise
 

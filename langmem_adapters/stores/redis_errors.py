@@ -30,6 +30,7 @@ from langmem_adapters.stores.redis_outage import NO_FREE_CONNECTION, is_down
 __all__ = ["is_full", "translate"]
 
 _NO_CONNECTION_LEFT = "has no free connection in its pool: raise max_connections"
+_TOO_MANY_FILES = "cannot be connected to, as too many files are open: raise the limit (ulimit -n), or close stores"
 _LOADING = "is loading its data: try again in a moment"
 _LOGIN_REFUSED = "refuses the user name or password: correct them in the URL"
 _TIMEOUT = (
@@ -89,6 +90,7 @@ _ARGUMENTS_PREFIX = ", with args beginning with"
 # The first match counts, by the driver's class and words.
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (AuthenticationError, "", StoreUnavailable, _LOGIN_REFUSED),
+    (Exception, "Too many open files", StoreUnavailable, _TOO_MANY_FILES),
     (MaxConnectionsError, "", StoreUnavailable, _NO_CONNECTION_LEFT),
     (RedisConnectionError, NO_FREE_CONNECTION, StoreUnavailable, _NO_CONNECTION_LEFT),
     (BusyLoadingError, "", StoreUnavailable, _LOADING),

@@ -30,7 +30,7 @@ __all__ = ["Wire"]
 
 _MAX_ATTEMPTS = 64  # how often a watched key may change during a write
 _SCAN_COUNT = 1000  # keys that one SCAN looks at
-_DRIVER_ERRORS = (RedisError, RedisClusterException)
+_DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)  # the last, as it reads a file for each connection
 
 _Request: TypeAlias = tuple[Sequence[bytes], bool]
 """Commands, and whether they are one transaction."""
