@@ -100,6 +100,20 @@ def test_d1_a_word_of_weight_is_not_passed_over_for_one_of_its_stem_that_says_li
 @pytest.mark.parametrize(
     ("one", "other"),
     [
+        ("How many calories are in a banana?", "How much sugar is in a banana?"),
+        ("How many rooms were in the old hotel?", "How much parking was in the old hotel?"),
+    ],
+)
+def test_d1_a_verb_that_follows_the_number_of_a_replaced_word_does_not_hide_that_it_is_replaced(
+    one: str, other: str
+) -> None:
+    assert not VERIFIER(one, other, cosine=0.99).accepted
+    assert not VERIFIER(other, one, cosine=0.99).accepted
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
         ("How do I avoid procrastination?", "How do you avoid procrastinating?"),
         ("Which is the best dance academy in Rome?", "What is the best dancing academy in Rome?"),
         ("Is the neighbourhood safe?", "Is the neighborhood really safe?"),

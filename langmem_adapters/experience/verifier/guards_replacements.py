@@ -12,7 +12,7 @@ from langmem_adapters.experience.verifier.alignment import Alignment, edit_dista
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, STOP_WORDS, is_past
-from langmem_adapters.language.lists import word_set
+from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["details", "words"]
 
@@ -26,6 +26,7 @@ _NEGLIGIBLE_WORDS = ARTICLES | word_set("""although also am and any are be been 
 """Words that may be added or left out without a difference, or that other guards compare."""
 _POSSESSIVES = word_set("my your his her our their its")
 """Words that may stand before one word that replaces another: "my boss", "someone"."""
+_NUMBERS_OF_VERBS = group_names("is are, was were, does do, has have")
 _CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
@@ -102,10 +103,14 @@ def _differ_in_one_place(left: Reading, right: Reading, left_only: Sequence[Word
 
 
 def _surrounding_stems(reading: Reading, unmatched: Iterable[Word], *, may_be_owned: bool) -> list[str]:
-    """The stems without articles, with one empty string for each run of the given words."""
+    """The stems without articles, with one empty string for each run of the given words; verbs in one number."""
     positions = {word.place for word in unmatched}
     if may_be_owned:
         positions |= {n for n, word in enumerate(reading.words) if word in _POSSESSIVES and n + 1 in positions}
     numbered_words = enumerate(zip(reading.words, reading.stems, strict=True))
-    stems = ["" if n in positions else stem for n, (word, stem) in numbered_words if word not in ARTICLES]
+    stems = [
+        "" if n in positions else _NUMBERS_OF_VERBS.get(word, stem)
+        for n, (word, stem) in numbered_words
+        if word not in ARTICLES
+    ]
     return [stem for stem, _ in groupby(stems)]
