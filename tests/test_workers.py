@@ -336,7 +336,7 @@ def thread_limit(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             limit[0] -= 1
         start(thread)
 
-    monkeypatch.setitem(workers._pools, "pool", workers._WorkerPool())
+    monkeypatch.setitem(workers._pools, 0, workers._WorkerPool())
     monkeypatch.setattr(threading.Thread, "start", start_if_allowed)
     return limit
 
