@@ -188,7 +188,10 @@ def _to_plain(value: Any, path: str, depth: int) -> Any:
 def _to_tagged(value: Any, path: str, depth: int) -> Any:
     for name, (type_, convert, _) in _TAGGED_TYPES.items():
         if isinstance(value, type_):
-            return {_TYPE_KEY: name, _VALUE_KEY: _to_plain(convert(value), path, depth - 1)}
+            content = _to_plain(convert(value), path, depth - 1)
+            if name in UNORDERED:  # a set, whose order differs between processes
+                content.sort(key=repr)
+            return {_TYPE_KEY: name, _VALUE_KEY: content}
     value_type = type(value)
     if value_type is int:
         raise SerializationError(f"{path:.200} is an integer of more than 4,000 digits, which cannot be stored")

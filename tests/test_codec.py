@@ -116,6 +116,13 @@ def test_models_dataclasses_and_enum_members_become_plain_data() -> None:
     assert decode(encode(value)) == {"model": {"inner": (1, 2)}, "row": {"data": b"\x00"}, "named": "blue"}
 
 
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_a_set_is_written_in_one_order(kind: Callable[[Any], Any]) -> None:
+    one, same = (kind([frozenset(numbers), *numbers, "a"]) for numbers in ([0, 8], [8, 0]))
+    assert (one, encode(one)) == (same, encode(same))
+    assert [list(frozenset(numbers)) for numbers in ([0, 8], [8, 0])] == [[0, 8], [8, 0]]  # as words in two processes
+
+
 def test_plain_data_is_not_copied() -> None:
     value = {"a": [1, "x", None, {"b": 2.0}]}
     assert to_plain(value) is value

@@ -644,6 +644,7 @@ def test_serializers() -> None:
     json_ = JsonSerializer()
     assert json_.deserialize_resp(json_.serialize_resp({"a": (1, b"x")})) == {"a": (1, b"x")}
     assert json_.serialize_req(req=["a"]) == '["a"]'
+    assert len({json_.serialize_req(req=frozenset(numbers)) for numbers in ([0, 8], [8, 0])}) == 1
     models = PydanticSerializer(Answer)
     assert models.deserialize_resp(models.serialize_resp(Answer(text="a"))) == Answer(text="a")
     with pytest.raises(ConfigurationError):
