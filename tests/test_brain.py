@@ -295,6 +295,12 @@ def test_knowledge_summary_title_and_text(any_store: Store) -> None:
     assert (brain.get_summary(), brain.get_title(), brain.get_knowledge(), brain.messages()) == (None, "", [], [])
 
 
+def test_a_message_exists_however_long_ago_it_was_said(any_store: Store) -> None:
+    brain = BrainMemory(any_store, SESSION)
+    brain.add_messages([user(f"message {n}") for n in range(200)])
+    assert [brain.exists(f"message {n}") for n in (199, 100, 0, 200)] == [True, True, True, False]
+
+
 def test_a_log_is_read_no_further_than_its_first_entry(distant: tuple[RedisStore, RoundTrips]) -> None:
     store, door = distant
     brain = BrainMemory(store, SESSION, model=lambda _: "A summary.")

@@ -248,6 +248,8 @@ def test_a_gzipped_file_is_unpacked_to_a_hundred_times_its_size_and_no_further(t
     file.write_bytes(gzip.compress(talk))
     assert len(talk) > 100 * file.stat().st_size  # what is small is unpacked anyway
     assert only(file)[0].text.startswith("hi hi")
+    file.write_bytes(gzip.compress(talk[:9_000]) + b"\0" * 9 + gzip.compress(talk[9_000:]))  # as by cat
+    assert only(file)[0].text == "hi " * 10_000
     file.write_bytes(gzip.compress(talk + b" " * 2**26))
     with pytest.raises(SerializationError, match="holds more than 100 times its size: unpack it first, if you trust"):
         read_transcripts(file)

@@ -354,7 +354,7 @@ def test_a_score_does_not_undo_what_was_kept_in_the_very_same_moment(monkeypatch
 # --- judges
 
 
-def test_judges() -> None:
+async def test_judges() -> None:
     assert exact_and_perfect(experience(val=10), "q")
     assert not any(exact_and_perfect(e, "q") for e in (experience(val=9), experience(), experience("other", val=10)))
     assert [AtLeast(7)(experience(val=val), "any") for val in (6, 7, None)] == [False, True, False]
@@ -363,6 +363,7 @@ def test_judges() -> None:
     judge = LLMJudge(lambda prompt: json.dumps({"perfect": "Earlier request\n  q\n" in prompt}))
     assert judge(experience("q"), "q2")
     assert not judge(experience("p"), "q2")
+    assert [await judge.acall(experience(req), "q2") for req in ("q", "p")] == [True, False]
     for said in ('{"perfect": 1}', '{"perfect": "true"}', "true"):
         with pytest.raises(ModelError):
             LLMJudge(lambda prompt, said=said: said)(experience(), "q")

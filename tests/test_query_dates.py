@@ -210,6 +210,8 @@ def test_a_meaning_is_asked_for_in_the_words_of_the_query() -> None:
         ("上周五我做了什么?", "2026-03-06"),
         ("先週の金曜日は何をした?", "2026-03-06"),
         ("지난주 금요일에 뭐 했어?", "2026-03-06"),
+        ("上周末我做了什么?", "2026-03-07/2026-03-08"),
+        ("来週末は何をする?", "2026-03-21/2026-03-22"),
         ("Was war vor zwei Wochen?", "2026-02-23/2026-03-01"),
         ("Wo war ich im letzten Jahr?", "2025"),
         ("Was war der letzte Tag?", ""),

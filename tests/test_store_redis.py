@@ -797,6 +797,9 @@ def test_a_ttl_is_a_positive_number(store: RedisStore) -> None:
     for wrong in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ConfigurationError, match="ttl is a number of seconds above 0"):
             store.append(NS, [("a", b"")], ttl=wrong)
+    with pytest.raises(ConfigurationError, match="that Redis can count to, or None, not 100000"):
+        store.append(NS, [("a", b"")], ttl=1e11)
+    assert store.scan(NS).items == []
 
 
 def test_recent_pages_through_ties_exactly(store: RedisStore, clock: FakeClock) -> None:

@@ -658,6 +658,7 @@ def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
     assert plain.as_text({"text": "x", "city": "Rome"}) == '{"text": "x", "city": "Rome"}'
     assert plain.as_text([1, "a"]) == '[1, "a"]'
     assert plain.as_text({1, 2}) in {'"{1, 2}"', "[1, 2]"}
+    assert plain.as_text({(1, 2): "x"}) == "(dict)"
     deep: Any = "end"
     for _ in range(2_000):
         deep = [deep]
