@@ -28,8 +28,9 @@ from langmem_adapters.files.database import Database
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_connections import OwnConnections
+from langmem_adapters.stores.redis_connections import LastUses, OwnConnections
 from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
 from tests.waiting import until
 
@@ -370,7 +371,7 @@ def test_j1_an_interrupt_beside_the_talk_leaves_the_connection_to_others(
             interrupt("release")
 
     pool = Pool.from_url(redis_server.url(), connection_class=Interruptible, max_connections=1, socket_timeout=5)
-    own = OwnConnections(pool, keep_borrowed=at_hand)
+    own = OwnConnections(pool, LastUses(FakeClock()), keep_borrowed=at_hand)
 
     def ping(connection: Any) -> Any:
         connection.send_command("PING")

@@ -1001,13 +1001,14 @@ def _accepts(port: int) -> bool:
 
 
 @contextmanager
-def sentinel(server: RedisServer, folder: Path) -> Iterator[int]:
+def sentinel(server: RedisServer, folder: Path, *, names: int | None = None) -> Iterator[int]:
+    """A sentinel's port; it names ``server``, or the port on this machine that leads there."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     config = folder / "sentinel.conf"
     config.write_text(
-        f'port {port}\nbind 127.0.0.1\ndir "{folder}"\nsentinel monitor mine 127.0.0.1 {server.port} 1\n',
+        f'port {port}\nbind 127.0.0.1\ndir "{folder}"\nsentinel monitor mine 127.0.0.1 {names or server.port} 1\n',
         encoding="utf-8",
     )
     process = subprocess.Popen([server.path, config, "--sentinel"], stdout=subprocess.DEVNULL)

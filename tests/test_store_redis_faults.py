@@ -104,6 +104,10 @@ class Crossing(Proxy):
     def forget(self) -> None:
         self._forgotten.update(self._sockets)
 
+    def count(self) -> int:
+        """How many connections there have been."""
+        return len(self._sockets) // 2
+
     def lead_to(self, port: int) -> None:
         self._server_port = port
 

@@ -45,7 +45,8 @@ class RedisStore(Shared):
             are used, and its owner closes them. An asyncio client, or one with ``decode_responses=True``, only
             tells where to connect and as which user.
         prefix: The beginning of all keys.
-        clock: Gives Unix seconds, for the times in :meth:`recent`. Expiry follows the server's own clock.
+        clock: Gives Unix seconds, for the times in :meth:`recent`, and to connect anew after a minute without a call.
+            Expiry follows the server's own clock.
         max_connections: Size of each server's pool; a caller that finds none free waits up to ``socket_timeout``.
         socket_timeout: Seconds to wait for a connection or an answer; None: for ever.
         retry_for: Seconds during which a call is retried where that may help: after lost connections, timeouts,
@@ -72,7 +73,7 @@ class RedisStore(Shared):
         self._keys = Keys(prefix)
         self._clock = clock
         link = make_link(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
-        self._wire = Wire(link, retry_for=retry_for)
+        self._wire = Wire(link, retry_for=retry_for, clock=clock)
         self._removed_logs = redis_log.RemovedLogs()
 
     @blocking

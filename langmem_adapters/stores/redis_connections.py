@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -16,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError, WatchError
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, NO_FREE_CONNECTION, REPLICA_ERRORS, is_down
 
-__all__ = ["RESP2", "FIFOPool", "OwnConnections", "call_with_connection", "close_pool"]
+__all__ = ["RESP2", "FIFOPool", "LastUses", "OwnConnections", "call_with_connection", "close_pool"]
 
 T = TypeVar("T")
 
@@ -55,6 +56,30 @@ def _disconnect_unless_reusable(connection: Any, error: BaseException) -> None:
     # After a refusal all replies were read. A replica is dropped, as its name may lead to the primary by now.
     if not isinstance(error, ResponseError | WatchError) or isinstance(error, REPLICA_ERRORS):
         connection.disconnect()
+
+
+class LastUses:
+    """Remembers when connections were last used, as one that was idle for minutes may be dead without a sign of it.
+
+    Firewalls and load balancers forget idle connections, and drop what is sent on them: a call would wait for its whole
+    timeout, and fail. A laptop that slept and a function that was frozen wake up with such connections, too.
+
+    Args:
+        clock: Gives Unix seconds; a monotonic clock may stand still while the machine sleeps.
+    """
+
+    _MAX_IDLE_SECONDS = 60.0  # Azure's load balancers forget after 240 seconds, and those of AWS after 350
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._used_at: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+    def was_long_ago(self, used: Any) -> bool:
+        """Whether the last use was so long ago that a new connection is the surer one; this is the next use."""
+        now = self._clock()
+        before = self._used_at.get(used, now)
+        self._used_at[used] = now
+        return abs(now - before) > self._MAX_IDLE_SECONDS  # a clock that was set back says nothing
 
 
 class FIFOPool:
@@ -137,8 +162,9 @@ class OwnConnections:
     the pool, and skip that work if they were used a moment ago.
     """
 
-    def __init__(self, pool: ConnectionPool, *, keep_borrowed: bool = False) -> None:
+    def __init__(self, pool: ConnectionPool, last_uses: LastUses, *, keep_borrowed: bool = False) -> None:
         self._pool = pool
+        self._last_uses = last_uses
         self._keep_borrowed = keep_borrowed
         timeout_seconds = getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout"))
         self._fifo = FIFOPool(pool.max_connections, timeout_seconds)
@@ -182,7 +208,8 @@ class OwnConnections:
         connection = self._fifo.take()
         if connection is not None:
             try:
-                if not connection.can_read():  # nothing is left unread, and the server has not hung up
+                # Nothing is left unread, and the server has not hung up.
+                if not self._last_uses.was_long_ago(connection) and not connection.can_read():
                     return connection
             except _UNUSABLE_ERRORS:
                 pass
@@ -192,12 +219,23 @@ class OwnConnections:
             connection.disconnect()
             self._pool.release(connection)
         try:
-            return self._pool.get_connection()
+            return self._connect()
         except BaseException as error:
             if not isinstance(error, RedisError):  # the pool has counted one that it did not make, and would for ever
                 self._pool.max_connections += 1
             self._fifo.give_back(None)
             raise
+
+    def _connect(self) -> Any:
+        connection: Any = self._pool.get_connection()
+        try:
+            if self._last_uses.was_long_ago(connection):
+                connection.disconnect()
+                connection.connect()
+        except BaseException:
+            self._pool.release(connection)
+            raise
+        return connection
 
     def _release(self, connection: Any) -> None:
         try:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 from redis.sentinel import SentinelConnectionPool
 
-from langmem_adapters.stores.redis_connections import close_pool
+from langmem_adapters.stores.redis_connections import LastUses, close_pool
 
 __all__ = ["SentinelWatch"]
 
@@ -32,16 +32,22 @@ class SentinelWatch:
     Args:
         pool: Asks the sentinels.
         call: Calls a function with one of its connections.
+        last_uses: Tells whether the connections to the sentinels were idle for too long.
     """
 
-    def __init__(self, pool: SentinelConnectionPool, call: Callable[[Callable[[Any], Any]], Any]) -> None:
+    def __init__(
+        self, pool: SentinelConnectionPool, call: Callable[[Callable[[Any], Any]], Any], last_uses: LastUses
+    ) -> None:
         self._pool = pool
         self._call = call
+        self._last_uses = last_uses
         self._next_poll = 0.0
         self._closed = False
 
     def call(self, exchange: Callable[[Any], T]) -> T:
         """Call ``exchange`` with a connection; if it is time, have the sentinels asked, without waiting for them."""
+        if self._last_uses.was_long_ago(self._pool):  # this call may have to connect, and so to ask them
+            self._close_idle()
         if time.monotonic() >= self._next_poll:
             self._next_poll, self._closed = time.monotonic() + _ANSWER_TIMEOUT_SECONDS, False
             with suppress(RuntimeError):  # no thread can be started
@@ -53,6 +59,11 @@ class SentinelWatch:
         self._closed = True
         for sentinel in self._pool.sentinel_manager.sentinels:
             close_pool(sentinel.connection_pool)
+
+    def _close_idle(self) -> None:
+        """Have the sentinels asked over new connections."""
+        for sentinel in self._pool.sentinel_manager.sentinels:
+            sentinel.connection_pool.disconnect(inuse_connections=False)
 
     def _poll(self) -> None:
         """Ask for the primary: redis-py then closes connections to any other, those in use when they come back."""

@@ -14,7 +14,7 @@ from redis.sentinel import SentinelConnectionPool
 
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.stores.redis_connections import OwnConnections, call_with_connection, close_pool
+from langmem_adapters.stores.redis_connections import LastUses, OwnConnections, call_with_connection, close_pool
 from langmem_adapters.stores.redis_outage import Retries, is_down, is_temporary
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_sentinels import SentinelWatch
@@ -35,18 +35,20 @@ class OneServer:
     one_slot = True
     """Whether all keys may be in one transaction; in a cluster, only keys with the same hash tag may."""
 
-    def __init__(self, pool: ConnectionPool, owned: bool, retries: Retries, make_breaker: _MakeBreaker) -> None:
+    def __init__(
+        self, pool: ConnectionPool, owned: bool, retries: Retries, make_breaker: _MakeBreaker, last_uses: LastUses
+    ) -> None:
         # The owner of a given client has configured its connections' retries.
         self._retries = retries if owned else Retries(0)
         call: _Caller = partial(call_with_connection, pool)
         self._own_connections: list[OwnConnections | SentinelWatch] = []
         if owned:
-            connections = OwnConnections(pool, keep_borrowed=OwnConnections.can_keep_borrowed(pool))
+            connections = OwnConnections(pool, last_uses, keep_borrowed=OwnConnections.can_keep_borrowed(pool))
             call = connections.call
             self._own_connections.append(connections)
             _close_when_unused(self, pool.disconnect)
         if isinstance(pool, SentinelConnectionPool) and pool.is_master:
-            watch = SentinelWatch(pool, call)
+            watch = SentinelWatch(pool, call, last_uses)
             call = watch.call
             if owned:
                 self._own_connections.append(watch)
@@ -77,7 +79,12 @@ class Cluster:
     one_slot = False
 
     def __init__(
-        self, make_client: Callable[[], RedisCluster], owned: bool, retries: Retries, make_breaker: _MakeBreaker
+        self,
+        make_client: Callable[[], RedisCluster],
+        owned: bool,
+        retries: Retries,
+        make_breaker: _MakeBreaker,
+        last_uses: LastUses,
     ) -> None:
         self._make_client = make_client
         self._owned = owned
@@ -86,6 +93,7 @@ class Cluster:
         self._breakers: dict[str, Breaker] = {}  # by node, or by slot that no node serves; "" at first
         self._lock = ForkSafeLock()
         self._own_connections: WeakKeyDictionary[ConnectionPool, OwnConnections] = WeakKeyDictionary()
+        self._last_uses = last_uses
         self._client: RedisCluster | None = None
         self._failure: tuple[float, Exception] | None = None  # of the last failed attempt to make a client
 
@@ -112,9 +120,8 @@ class Cluster:
         with self._lock.held():
             client = self._client
         if client is not None and self._owned:
-            for node in client.get_nodes():  # type: ignore[no-untyped-call]
-                if node.redis_connection:
-                    close_pool(node.redis_connection.connection_pool)
+            for pool in _pools(client):
+                close_pool(pool)
 
     def _pool(self, key: bytes) -> ConnectionPool:
         client = self._connected_client()
@@ -126,8 +133,8 @@ class Cluster:
         if not self._owned:
             return partial(call_with_connection, pool)
         connections = self._own_connections.get(pool)
-        if connections is None:
-            connections = self._own_connections.setdefault(pool, OwnConnections(pool))  # another thread may be first
+        if connections is None:  # another thread may be first
+            connections = self._own_connections.setdefault(pool, OwnConnections(pool, self._last_uses))
         return connections.call
 
     def _connected_client(self) -> RedisCluster:
@@ -141,6 +148,7 @@ class Cluster:
                 except Exception as error:
                     self._failure = time.monotonic(), error
                     raise
+                self._last_uses.was_long_ago(self._client)  # its first use
                 if self._owned:
                     _close_when_unused(self, self._client.close)
             return self._client
@@ -177,10 +185,18 @@ class Cluster:
     def _refresh_nodes(self) -> RedisCluster:
         """Ask the nodes who serves which slots; if none of the known nodes is left, ask those given at first."""
         client = self._connected_client()
+        if self._owned and self._last_uses.was_long_ago(client):
+            for pool in _pools(client):
+                pool.disconnect(inuse_connections=False)
         startup_nodes = client.nodes_manager.startup_nodes
         missing_nodes = [(node.host, node.port) for node in client.startup_nodes if node.name not in startup_nodes]
         client.nodes_manager.initialize(additional_startup_nodes_info=missing_nodes)
         return client
+
+
+def _pools(client: RedisCluster) -> list[ConnectionPool]:
+    nodes = client.get_nodes()  # type: ignore[no-untyped-call]
+    return [node.redis_connection.connection_pool for node in nodes if node.redis_connection]
 
 
 def _close_when_unused(servers: OneServer | Cluster, close: Callable[[], None]) -> None:

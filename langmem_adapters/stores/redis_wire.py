@@ -20,7 +20,7 @@ from langmem_adapters.concurrency.breaker import GRACE_SECONDS, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_client import Link
-from langmem_adapters.stores.redis_connections import RESP2
+from langmem_adapters.stores.redis_connections import RESP2, LastUses
 from langmem_adapters.stores.redis_errors import is_full, translate
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, Retries, is_temporary
 from langmem_adapters.stores.redis_packing import pack
@@ -45,7 +45,7 @@ class Wire:
     Raises :class:`~langmem_adapters.errors.StoreError` for every failure, with a message that says what to do.
     """
 
-    def __init__(self, link: Link, *, retry_for: float) -> None:
+    def __init__(self, link: Link, *, retry_for: float, clock: Callable[[], float]) -> None:
         retries = Retries(retry_for)
 
         def make_breaker(probe: Callable[[], object], is_down: Callable[[Exception], bool]) -> Breaker:
@@ -53,7 +53,7 @@ class Wire:
             return Breaker(probe, lambda error: str(translate(error, link.address)), is_down=is_down, grace=grace)
 
         kind: Any = Cluster if callable(link.source) else OneServer
-        self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, make_breaker)
+        self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, make_breaker, LastUses(clock))
         self.address: str = link.address
         self.one_slot: bool = self._servers.one_slot
 
