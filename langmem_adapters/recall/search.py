@@ -87,7 +87,8 @@ class Search:
         evidence = self._gather_evidence(index, limit, nearest_ids)
         hits = self._rank(evidence, limit, explain=explain)
         matches = reader.first(hits, k)
-        if evidence is None or len(matches) == k or len(hits) < limit:
+        has_all = max(len(hits), len(nearest_ids)) < limit  # neither the words nor the vectors lead to more
+        if evidence is None or has_all or len(matches) in {k, len(hits)}:
             return matches
         words = evidence.query
         if thread:
