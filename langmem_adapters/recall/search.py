@@ -51,7 +51,13 @@ class Search:
     def embed_ahead(self) -> Flow[None]:
         """Ask the embedder for the query's vector, if that can be awaited."""
         if self._vectors is not None:
-            yield from self._vectors.embed_ahead(self.text_to_embed)
+            yield from self._vectors.embed_ahead(self._text_of_current_index)
+
+    def _text_of_current_index(self) -> str:
+        """:meth:`text_to_embed`, without the names of speakers of whom the index had not heard yet."""
+        records = self._records
+        (text,) = search_up_to_date(records.catch_up, records.index, records.namespace, lambda: [self.text_to_embed()])
+        return text
 
     def text_to_embed(self) -> str:
         """The text of the query that is embedded, for all that the vectors are asked."""
