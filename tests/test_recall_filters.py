@@ -349,7 +349,7 @@ class Kept:
             return []
         ids = [turn.id for turn in evidence.turns.values()]
         meaning = self.vectors.score(ADA, said, ids) if self.vectors else {}
-        return [one.id for one in ranked(evidence, meaning, weights_of(None), len(ids))]
+        return [one.id for one in ranked(evidence, meaning, weights_of(None), len(ids), wanted=also)]
 
     def close(self) -> None:
         self.index.close()
@@ -377,8 +377,7 @@ def test_the_answers_are_those_of_a_filter_before_the_pool(
         ask, nameless = k + EXTRA_HITS, index.nameless(ADA, query)
         first = kept.weighed(query, ask, ask)[:ask]
         expected = [id_ for id_ in first if id_ in right][:k]
-        nearest = kept.vectors.search(ADA, nameless, ask) if kept.vectors else []
-        is_more = len(first) == ask or (len(nearest) == ask and len(expected) < len(first))
+        is_more = len(first) == ask or (kept.vectors and len(expected) < len(first))
         if len(expected) < k and is_more:
             also = [hit.id for hit in index.search(ADA, nameless, everything) if hit.id in right][:ask]
             if kept.vectors:
@@ -442,7 +441,10 @@ def test_what_only_means_the_same_is_found_behind_a_filter(scope: Scope | None) 
 
 
 @pytest.mark.parametrize("narrowed", [{"scope": ada("late")}, {"where": lambda one: "tram" in one.message.text}])
-def test_behind_a_filter_are_those_less_near_though_some_before_them_count_as_unlike(narrowed: dict[str, Any]) -> None:
+@pytest.mark.parametrize("nearer", [["bus"] * 11, ["bus"] * 17 + ["ship"], ["bus"] * 60])
+def test_what_others_said_that_is_nearer_makes_nothing_behind_a_filter_unlike(
+    nearer: list[str], narrowed: dict[str, Any]
+) -> None:
     cosines = {"bus": 0.9, "ship": 0.3, "tram": 0.25}
 
     def meant(given_: Sequence[str]) -> list[list[float]]:
@@ -451,11 +453,11 @@ def test_behind_a_filter_are_those_less_near_though_some_before_them_count_as_un
 
     index = VectorIndex(SQLiteVectors(":memory:"), Embedder(meant, name="meant"))
     memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=index, user="ada")
-    memory.add([say(f"bus {n}") for n in range(17)], session="busy")
-    memory.add([say("ship")], session="busy")  # the 18th of the 18 nearest, and unlike all of them
+    memory.add([say(f"{text} {n}") for n, text in enumerate(nearer)], session="busy")
     memory.add([say("tram")], session="late")
     memory.flush()
-    assert texts(memory.search("travelling", 10, **narrowed)) == ["tram"]
+    for k in (1, 5, 10):
+        assert texts(memory.search("travelling", k, **narrowed)) == ["tram"]
 
 
 def test_of_a_long_session_the_nearest_are_weighed() -> None:

@@ -93,7 +93,7 @@ class Search:
         evidence = self._gather_evidence(index, limit, nearest_ids)
         hits = self._rank(evidence, limit, explain=explain)
         matches = reader.first(hits, k)
-        has_all = max(len(hits), len(nearest_ids)) < limit  # neither the words nor the vectors lead to more
+        has_all = len(hits) < limit and not nearest_ids  # by meaning, nearer ones may have kept others from being hits
         if evidence is None or has_all or len(matches) in {k, len(hits)}:
             return matches
         words = evidence.query
@@ -103,12 +103,13 @@ class Search:
             extra_ids = self._accepted_ids(index, words, limit, reader)
         evidence = self._gather_evidence(index, limit, [*nearest_ids, *extra_ids])
         max_count = len(evidence.candidates) if evidence else 0
-        return reader.first(self._rank(evidence, max_count, explain=explain), k)
+        return reader.first(self._rank(evidence, max_count, extra_ids, explain=explain), k)
 
-    def _rank(self, evidence: Evidence | None, k: int, *, explain: bool) -> list[Ranked]:
+    def _rank(self, evidence: Evidence | None, k: int, wanted: Sequence[str] = (), *, explain: bool) -> list[Ranked]:
         if evidence is None:
             return []
-        return ranked(evidence, self._vector_scores, self._signals, k, max_sim=self._max_sim(), explain=explain)
+        scores, max_sim = self._vector_scores, self._max_sim()
+        return ranked(evidence, scores, self._signals, k, max_sim=max_sim, explain=explain, wanted=wanted)
 
     def _max_sim(self) -> MaxSim | None:
         vectors = self._vectors
