@@ -173,7 +173,7 @@ def with_occurrences(memory: Memory, occurrences: Sequence[Occurrence]) -> Memor
 
 def _known_of(occurrence: Occurrence, message: Message) -> Message:
     """The message as it was said then: metadata and a host's fields are its own, unless they are what was said."""
-    update = {"id": occurrence.message_id, "created_at": occurrence.created_at, "metadata": {}}
+    update: dict[str, Any] = {"id": occurrence.message_id, "created_at": occurrence.created_at, "metadata": {}}
     repeated = message.model_copy(update={**update, "host": {}})
     is_said_by_host = memory_id(repeated) != memory_id(message)
     return message.model_copy(update=update) if is_said_by_host else repeated

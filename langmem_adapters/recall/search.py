@@ -75,7 +75,7 @@ class Search:
         ``thread`` names the one in which all accepted ones were said, if it is known. ``explain`` as in
         :func:`~langmem_adapters.signals.ranked`. If too few of the first hits are accepted, the best accepted are
         looked for, by words and by meaning. They are weighed together with the candidates that an unfiltered search
-        weighs, so their neighbours and scales are the same.
+        weighs, so their neighbours and scales are the same; but nearer ones do not make them unlike the query.
         """
         records = self._records
         search = partial(self._best, k, accept, thread, explain=explain)
