@@ -7,7 +7,7 @@ import math
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -200,12 +200,12 @@ class Embedder(SharedByCopies):
         self._count(calls=1, texts=len(texts))
         try:
             answer = yield from call_either(call, acall, _ASYNC_REFUSAL)
+            return list(answer) if isinstance(answer, Iterator) else answer  # a generator begins only now
         except ConfigurationError:
             raise
         except Exception as error:
             self._count(failures=1)
             raise ModelError(f"the embedder {self.name} failed: {type(error).__name__}") from error
-        return answer
 
     def _to_embeddings(self, answer: Any, count: int) -> list[Embedding]:
         try:

@@ -253,8 +253,9 @@ class LongTermMemory(Shared):
         where: Callable[[Memory], bool] | None = None,
         scope: Scope | None = None,
         explain: bool = False,
+        rerank: bool = True,
     ) -> Flow[list[Recalled]]:
-        """:meth:`search`, as a part of a larger flow."""
+        """:meth:`search`, as a part of a larger flow; without ``rerank``, the ranker is not asked."""
         session = narrowed_session(self.scope, scope)
         k = self.similarity_top_k if k is None else k
         validation.check_text("a query", query)
@@ -274,12 +275,12 @@ class LongTermMemory(Shared):
                 return None
             return memory if where is None or where(memory) else None
 
-        candidate_count = k if self._reranker is None else self._reranker.candidate_count(k)
+        candidate_count = k if self._reranker is None or not rerank else self._reranker.candidate_count(k)
         query = query[:_MAX_QUERY_CHARS]
         search = yield from self._start_search(query)
         matches = yield from step(search.best, candidate_count, matching_memory, session, explain=explain)
         recalled = [Recalled(memory, match.score, match.signals if explain else {}) for match, memory in matches]
-        if self._reranker is not None:
+        if self._reranker is not None and rerank:
             recalled = yield from self._reranker.rerank(query, recalled)
         return views.Listing(recalled[:k], views.memories, query=query, matching=matching, meaning_of=meaning_of)
 
@@ -320,8 +321,7 @@ class LongTermMemory(Shared):
 
     def _update(self, memory_id: str, text: str) -> Flow[bool]:
         corrected = yield from correct_memory(self._records, memory_id, text, self._reader, ttl=self.ttl)
-        if corrected:
-            self._follow_vectors()
+        self._follow_vectors()
         return corrected
 
     def _delete(self, memory_ids: Sequence[str]) -> Flow[int]:

@@ -29,7 +29,7 @@ class SignalValues:
     The turns stand in a row of cells, as they were said; empty cells separate turns that were not said together.
     """
 
-    def __init__(self, evidence: Evidence, meaning: Mapping[str, float]) -> None:
+    def __init__(self, evidence: Evidence, meaning: Mapping[str, float], wanted: Collection[str] = ()) -> None:
         self._evidence = evidence
         self._question = query_features(evidence.query)
         self._total_idf = sum(evidence.idf) or 1.0
@@ -40,7 +40,8 @@ class SignalValues:
         self._lengths = [turn.length for turn in turns]
         self._marks = [turn.marks for turn in turns]
         cosines = {id_: 2 * score - 1 for id_, score in meaning.items()}
-        floor = _cosine_floor(cosines.values())
+        wanted_cosines = [cosines[id_] for id_ in wanted if id_ in cosines]
+        floor = min(_cosine_floor(some) for some in (cosines.values(), wanted_cosines or cosines.values()))
         cosines = {id_: max(0.0, (cosine - floor) / (1 - floor)) for id_, cosine in cosines.items()}
         mean_cosine = sum(cosines.values()) / len(cosines) if cosines else 0.0
         self._similar_ids = {id_ for id_, cosine in cosines.items() if cosine > 0}

@@ -8,7 +8,7 @@ likelihood of the right turns under a softmax over the candidates, and judged on
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
@@ -100,6 +100,7 @@ def ranked(
     *,
     max_sim: MaxSim | None = None,
     explain: bool = True,
+    wanted: Collection[str] = (),
 ) -> list[Ranked]:
     """Rank what an index gathered, the ``k`` best first.
 
@@ -113,8 +114,9 @@ def ranked(
         k: How many at most.
         max_sim: Gives, for the best by all other signals, how near they come to each word of the query.
         explain: Fill ``signals`` of the results.
+        wanted: The ids of those that a filter wants, which nearer ones do not make unlike the query.
     """
-    values = SignalValues(evidence, meaning)
+    values = SignalValues(evidence, meaning, wanted)
     places, columns, greatest = values.measure()
     if not places:
         return []

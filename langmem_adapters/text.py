@@ -83,7 +83,7 @@ def window(
     The result is repaired as by :func:`repair`, and its first message that is not a system message is a user's. When
     the newest messages hold no user message (a long run of tools), the latest earlier one is put in front.
 
-    The latest exchange is always shown, whatever ``k``: the newest message, the call it answers with all results,
+    Unless ``k`` is 0, the latest exchange is always shown: the newest message, the call it answers with all results,
     and the question that led to it. If these alone exceed ``max_tokens``, their texts are cut, the longest first,
     with a warning. Calls, images, thoughts and at least one token of each text stay, even if they exceed the budget.
     """

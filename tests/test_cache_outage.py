@@ -20,10 +20,15 @@ from langchain_core.outputs import Generation
 
 from langmem_adapters import cached
 from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import SearchError
 from langmem_adapters.experience import simple_context
 from langmem_adapters.indexes import cache_index, cache_vectors, open_index, open_vectors, shared_index, shared_vectors
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.vector import VectorIndex
+from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.protocols import Document, Index
 from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.redis import RedisStore
 from tests.servers import RedisServer
@@ -221,3 +226,12 @@ def test_an_outage_is_logged_once_though_a_model_is_made_for_each_request(caplog
     store.close()
     assert cache.stats()["errors"] >= 3
     assert said_once(caplog)
+
+
+@pytest.mark.parametrize("make", [LexicalIndex, lambda path, **rest: VectorIndex(SQLiteVectors(path, **rest), LENGTHS)])
+def test_an_index_that_waits_for_nobody_fails_at_once(make: Callable[..., Index], tmp_path: Path) -> None:
+    index = make(tmp_path / "index.db", timeout=0)
+    index.apply(("notes",), upsert=[Document("1", "my bike")])
+    with locked(tmp_path / "index.db"), pytest.raises(SearchError, match=r"for 0 s$"):
+        index.apply(("notes",), upsert=[Document("2", "my shed")])
+    index.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -386,11 +386,16 @@ def test_a_dimension_that_changes_is_a_model_error_and_the_first_one_stays() -> 
     assert embedder.texts(["ghi"])
 
 
-def test_a_failing_embedder_is_named_and_no_content_is() -> None:
+@pytest.mark.parametrize("is_generator", [False, True])
+def test_a_failing_embedder_is_named_and_no_content_is(is_generator: bool) -> None:
     def failing(texts: list[str]) -> Any:
         raise RuntimeError(f"could not embed {texts}")
 
-    embedder = Embedder(failing, name="failing-1")
+    def failing_late(texts: list[str]) -> Iterator[list[float]]:
+        yield [1.0]
+        raise RuntimeError(f"could not embed {texts}")
+
+    embedder = Embedder(failing_late if is_generator else failing, name="failing-1")
     with pytest.raises(ModelError, match=r"^the embedder failing-1 failed: RuntimeError$") as caught:
         embedder.texts(["secret"])
     assert isinstance(caught.value.__cause__, RuntimeError)

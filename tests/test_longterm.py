@@ -288,6 +288,29 @@ def test_words_that_only_a_forgotten_session_said_go_with_it(memory: LongTermMem
     assert [found.text for found in memory.search("plum")] == ["secret word: plum"]
 
 
+@pytest.mark.parametrize("corrected", [False, True])
+def test_what_only_the_message_of_a_forgotten_session_had_goes_with_it(memory: LongTermMemory, corrected: bool) -> None:
+    own: dict[str, Any] = {"metadata": {"place": "clinic"}, "host": {"langchain": {"additional_kwargs": {"a": "mine"}}}}
+    memory.add([user("I am well.", "1", created_at=1.0, **own)], session="mine")
+    memory.add([user("I am well.", "2", created_at=2.0, metadata={"place": "home"})], session="yours")
+    (both,) = memory.all()
+    if corrected:
+        memory.update(both.id, "I am well again.")
+    run(memory.forget_flow("mine", None))
+    (left,) = memory.all()
+    expected = user("I am well again." if corrected else "I am well.", "2", created_at=2.0)
+    assert (left.id, left.message) == (both.id, expected)
+
+
+def test_what_a_host_alone_knows_was_said_stays_with_those_who_said_it_too(memory: LongTermMemory) -> None:
+    spoken = {"langchain": {"additional_kwargs": {"audio": {"transcript": "It is in the shed."}}}}
+    memory.add([user("", "1", host=spoken)], session="mine")
+    memory.add([user("", "2", host=spoken, metadata={"place": "home"})], session="yours")
+    run(memory.forget_flow("mine", None))
+    (left,) = memory.all()
+    assert (left.message.id, left.message.host) == ("2", spoken)
+
+
 def test_h1_what_is_delivered_twice_at_once_was_said_once(memory: LongTermMemory) -> None:
     memory.add([user("My bike is red.", "1"), user("Yes."), user("My bike is red.", "1"), user("Yes.")], session="s")
     memory.add([user("My bike is red.", "2"), user("My bike is red.", "2")], session="s")

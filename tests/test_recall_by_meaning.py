@@ -82,6 +82,17 @@ def test_a_search_embeds_its_query_once_also_where_nothing_is_remembered() -> No
     assert model.asked == ["Where did I cycle?"]
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_the_first_search_embeds_the_query_as_the_next_ones_do(is_async: bool) -> None:
+    model = Meanings()
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=open_vectors("memory:", model), user="ada")
+    memory.add([Message(role="user", name="Melanie", content="My bicycle is broken.")])
+    for _ in range(2):  # a model that can be awaited is asked before the index is searched
+        query = "Where is the bicycle of Melanie?"
+        assert texts(await memory.asearch(query) if is_async else memory.search(query)) == ["My bicycle is broken."]
+    assert [" ".join(text.split()) for text in model.asked if "Where" in text] == ["Where is the bicycle of ?"]
+
+
 def test_settings_hand_the_embedder_and_the_ranker_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

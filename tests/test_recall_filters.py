@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -348,7 +349,7 @@ class Kept:
             return []
         ids = [turn.id for turn in evidence.turns.values()]
         meaning = self.vectors.score(ADA, said, ids) if self.vectors else {}
-        return [one.id for one in ranked(evidence, meaning, weights_of(None), len(ids))]
+        return [one.id for one in ranked(evidence, meaning, weights_of(None), len(ids), wanted=also)]
 
     def close(self) -> None:
         self.index.close()
@@ -376,7 +377,8 @@ def test_the_answers_are_those_of_a_filter_before_the_pool(
         ask, nameless = k + EXTRA_HITS, index.nameless(ADA, query)
         first = kept.weighed(query, ask, ask)[:ask]
         expected = [id_ for id_ in first if id_ in right][:k]
-        if len(expected) < k and len(first) == ask:
+        is_more = len(first) == ask or (kept.vectors and len(expected) < len(first))
+        if len(expected) < k and is_more:
             also = [hit.id for hit in index.search(ADA, nameless, everything) if hit.id in right][:ask]
             if kept.vectors:
                 near = [hit for hit in kept.vectors.search(ADA, nameless, everything) if hit.id in right]
@@ -436,6 +438,26 @@ def test_what_only_means_the_same_is_found_behind_a_filter(scope: Scope | None) 
     memory.flush()
     found = memory.search("bike", where=lambda one: "number" not in one.message.text, scope=scope)
     assert texts(found) == ["the bicycle is mine"]
+
+
+@pytest.mark.parametrize("narrowed", [{"scope": ada("late")}, {"where": lambda one: "tram" in one.message.text}])
+@pytest.mark.parametrize("nearer", [["bus"] * 11, ["bus"] * 17 + ["ship"], ["bus"] * 60])
+def test_what_others_said_that_is_nearer_makes_nothing_behind_a_filter_unlike(
+    nearer: list[str], narrowed: dict[str, Any]
+) -> None:
+    cosines = {"bus": 0.9, "ship": 0.3, "tram": 0.25}
+
+    def meant(given_: Sequence[str]) -> list[list[float]]:
+        nearness = [cosines.get(text.split()[0], 1.0) for text in given_]
+        return [[cosine, math.sqrt(1 - cosine**2)] for cosine in nearness]
+
+    index = VectorIndex(SQLiteVectors(":memory:"), Embedder(meant, name="meant"))
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=index, user="ada")
+    memory.add([say(f"{text} {n}") for n, text in enumerate(nearer)], session="busy")
+    memory.add([say("tram")], session="late")
+    memory.flush()
+    for k in (1, 5, 10):
+        assert texts(memory.search("travelling", k, **narrowed)) == ["tram"]
 
 
 def test_of_a_long_session_the_nearest_are_weighed() -> None:

@@ -166,3 +166,13 @@ async def test_news_is_what_was_said_neither_lately_nor_ever() -> None:
 def test_without_a_long_term_memory_news_is_what_is_not_shown() -> None:
     assert run(find_news(said("one", "two"), said("One."), None)) == said("two")
     assert run(find_news([], said("One."), None)) == []
+
+
+def test_a_ranker_is_not_asked_what_is_news() -> None:
+    def ranker(_: str) -> str:
+        raise AssertionError("the order of what is found says nothing of news")
+
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), ranker=ranker, strict=True, user="ada")
+    memory.add(said(*TEXTS))
+    assert run(find_news(said("A shed is red.", "the bikes, is RED"), [], memory)) == said("A shed is red.")
+    assert memory.stats().get("calls", 0) == 0

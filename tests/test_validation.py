@@ -368,6 +368,7 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: ours.Embedder(len, name="e").texts("bike"), "an embedder takes a list of texts, not one str"),
         (lambda: ours.Embedder(len, name="e").query(None), "an embedder takes a list of texts, not of NoneType"),
         (lambda: ours.open_index("langmem.db"), "an index is opened with the URL of a store: .*"),
+        (lambda: ours.open_index(""), "an index is opened with the URL of a store: .*"),  # as open_store refuses it
         (lambda: ours.open_vectors("langmem.db", ours.Embedder(len, name="e")), "an index is opened with the URL .*"),
         (
             lambda: asyncio.run(llamaindex.LongTermMemoryBlock(lambda _: _any(None)).aget([])),

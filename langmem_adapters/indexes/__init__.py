@@ -49,7 +49,7 @@ def open_index(url: str | None = None) -> Index:
     """
     if url is not None:
         check_text("a store's URL", url)
-    return _make_index(url or default_url())
+    return _make_index(default_url() if url is None else url)
 
 
 def open_vectors(url: Any, embedder: Any) -> VectorIndex:

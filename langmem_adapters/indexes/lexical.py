@@ -109,7 +109,7 @@ class LexicalIndex(Shared):
             path,
             schema=SCHEMA,
             name="words",
-            timeout=timeout or 5.0,
+            timeout=5.0 if timeout is None else timeout,
             fails_fast=timeout is not None,
             disposable=disposable,
         )

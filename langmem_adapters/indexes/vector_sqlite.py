@@ -75,7 +75,7 @@ class SQLiteVectors:
             path,
             schema=_SCHEMA,
             name="vectors",
-            timeout=timeout or 5.0,
+            timeout=5.0 if timeout is None else timeout,
             fails_fast=timeout is not None,
             disposable=disposable,
         )

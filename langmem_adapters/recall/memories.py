@@ -159,13 +159,24 @@ def merge_memory(memory: Memory, stored: bytes | None, reader: MemoryReader) -> 
 
 def with_occurrences(memory: Memory, occurrences: Sequence[Occurrence]) -> Memory:
     """The memory as if said at these times only, with the words used then."""
+    message = memory.message
+    if occurrences and occurrences[0] != memory.occurrences[0]:  # the message itself was said at none of them
+        message = _as_repeated(occurrences[0], message)
     if memory.corrected or not occurrences or not all(occurrence.said for occurrence in occurrences):
-        return memory.model_copy(update={"occurrences": [*occurrences]})
-    reworded = memory.model_copy(update={"message": memory.message.model_copy(update={"content": occurrences[0].said})})
+        return memory.model_copy(update={"message": message, "occurrences": [*occurrences]})
+    reworded = memory.model_copy(update={"message": message.model_copy(update={"content": occurrences[0].said})})
     updated = [
         occurrence.model_copy(update={"said": _different_text(occurrence.said, reworded)}) for occurrence in occurrences
     ]
     return reworded.model_copy(update={"occurrences": updated})
+
+
+def _as_repeated(occurrence: Occurrence, message: Message) -> Message:
+    """The message as it was said then: without metadata, and with its host's fields only if they are what was said."""
+    update: dict[str, Any] = {"id": occurrence.message_id, "created_at": occurrence.created_at, "metadata": {}}
+    repeated = message.model_copy(update={**update, "host": {}})
+    is_said_by_host = memory_id(repeated) != memory_id(message)
+    return message.model_copy(update=update) if is_said_by_host else repeated
 
 
 def fold_text(text: str) -> str:

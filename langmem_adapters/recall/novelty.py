@@ -39,7 +39,7 @@ def find_news(
         if is_stored:
             continue
         words = _content_words(message)
-        matches = yield from long_term.search_flow(message.text, _SEARCH_K)
+        matches = yield from long_term.search_flow(message.text, _SEARCH_K, rerank=False)
         if all(_content_words(recalled.memory.message) != words for recalled in matches):
             news.append(message)
     return news

@@ -51,7 +51,13 @@ class Search:
     def embed_ahead(self) -> Flow[None]:
         """Ask the embedder for the query's vector, if that can be awaited."""
         if self._vectors is not None:
-            yield from self._vectors.embed_ahead(self.text_to_embed)
+            yield from self._vectors.embed_ahead(self._text_of_current_index)
+
+    def _text_of_current_index(self) -> str:
+        """:meth:`text_to_embed`, without the names of speakers of whom the index had not heard yet."""
+        records = self._records
+        (text,) = search_up_to_date(records.catch_up, records.index, records.namespace, lambda: [self.text_to_embed()])
+        return text
 
     def text_to_embed(self) -> str:
         """The text of the query that is embedded, for all that the vectors are asked."""
@@ -69,7 +75,7 @@ class Search:
         ``thread`` names the one in which all accepted ones were said, if it is known. ``explain`` as in
         :func:`~langmem_adapters.signals.ranked`. If too few of the first hits are accepted, the best accepted are
         looked for, by words and by meaning. They are weighed together with the candidates that an unfiltered search
-        weighs, so their neighbours and scales are the same.
+        weighs, so their neighbours and scales are the same; but nearer ones do not make them unlike the query.
         """
         records = self._records
         search = partial(self._best, k, accept, thread, explain=explain)
@@ -87,7 +93,8 @@ class Search:
         evidence = self._gather_evidence(index, limit, nearest_ids)
         hits = self._rank(evidence, limit, explain=explain)
         matches = reader.first(hits, k)
-        if evidence is None or len(matches) == k or len(hits) < limit:
+        has_all = len(hits) < limit and not nearest_ids  # by meaning, nearer ones may have kept others from being hits
+        if evidence is None or has_all or len(matches) in {k, len(hits)}:
             return matches
         words = evidence.query
         if thread:
@@ -96,12 +103,13 @@ class Search:
             extra_ids = self._accepted_ids(index, words, limit, reader)
         evidence = self._gather_evidence(index, limit, [*nearest_ids, *extra_ids])
         max_count = len(evidence.candidates) if evidence else 0
-        return reader.first(self._rank(evidence, max_count, explain=explain), k)
+        return reader.first(self._rank(evidence, max_count, extra_ids, explain=explain), k)
 
-    def _rank(self, evidence: Evidence | None, k: int, *, explain: bool) -> list[Ranked]:
+    def _rank(self, evidence: Evidence | None, k: int, wanted: Sequence[str] = (), *, explain: bool) -> list[Ranked]:
         if evidence is None:
             return []
-        return ranked(evidence, self._vector_scores, self._signals, k, max_sim=self._max_sim(), explain=explain)
+        scores, max_sim = self._vector_scores, self._max_sim()
+        return ranked(evidence, scores, self._signals, k, max_sim=max_sim, explain=explain, wanted=wanted)
 
     def _max_sim(self) -> MaxSim | None:
         vectors = self._vectors
