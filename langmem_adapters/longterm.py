@@ -18,7 +18,7 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, SemanticIndex, Store
 from langmem_adapters.recall.forgetting import forget
 from langmem_adapters.recall.keeping import are_stored, correct_memory, remember
-from langmem_adapters.recall.memories import RECALLED, MemoryReader, fold_text, narrowed_session
+from langmem_adapters.recall.memories import RECALLED, MemoryReader, narrowed_session, says_one_of
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.recall.search import Search
 from langmem_adapters.recall.vectors import VectorRecall
@@ -265,11 +265,11 @@ class LongTermMemory(Shared):
             return views.Listing([], views.memories, query=query)
         self._counts.add("searches")
         excluded_messages = validation.checked_list(exclude, "exclude is a list of messages", Message)
-        excluded_texts = {fold_text(message.text) for message in excluded_messages}
+        is_excluded = says_one_of(excluded_messages)
 
         def matching_memory(id_: str, data: bytes) -> Memory | None:
             memory = self._reader.memory(id_, data)
-            if memory is None or (excluded_texts and fold_text(memory.message.text) in excluded_texts):
+            if memory is None or is_excluded(memory.message):
                 return None
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
                 return None

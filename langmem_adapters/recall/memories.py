@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ __all__ = [
     "metadata_of",
     "narrowed_session",
     "new_occurrences",
+    "says_one_of",
     "successor_id",
     "with_occurrences",
 ]
@@ -195,6 +197,12 @@ def fold_text(text: str) -> str:
         for position, word in enumerate(words)
     ]
     return _strip_end(" ".join(words), _END_MARKS)
+
+
+def says_one_of(messages: Sequence[Message]) -> Callable[[Message], bool]:
+    """A function that tells whether a message says the same as one of these. They are not read before it is called."""
+    texts = functools.cache(lambda: {fold_text(message.text) for message in messages})
+    return lambda message: bool(messages) and fold_text(message.text) in texts()
 
 
 def _fold_word(word: str, position: int) -> str:
