@@ -170,7 +170,7 @@ class Answers(SingleFlightAnswers):
         call = Invocation(
             request, {}, key=request.key, key_arguments=request._asdict(), start_mark=start_mark, started=started
         )
-        call.keeps = self.pool.writes
+        call.keeps = self.pool.writes and not self._calls._rules.is_judging  # noqa: SLF001 - as its calls do
         self._calls.note_request(call)
         yield from self._calls.finish(call, answer)
         return call
