@@ -1580,6 +1580,11 @@ def test_part7_what_hits_have_saved() -> None:
 # --- what is refused at once
 
 
+def test_a_pool_goes_with_the_defaults_of_what_it_has_itself() -> None:
+    options: dict[str, Any] = {"user": "", "tenant": "", "ttl": None, "max_entries": None, "prices": None}
+    assert cached(pool=ExperiencePool(MemoryStore()), tag=None, index=None, **options)(len)("ab") == 2
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
