@@ -54,7 +54,7 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     if _is_plain_function(call):
         return (yield Step(lambda: call(*args, **kwargs)))
     flow = getattr(call, "__flow__", None)
-    if flow is not None and getattr(call, "__wrapped__", None) is flow:  # else functools.wraps has copied it
+    if flow is not None and getattr(call, "__wrapped__", call) is flow:  # else functools.wraps has copied it
         return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
     if is_coroutine(call):
         name = getattr(call, "__qualname__", type(call).__qualname__)

@@ -327,7 +327,7 @@ async def test_what_wraps_a_blocking_method_is_called_by_a_flow_too() -> None:
         return functools.wraps(method)(lambda *arguments: method(*arguments) + 1)
 
     class Sub(_Doubling):
-        twice = plus_one(_Doubling.twice)  # type: ignore[assignment]
+        twice = plus_one(_Doubling.twice)
 
     patched = _Doubling()
     patched.twice = plus_one(patched.twice)  # type: ignore[method-assign]

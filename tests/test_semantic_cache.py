@@ -190,7 +190,7 @@ def test_what_the_judge_of_two_requests_asks_a_model_is_not_compared_itself(
 
     def judge(asked: str, kept: str) -> float:
         judged.append((asked, kept))
-        return float(model.invoke(f"Is {asked!r} the same as {kept!r}?").content)
+        return float(str(model.invoke(f"Is {asked!r} the same as {kept!r}?").content))
 
     model.cache = cache = build(verifier=Verifier(judge=judge, guards={}))
     kept = ["Hindi", "Hindi again", "Hindi once more"]
