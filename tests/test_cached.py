@@ -410,6 +410,7 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     ("value", "returns", "why"),
     [
         (np.array([1]), None, "ndarray would not come back equal; return plain data"),
+        ((n for n in ()), None, "generator would not come back equal; put @cached directly above the function"),
         (np.array([1]), np.ndarray, "ndarray would not come back equal; return plain data"),
         (
             {"mean": np.float64(1)},
@@ -427,7 +428,7 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
             "dict would not come back equal, as it holds a value of type City; declare its type",
         ),
     ],
-    ids=["array", "array, as it was told", "number", "number, as it was told", "dataclass"],
+    ids=["array", "generator", "array, as it was told", "number", "number, as it was told", "dataclass"],
 )
 def test_why_a_result_is_not_kept_says_what_helps_and_never_what_was_done_already(
     value: Any, returns: Any, why: str, caplog: pytest.LogCaptureFixture
