@@ -39,7 +39,7 @@ __all__ = [
 T = TypeVar("T")
 
 _MAX_SCORE = 10
-_asked: ContextVar[tuple[object, ...]] = ContextVar("langmem_asked", default=())
+_asked: ContextVar[tuple[list[object], ...]] = ContextVar("langmem_asked", default=())
 _ASYNC_ERROR = "a policy that is a coroutine function goes with async functions only"
 
 
@@ -159,15 +159,17 @@ def attempt(label: str, policy: Callable[..., Any], *args: Any, in_run: bool = F
 
 def is_asked(policy: object) -> bool:
     """Whether this is a part of what a policy does: a cache with a judge would ask it about what it asks, endlessly."""
-    return any(policy is asked for asked in _asked.get())
+    return any(policy is each for asked in _asked.get() for each in asked)
 
 
 @contextmanager
 def _asking(policy: object) -> Iterator[None]:
-    token = _asked.set((*_asked.get(), policy))
+    asked = [policy]
+    token = _asked.set((*_asked.get(), asked))
     try:
         yield
     finally:
+        asked.clear()  # tasks that it began may go on
         _asked.reset(token)
 
 
