@@ -410,7 +410,7 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     ("value", "returns", "why"),
     [
         (np.array([1]), None, "ndarray would not come back equal; return plain data"),
-        ((n for n in ()), None, "generator would not come back equal; put @cached directly above the function"),
+        ((n for n in range(0)), None, "generator would not come back equal; put @cached directly above the function"),
         (np.array([1]), np.ndarray, "ndarray would not come back equal; return plain data"),
         (
             {"mean": np.float64(1)},
