@@ -162,7 +162,7 @@ def _decorated(
     check_at_most_one("cached", url=url, store=store, pool=pool)
     if not isinstance(pool, ExperiencePool | None):
         raise ConfigurationError(f"a pool is what ExperiencePool(…) gives, not {type(pool).__name__}")
-    if pool is not None and (pool_options or tag is not None or index is not None):
+    if pool is not None and (any(pool_options.values()) or tag is not None or index is not None):
         raise ConfigurationError("a pool has its own tag, index, bounds and owner: give them to the pool")
 
     check_sync_functions(clock=clock, timer=timer, sleep=sleep, new_id=new_id)

@@ -14,6 +14,8 @@ import functools
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from itertools import islice
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -35,6 +37,7 @@ __all__ = [
     "run",
     "step",
     "submit",
+    "within",
 ]
 
 S = TypeVar("S")
@@ -51,7 +54,7 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     if _is_plain_function(call):
         return (yield Step(lambda: call(*args, **kwargs)))
     flow = getattr(call, "__flow__", None)
-    if flow is not None:
+    if flow is not None and getattr(call, "__wrapped__", call) is flow:  # else functools.wraps has copied it
         return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
     if is_coroutine(call):
         name = getattr(call, "__qualname__", type(call).__qualname__)
@@ -66,13 +69,10 @@ def call_either(
     call: Callable[[], Any] | None,
     acall: Callable[[], Awaitable[Any]] | None,
     refusal: str,
-    *,
-    awaiting: Callable[[Awaitable[Any]], Awaitable[Any]] = lambda answer: answer,
 ) -> Flow[Any]:
-    """Ask by ``call`` or ``acall``, whichever there is.
+    """Ask by ``call`` or ``acall``, whichever there is; an awaitable that a plain function returns is awaited too.
 
-    An awaitable that a plain function returns is awaited too, as ``awaiting`` has it. Raises ConfigurationError with
-    the text ``refusal`` if a blocking caller meets something that must be awaited.
+    Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
     answer = yield Step(_refusing_call(refusal) if call is None else call, acall)
     if not inspect.isawaitable(answer):
@@ -83,7 +83,35 @@ def call_either(
             answer.close()  # otherwise Python warns that it was never awaited
         raise ConfigurationError(refusal)
 
-    return (yield Step(refuse, lambda: awaiting(answer)))
+    return (yield Step(refuse, lambda: answer))
+
+
+def within(enter: Callable[[], AbstractContextManager[object]], flow: Flow[T]) -> Flow[T]:
+    """A flow whose questions are each answered within a context, on whichever thread or event loop that is."""
+
+    def call_within(call: Callable[[], Any]) -> Any:
+        with enter():
+            return call()
+
+    async def await_within(acall: Callable[[], Awaitable[Any]]) -> Any:
+        with enter():
+            return await acall()
+
+    answer, failure = None, None
+    try:
+        while True:
+            try:
+                question = flow.send(answer) if failure is None else flow.throw(failure)
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            finally:
+                failure = None  # as in run
+            call, acall = partial(call_within, question.call), question.acall
+            acall = None if acall is None else partial(await_within, acall)
+            answer, failure = yield from _answer_to(question._replace(call=call, acall=acall))
+    finally:
+        flow.close()
 
 
 def _is_plain_function(call: Callable[..., Any]) -> bool:
@@ -183,7 +211,7 @@ def _ask_together(branches: Sequence[_Branch[Any]]) -> Flow[None]:
     for pipeline, pairs in by_pipeline.items():
         answers: Sequence[Answer | None] = [None]
         if len(pairs) > 1:
-            ask_all = functools.partial(pipeline.ask, [question.request for _, question in pairs])
+            ask_all = partial(pipeline.ask, [question.request for _, question in pairs])
             answers, failure = yield from _answer_to(Step(ask_all))
             if failure is not None:
                 answers = [(None, failure)] * len(pairs)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-from langmem_adapters.flow import Flow, call_either
+from langmem_adapters.flow import Flow, call_either, within
 
 __all__ = ["call_without_callbacks"]
 
@@ -17,18 +16,7 @@ def call_without_callbacks(
     call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str
 ) -> Flow[Any]:
     """:func:`call_either`, out of sight of a LangChain run's callbacks, which would stream the answer to its user."""
-    calls = call and partial(_call, call), acall and partial(_await, acall)
-    return (yield from call_either(*calls, refusal, awaiting=lambda answer: _await(lambda: answer)))
-
-
-def _call(call: Callable[[], Any]) -> Any:
-    with _without_callbacks():
-        return call()
-
-
-async def _await(acall: Callable[[], Awaitable[Any]]) -> Any:
-    with _without_callbacks():
-        return await acall()
+    return within(_without_callbacks, call_either(call, acall, refusal))
 
 
 @contextmanager

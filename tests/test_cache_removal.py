@@ -366,5 +366,16 @@ def test_of_two_that_ask_the_same_at_once_none_keeps_what_was_asked_before_its_p
         assert (given if face == "sync" else asyncio.run(settled(given))).text == number
 
 
+def test_models_that_failed_do_not_hide_that_what_is_asked_now_was_removed() -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    for n in range(999):
+        cache.lookup(f"fails {n}", "model")
+    cache.lookup("asked", "model")
+    cache.lookup("fails as well", "model")
+    cache.clear()
+    cache.update("asked", "model", answer("of before"))
+    assert cache.lookup("asked", "model") is None
+
+
 async def settled(given: Any) -> Any:
     return await given

@@ -410,6 +410,7 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     ("value", "returns", "why"),
     [
         (np.array([1]), None, "ndarray would not come back equal; return plain data"),
+        ((n for n in range(0)), None, "generator would not come back equal; put @cached directly above the function"),
         (np.array([1]), np.ndarray, "ndarray would not come back equal; return plain data"),
         (
             {"mean": np.float64(1)},
@@ -427,7 +428,7 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
             "dict would not come back equal, as it holds a value of type City; declare its type",
         ),
     ],
-    ids=["array", "array, as it was told", "number", "number, as it was told", "dataclass"],
+    ids=["array", "generator", "array, as it was told", "number", "number, as it was told", "dataclass"],
 )
 def test_why_a_result_is_not_kept_says_what_helps_and_never_what_was_done_already(
     value: Any, returns: Any, why: str, caplog: pytest.LogCaptureFixture
@@ -1578,6 +1579,11 @@ def test_part7_what_hits_have_saved() -> None:
 
 
 # --- what is refused at once
+
+
+def test_a_pool_goes_with_the_defaults_of_what_it_has_itself() -> None:
+    options: dict[str, Any] = {"user": "", "tenant": "", "ttl": None, "max_entries": None, "prices": None}
+    assert cached(pool=ExperiencePool(MemoryStore()), tag=None, index=None, **options)(len)("ab") == 2
 
 
 @pytest.mark.parametrize(

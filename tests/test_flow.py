@@ -323,6 +323,21 @@ def test_a_blocking_method_that_a_flow_asks_for_is_a_part_of_it() -> None:
     assert flow.send(6).call() == 12
 
 
+async def test_what_wraps_a_blocking_method_is_called_by_a_flow_too() -> None:
+    """A subclass of a store may log or check each call; functools.wraps copies all that is noted on the method."""
+
+    def plus_one(method: Callable[..., int]) -> Callable[..., int]:
+        return functools.wraps(method)(lambda *arguments: method(*arguments) + 1)
+
+    class Sub(_Doubling):
+        twice = plus_one(_Doubling.twice)
+
+    patched = _Doubling()
+    patched.twice = plus_one(patched.twice)  # type: ignore[method-assign]
+    for doubling in (Sub(), patched):
+        assert run(step(doubling.twice, 3)) == await arun(step(doubling.twice, 3)) == doubling.twice(3) == 13
+
+
 @pytest.mark.parametrize("marked", [False, True])
 async def test_a_coroutine_function_is_awaited_whatever_is_written_on_it(marked: bool) -> None:
     async def triple(n: int) -> int:

@@ -17,10 +17,14 @@ import pytest
 
 from langmem_adapters import BrainMemory, indexes, stores
 from langmem_adapters.concurrency import forks
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.experience.verified import VerifiedAnswers
+from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.files.database import Database
-from langmem_adapters.indexes import shared_index
+from langmem_adapters.indexes import open_vectors, shared_index
 from langmem_adapters.langchain import BrainMemoryMiddleware, ExperienceMiddleware
 from langmem_adapters.model import Scope
+from langmem_adapters.protocols import Store
 from langmem_adapters.stores import shared_store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -31,6 +35,11 @@ SCHEMA = ("CREATE TABLE notes (text TEXT)",)
 def write(database: Database) -> None:
     with database.writing() as connection:
         connection.execute("INSERT INTO notes VALUES ('a note')")
+
+
+def _questions(store: Store) -> VerifiedAnswers:
+    index = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="one"))
+    return VerifiedAnswers(store, ("questions",), index, verifier=Verifier())
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -314,6 +323,7 @@ def test_a_child_forked_beside_a_change_in_memory_has_all_of_it() -> None:
     [
         (BrainMemoryMiddleware, "_make_brain", lambda ours, user: ours.brain("s", user=user)),
         (ExperienceMiddleware, "_make_answers", lambda ours, user: ours._answers_of(Scope(user=user), None)),
+        (_questions, "_open_shelf", lambda ours, user: ours._shelf(user)),
     ],
 )
 def test_g1_a_child_forked_beside_an_agent_has_the_memory_of_others(
@@ -322,8 +332,8 @@ def test_g1_a_child_forked_beside_an_agent_has_the_memory_of_others(
     ours, pause = make(store=MemoryStore()), Pause()
     original = getattr(ours, maker)
 
-    def slowly(scope: Scope, *more: Any) -> Any:
-        if scope.user == "slow":
+    def slowly(scope: Any, *more: Any) -> Any:
+        if getattr(scope, "user", scope) == "slow":
             pause()
         return original(scope, *more)
 

@@ -1955,6 +1955,13 @@ def test_c4_a_parameter_of_which_its_text_is_not_all_counts_by_what_it_holds(
     assert cache.stats()["unkeyed"] == 2
 
 
+def test_c4_a_parameter_with_the_name_of_something_added_to_the_text_counts() -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    for said in ("one", "other"):
+        CachedChatModel(_BiasedWhole(), cache).bind(bias={1}, given=said).invoke("Hi")
+    assert cache.stats()["hits"] == 0
+
+
 def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:
     cache = ExperienceCache(store=any_store, prices={"small": (1.0, 2.0)})
     used = {"input_tokens": 1000, "output_tokens": 500, "total_tokens": 1500}

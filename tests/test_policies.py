@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import json
 import logging
 import threading
@@ -885,6 +886,31 @@ def test_an_experience_without_a_time_is_as_old_as_none() -> None:
     """And not 56 years."""
     ages = [age_of(Experience(timestamp=timestamp), now=100.0) for timestamp in (None, 0.0, 40.0, 200.0)]
     assert ages == [0.0, 100.0, 60.0, 0.0]
+
+
+async def test_what_a_judge_calls_is_not_judged_but_what_goes_on_after_it_is() -> None:
+    judging, going_on, tasks = asyncio.Event(), asyncio.Event(), list[asyncio.Task[int]]()
+
+    async def later() -> int:
+        await going_on.wait()
+        return await f(1)
+
+    async def judge(*_: Any) -> bool:
+        if not judging.is_set():
+            judging.set()
+            tasks.append(asyncio.create_task(later()))
+            assert await f(1) == 2  # made anew, as it was not asked about that
+        return True
+
+    made = itertools.count(1)
+
+    @cached(store=MemoryStore(), judge=judge)
+    async def f(_: int) -> int:
+        return next(made)
+
+    assert (await f(1), await f(1)) == (1, 1)
+    going_on.set()
+    assert await tasks[0] == 1
 
 
 async def test_a_call_that_is_cancelled_while_the_judge_thinks_counts_as_no_rejection() -> None:

@@ -29,7 +29,7 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, cached, open_index
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience import AtLeast, LLMScorer, RuleScorer, Saved
+from langmem_adapters.experience import AtLeast, LLMJudge, LLMScorer, RuleScorer, Saved
 from langmem_adapters.experience.model_answers import answer_text
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain import experience as module
@@ -275,6 +275,37 @@ def test_a_function_that_scores_itself_does_not_do_it_for_ever() -> None:
     f("q")
     f.cache.flush()
     assert (len(calls), f.cache.stats()["scored"], f.cache.stats()["stored"]) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("mode", ["blocking", "async", "coroutine"])
+@each_kind
+async def test_what_a_judge_asks_a_model_is_not_judged_itself(kind: str, mode: str) -> None:
+    """With ``set_llm_cache`` each hit would else add a level of judgements, each with all earlier ones in its text."""
+    model = Scripted(script=[AIMessage('{"perfect": true}')])
+
+    async def aasks(prompt: str) -> str:
+        return str((await model.ainvoke(prompt)).content)
+
+    judge = LLMJudge(aasks) if mode == "coroutine" else LLMJudge(model)
+    store = MemoryStore()
+    everywhere = ExperienceCache(store=store, judge=judge, scorer=lambda *_: 9)
+    set_llm_cache(everywhere)
+    host = Host(kind, store=store, judge=judge)
+    for _ in range(4):
+        host.ask("Where is it?") if mode == "blocking" else await host.aask("Where is it?")
+    assert (host.asked, host.cache.stats()["hits"], model.asked) == (1, 3, 3)
+    everywhere.flush()
+    assert everywhere.stats()["stored"] == everywhere.stats()["scored"] == 0
+
+
+def test_a_judges_answers_come_from_caches_that_do_not_ask_it() -> None:
+    model = Scripted(script=[AIMessage('{"perfect": true}')])
+    host = Host(
+        "chat", store=MemoryStore(), judge=LLMJudge(CachedChatModel(model, ExperienceCache(store=MemoryStore())))
+    )
+    for _ in range(4):
+        host.ask("Where is it?")
+    assert (host.cache.stats()["hits"], model.asked) == (3, 1)
 
 
 @pytest.mark.parametrize("kind", ["cache", "chat", "agent"])

@@ -182,6 +182,26 @@ def test_the_surest_of_the_candidates_is_served(build: Callable[..., ExperienceC
     assert content(cache.lookup(prompt(ASKED), "m")) == "Hindi again"
 
 
+def test_what_the_judge_of_two_requests_asks_a_model_is_not_compared_itself(
+    build: Callable[..., ExperienceCache],
+) -> None:
+    judged: list[tuple[str, str]] = []
+    model = FakeListChatModel(responses=["0"])
+
+    def judge(asked: str, kept: str) -> float:
+        judged.append((asked, kept))
+        return float(str(model.invoke(f"Is {asked!r} the same as {kept!r}?").content))
+
+    model.cache = cache = build(verifier=Verifier(judge=judge, guards={}))
+    kept = ["Hindi", "Hindi again", "Hindi once more"]
+    for text in kept:
+        cache.update(prompt(text), "m", answer(text))
+    for _ in range(3):
+        assert cache.lookup(prompt(ASKED), "m") is None
+    assert sorted(judged) == sorted((ASKED, text) for text in kept * 3)
+    assert cache.stats()["hits"] == 6  # the model's own answers to the very same questions
+
+
 def test_only_what_is_served_is_used_and_stays_for_longer(build: Callable[..., ExperienceCache]) -> None:
     sure = {"Hindi again": 0.9, "Hindi": 0.6}
     cache = build(verifier=Verifier(judge=lambda _, stored: sure[stored], guards={}), max_entries=2)

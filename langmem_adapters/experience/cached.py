@@ -45,7 +45,10 @@ class FunctionCache(Shared, Generic[A]):
         return self.calls.pool
 
     def lookup(self, *args: A.args, **kwargs: A.kwargs) -> Experience | None:
-        """The experience of a call with these arguments (for a method, without ``self``); None, if there is none."""
+        """The experience of a call with these arguments; None, if there is none.
+
+        The ``self`` of a method is left out, unless the ``key`` of :func:`~langmem_adapters.cached` reads it.
+        """
         return run(self.pool.lookup_flow(self.calls.arguments.call_key(args, kwargs)))
 
     async def alookup(self, *args: A.args, **kwargs: A.kwargs) -> Experience | None:
@@ -53,7 +56,7 @@ class FunctionCache(Shared, Generic[A]):
         return await arun(self.pool.lookup_flow(self.calls.arguments.call_key(args, kwargs)))
 
     def invalidate(self, *args: A.args, **kwargs: A.kwargs) -> bool:
-        """Delete the result of a call with these arguments (for a method, without ``self``); False, if none is kept."""
+        """Delete the result of a call with these arguments, given as for :meth:`lookup`; False, if none is kept."""
         return self.pool.delete(key=self.calls.arguments.call_key(args, kwargs))
 
     async def ainvalidate(self, *args: A.args, **kwargs: A.kwargs) -> bool:

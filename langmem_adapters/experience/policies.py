@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
-from langmem_adapters.flow import Flow, call_either, is_coroutine
+from langmem_adapters.flow import Flow, call_either, is_coroutine, within
 from langmem_adapters.model import Experience, Score
 from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.validation import call_user_code, check_sync_function
@@ -28,6 +29,7 @@ __all__ = [
     "attempt",
     "build_context",
     "exact_and_perfect",
+    "is_asked",
     "judge_accepts",
     "needs_event_loop",
     "score_of",
@@ -37,6 +39,7 @@ __all__ = [
 T = TypeVar("T")
 
 _MAX_SCORE = 10
+_asked: ContextVar[tuple[list[object], ...]] = ContextVar("langmem_asked", default=())
 _ASYNC_ERROR = "a policy that is a coroutine function goes with async functions only"
 
 
@@ -147,11 +150,27 @@ def ask(policy: Callable[..., Any], *args: Any, in_run: bool = False) -> Flow[An
 def attempt(label: str, policy: Callable[..., Any], *args: Any, in_run: bool = False) -> Flow[Any]:
     """:func:`ask`, with errors of the policy raised as ModelError; a LangmemError is raised as it is."""
     try:
-        return (yield from ask(policy, *args, in_run=in_run))
+        return (yield from within(partial(_asking, policy), ask(policy, *args, in_run=in_run)))
     except LangmemError:
         raise
     except Exception as error:
         raise ModelError(f"{label} failed: {type(error).__name__}") from error
+
+
+def is_asked(policy: object) -> bool:
+    """Whether this is a part of what a policy does: a cache with a judge would ask it about what it asks, endlessly."""
+    return any(policy is each for asked in _asked.get() for each in asked)
+
+
+@contextmanager
+def _asking(policy: object) -> Iterator[None]:
+    asked = [policy]
+    token = _asked.set((*_asked.get(), asked))
+    try:
+        yield
+    finally:
+        asked.clear()  # tasks that it began may go on
+        _asked.reset(token)
 
 
 def judge_accepts(judge: Judge, experience: Experience, req: Any) -> Flow[bool]:

@@ -6,6 +6,7 @@ Data is restored by the declared return type of the function, if there is one; s
 from __future__ import annotations
 
 import enum
+import types
 import typing
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
@@ -122,6 +123,8 @@ class Responses:
 
     def _remedy(self, kind: type) -> str:
         """How to have responses of a class kept: declare their type, unless it is declared or unknown to pydantic."""
+        if issubclass(kind, types.CoroutineType | types.GeneratorType | types.AsyncGeneratorType):
+            return "put @cached directly above the function that awaits or yields"
         if self._declared_type is not Any or _make_adapter(kind) is None:
             return "return plain data, or give a serializer="
         return "declare its type with returns= or an annotation"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.concurrency.counts import Counts
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.verifier.calibration import Scale, scale_flow
@@ -77,7 +78,7 @@ class VerifiedAnswers:
         self._candidates = candidates
         self._answers = answers
         self._shelves: LRU[str, Shelf] = LRU(_MAX_OPEN_PARTITIONS)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def find_flow(self, partition: str, text: str) -> Flow[list[Match]]:
         """The kept requests of a partition that mean the same, highest score first."""
@@ -133,7 +134,7 @@ class VerifiedAnswers:
         )
 
     def _shelf(self, partition: str) -> Shelf:
-        with self._lock:
+        with no_fork, self._lock.held():
             return self._shelves.get_or_make(partition, lambda: self._open_shelf(partition))
 
     def _open_shelf(self, partition: str) -> Shelf:

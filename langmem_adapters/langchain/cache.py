@@ -62,7 +62,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             the semantic mode, too.
         keep: Seconds for which an answer that was read is served again from this process's memory, without reading
             the store; None: not at all. Changes by this process take effect at once, changes by others after this
-            time. At most about 1,000 answers, and 16 MB, are held.
+            time. At most about 1,000 answers, and 16 MB, are held for each tenant.
         prices: The price of a million input and output tokens, by model name, for :meth:`stats`. Without prices, the
             cost of an answer is not stored with it.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.

@@ -82,7 +82,7 @@ class Calls(Shared):
 
     def begin(self, call: Invocation) -> Flow[Invocation]:
         """Serve a call, or prepare it to be made. Blocking callers are within :meth:`held`, for interrupts."""
-        if not (self.pool.reads or self.pool.writes):
+        if self._rules.is_judging or not (self.pool.reads or self.pool.writes):
             return call
         try:
             bound = self.arguments.bind(call.args, call.kwargs)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, needs_event_loop
+from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, is_asked, needs_event_loop
 from langmem_adapters.experience.pool_flows import QueryType
 from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight.flights import Flight
@@ -65,6 +65,11 @@ class Rules:
         if not isinstance(metric, Metric):
             raise LangmemError(f"metric gave no Metric, but {type(metric).__name__}")
         return metric.model_copy(update={"time_cost": seconds})
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether the judge makes this very call: then the cache is bypassed."""
+        return is_asked(self.judge)
 
     @property
     def reads_requests(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -156,11 +156,17 @@ class Answers(SingleFlightAnswers):
         if call.served:
             return cast("list[Generation]", self._mark_served(call))
         if call.keeps:
-            if len(self._pending) >= _MAX_PENDING - 1:
-                self._pending.clear()
-            pending = call.start_mark, call.started
-            self._pending[request.key, request.call] = self._pending[request.key, 0] = pending
+            for call_id in (request.call, 0):
+                self._note_pending((request.key, call_id), (call.start_mark, call.started))
         return None
+
+    def _note_pending(self, name: tuple[str, int], pending: tuple[StartMark | None, float]) -> None:
+        """Note a request in flight, as the newest; beyond the bound, the oldest is forgotten: its call has failed."""
+        self._pending.pop(name, None)
+        while len(self._pending) >= _MAX_PENDING:
+            with suppress(KeyError, RuntimeError):  # another thread forgets it, too
+                del self._pending[next(iter(self._pending))]
+        self._pending[name] = pending
 
     def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
         """Keep the model's answer. Pass the result to :meth:`score`."""
@@ -170,7 +176,7 @@ class Answers(SingleFlightAnswers):
         call = Invocation(
             request, {}, key=request.key, key_arguments=request._asdict(), start_mark=start_mark, started=started
         )
-        call.keeps = self.pool.writes
+        call.keeps = self.pool.writes and not self._calls._rules.is_judging  # noqa: SLF001 - as its calls do
         self._calls.note_request(call)
         yield from self._calls.finish(call, answer)
         return call

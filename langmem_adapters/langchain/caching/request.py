@@ -246,6 +246,8 @@ def _parse_parameters(text: str) -> Any:
         text = _CLASS_PATTERN.sub(r"'class \1'", text)
     try:
         pairs = ast.literal_eval(text)
-        return without_call_settings(dict(pairs))
+        parameters = dict(pairs)
+        # One may have a name under which something was added to the text.
+        return without_call_settings(parameters) if len(parameters) == len(pairs) else text
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text

@@ -10,6 +10,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import Judge
+from langmem_adapters.experience.policies import is_asked
 from langmem_adapters.experience.verified import Match
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.langchain.caching.prompt import dumped_messages, is_human
@@ -102,7 +103,7 @@ class SemanticMode:
         position = max((index for index, message in enumerate(messages) if is_human(message)), default=None)
         if position is None or not self._tools.is_tool_exchange(messages[position + 1 :]):
             return None
-        if not self._tools.cover_request(llm_string):
+        if not self._tools.cover_request(llm_string) or is_asked(self.verifier.judge):
             return None
         text = _pure_text(messages[position]["kwargs"].get("content"))
         if not text:
