@@ -643,6 +643,23 @@ def test_an_index_that_is_far_behind_a_tidied_log_begins_anew_and_once(tidied: C
     assert index.given == 1
 
 
+def test_an_index_that_is_behind_two_tidyings_begins_anew_though_the_second_did_not_go_as_far(
+    tidied: Callable[[Store], None],
+) -> None:
+    store, index = MemoryStore(), Kept()
+    here = records(store, index)
+    put(here, [f"old{n}" for n in range(50)])
+    here.follow()
+    put(here, ["old0", *["old1"] * 60], "car")
+    put(here, [f"new{n}" for n in range(40)])
+    tidied(store)  # removes that "old0" is a car, since the first entry names it
+    put(here, [f"late{n}" for n in range(200)])
+    here.delete(["old20"])
+    tidied(store)  # removes nothing but the first entry of what was deleted
+    here.follow()
+    assert index.texts == truth(here)
+
+
 def test_an_interrupted_beginning_of_a_tidied_log_is_gone_on_with(tidied: Callable[[Store], None]) -> None:
     store, index = MemoryStore(), Kept()
     here = records(store, index)
