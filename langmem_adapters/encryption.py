@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from langmem_adapters.codec import is_sealed
 from langmem_adapters.errors import (
@@ -166,6 +166,14 @@ class AESGCMCodec(SharedByCopies):
         return f"AESGCMCodec({sorted(self._ciphers)}, current={self.current!r})"
 
 
+class _DataKeys(NamedTuple):
+    """What was known of the data keys at one moment: several threads may learn of new ones."""
+
+    stored: Mapping[str, bytes]  # in their stored form
+    newest: str  # the name of the newest of them
+    codec: AESGCMCodec | None  # with those that are whole
+
+
 class EnvelopeCodec(SharedByCopies):
     """Encrypts with data keys, which a store keeps, encrypted with your keys (a codec of :class:`SealedStore`).
 
@@ -200,10 +208,7 @@ class EnvelopeCodec(SharedByCopies):
         if not hasattr(keys, "decode_at"):
             raise ConfigurationError(f"your keys are AESGCMCodec({{'2026': key}}), not {type(keys).__name__}")
         self._store, self._keys, self._clock = store, keys, clock
-        self._data_codec: AESGCMCodec | None = None
-        self._stored_keys: dict[str, bytes] = {}  # in their stored form
-        self._newest = ""  # the name of the newest of them
-        self._checked_at = 0.0
+        self._known, self._checked_at = _DataKeys({}, "", None), 0.0
 
     def encode(self, data: bytes) -> bytes:
         """Encrypt, bound to no place."""
@@ -219,17 +224,17 @@ class EnvelopeCodec(SharedByCopies):
 
     def decode_at(self, data: bytes, place: bytes) -> bytes:
         """Decrypt what :meth:`encode_at` gave for this place."""
-        codec = self._data_codec = self._data_codec or self._load_codec()
-        if codec is not None:
+        known = self._known if self._known.codec else self._load()
+        if known.codec is not None:
             try:
-                return codec.decode_at(data, place)
+                return known.codec.decode_at(data, place)
             except SerializationError as error:
-                if isinstance(error, Damaged) or key_name(data) in codec.names:
+                if isinstance(error, Damaged) or key_name(data) in known.codec.names:
                     raise
-            codec = self._data_codec = self._load_codec()  # another process may have begun it since the last load
-        name = key_name(data)
+            known = self._load()  # another process may have begun it since the last load
+        name, codec = key_name(data), known.codec
         if codec is None or name not in codec.names:
-            fate = _DAMAGE if name in self._stored_keys else "which is gone"
+            fate = _DAMAGE if name in known.stored else "which is gone"
             raise SerializationError(f"a stored value was encrypted with the data key {name!r}, {fate}")
         return codec.decode_at(data, place)
 
@@ -244,8 +249,7 @@ class EnvelopeCodec(SharedByCopies):
 
     def renew(self) -> None:
         """Begin a new data key, which encrypts from now on: here at once, in other processes within a minute."""
-        self._data_codec = self._load_codec()
-        self._add_key(str(1 + max(map(int, self._stored_keys), default=0)))
+        self._add_key(str(1 + int(self._load().newest or 0)))
 
     def _rewrap_key(self, name: str) -> bool:
         while data := self._store.get(DATA_KEYS, [name]).get(name):
@@ -262,31 +266,30 @@ class EnvelopeCodec(SharedByCopies):
         return False  # the store was emptied meanwhile
 
     def _writing_codec(self) -> AESGCMCodec:
-        if self._data_codec is not None and self._clock() >= self._checked_at + _REFRESH_SECONDS:
+        known = self._known if self._known.codec else self._load()
+        if self._clock() >= self._checked_at + _REFRESH_SECONDS:
             self._checked_at = self._clock()
             with suppress(StoreError, SerializationError):  # the known keys still serve, also after a rewrap
-                self._data_codec = self._load_codec()
-        if self._data_codec is None:
-            self._data_codec = self._load_codec()
-        while self._data_codec is None and not self._stored_keys:
-            self._add_key(_FIRST_KEY_NAME)
-        codec, newest = self._data_codec, self._newest
+                known = self._load()
+        while not known.stored:
+            known = self._add_key(_FIRST_KEY_NAME)
+        codec, newest = known.codec, known.newest
         if codec is None or codec.current != newest:  # an older key may have been replaced because others know it
             raise SerializationError(f"nothing can be encrypted with the data key {newest!r}, {_DAMAGE}, or renew()")
         return codec
 
-    def _add_key(self, name: str) -> None:
+    def _add_key(self, name: str) -> _DataKeys:
         with suppress(Conflict):  # another process has just begun it
             put = {name: self._keys.encode_at(new_key(), _data_key_place(name))}
             self._store.write(DATA_KEYS, put=put, guard={name: None})
-        self._data_codec = self._load_codec()
+        return self._load()
 
-    def _load_codec(self) -> AESGCMCodec | None:
+    def _load(self) -> _DataKeys:
         """Read the data keys, and restore what the store has lost or damaged, unless another process has begun anew."""
         stored = self._store.get(DATA_KEYS)
         lost = {
             name: data
-            for name, data in self._stored_keys.items()
+            for name, data in self._known.stored.items()
             if data != stored.get(name) and not self._read_key(name, stored)
         }
         if lost:
@@ -294,8 +297,10 @@ class EnvelopeCodec(SharedByCopies):
                 self._store.write(DATA_KEYS, put=lost, guard={name: stored.get(name) for name in lost})
             stored = self._store.get(DATA_KEYS)
         keys = {name: key for name in stored if (key := self._read_key(name, stored))}
-        self._stored_keys, self._checked_at, self._newest = stored, self._clock(), max(stored, key=int, default="")
-        return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
+        self._checked_at = self._clock()
+        codec = AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
+        self._known = known = _DataKeys(stored, max(stored, key=int, default=""), codec)
+        return known
 
     def _read_key(self, name: str, stored: Mapping[str, bytes]) -> bytes:
         """A data key; empty if missing or damaged. Raises SerializationError if that takes another key of yours."""
@@ -323,9 +328,7 @@ def key_name(data: bytes) -> str:
 
 
 def _header_size(data: bytes) -> int:
-    if len(data) <= 1:
-        return 0
-    return 2 + data[1] + (_CHECK_BYTES if data[0] == _FORMAT_VERSION else 0)
+    return 2 + data[1] + (_CHECK_BYTES if data[0] == _FORMAT_VERSION else 0) if len(data) > 1 else 0
 
 
 def _data_key_place(name: str) -> bytes:

@@ -24,7 +24,7 @@ from langmem_adapters.files import database as files
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import Connection, FileLocation, removing_if_damaged
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.stores import open_store
+from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.sqlite import SQLiteStore
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
@@ -471,6 +471,34 @@ def test_a_relative_path_from_a_folder_that_was_removed_is_told_in_a_sentence(
     ):
         SQLiteStore("a.db")
     SQLiteStore(tmp_path / "a.db").write(("a",), put={"k": b"1"})
+
+
+def test_a_newer_version_that_makes_the_file_first_is_not_taken_back(tmp_path: Path) -> None:
+    newer = Database(tmp_path / "t.db", schema=[*_SCHEMA, "ALTER TABLE t ADD COLUMN y"], name="t")
+
+    class Overtaken(Database):
+        """Is overtaken when it has seen that there are no tables."""
+
+        def _version(self, connection: Connection) -> int:
+            version = super()._version(connection)
+            assert rows(newer) == []
+            return version
+
+    with pytest.raises(StoreError, match="written by a newer version"):
+        rows(Overtaken(tmp_path / "t.db", schema=_SCHEMA, name="t"))
+    newer.close()
+    assert rows(newer) == []
+    newer.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, the name of a folder is Unicode")
+def test_a_store_is_shared_in_a_folder_whose_name_is_no_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)  # noqa: PTH102 - no text names it
+    monkeypatch.chdir(os.fsdecode(folder))
+    with closing(shared_store("sqlite:///a.db")) as store:
+        store.write(("a",), put={"k": b"1"})
+        assert b"a.db" in os.listdir(folder)  # noqa: PTH208 - same
 
 
 def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,7 @@ from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from tests.benchmarks.round_trips import RoundTrips
-from tests.faults import Overtaken
+from tests.faults import Overtaken, Unplugged
 from tests.test_cached_together import in_a_fork
 from tests.vector_places import word_vectors
 
@@ -643,6 +643,23 @@ def test_an_index_that_is_far_behind_a_tidied_log_begins_anew_and_once(tidied: C
     assert index.given == 1
 
 
+def test_an_index_that_is_behind_two_tidyings_begins_anew_though_the_second_did_not_go_as_far(
+    tidied: Callable[[Store], None],
+) -> None:
+    store, index = MemoryStore(), Kept()
+    here = records(store, index)
+    put(here, [f"old{n}" for n in range(50)])
+    here.follow()
+    put(here, ["old0", *["old1"] * 60], "car")
+    put(here, [f"new{n}" for n in range(40)])
+    tidied(store)  # removes that "old0" is a car, since the first entry names it
+    put(here, [f"late{n}" for n in range(200)])
+    here.delete(["old20"])
+    tidied(store)  # removes nothing but the first entry of what was deleted
+    here.follow()
+    assert index.texts == truth(here)
+
+
 def test_an_interrupted_beginning_of_a_tidied_log_is_gone_on_with(tidied: Callable[[Store], None]) -> None:
     store, index = MemoryStore(), Kept()
     here = records(store, index)
@@ -702,6 +719,14 @@ def test_tidying_leaves_the_expiry_as_its_writer_wants_it(monkeypatch: pytest.Mo
     now[0] += 11
     assert truth(here) == {}
     assert store.get(NOTES) == {}
+
+
+def test_a_write_that_was_made_does_not_fail_because_its_log_cannot_be_tidied(caplog: pytest.LogCaptureFixture) -> None:
+    kept = MemoryStore()
+    here = records(cast("Store", Unplugged(kept, 2, after=False)), Kept(), new_id=lambda: "e29")  # one that tidies
+    here.put({"a": b"car"})
+    assert kept.get(NOTES, ["a"]) == {"a": b"car"}
+    assert "could not be tidied; a later write tries again" in caplog.text
 
 
 def test_a_write_hands_its_expiry_to_the_tidying(monkeypatch: pytest.MonkeyPatch) -> None:

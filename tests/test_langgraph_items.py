@@ -83,6 +83,23 @@ def test_an_index_that_is_far_behind_does_not_keep_what_was_removed_and_tidied(a
     assert there.found("walk") == ["often"]
 
 
+def test_an_index_that_is_behind_two_tidyings_does_not_keep_what_the_first_removed() -> None:
+    store = MemoryStore()
+    here, there, _ = machines(store)
+    here.put("early", "a walk")
+    here.put("secret", "The code of the safe is zebra.")
+    here.put("stays", "The safe is behind the painting.")
+    assert there.found("safe") == ["secret", "stays"]
+    here.put("secret", None)
+    for n in range(5):
+        here.put(f"late {n}", "in the rain")
+    here.items.tidy()
+    here.put("early", "a longer walk")
+    here.items.tidy()  # removes an entry from before the one that told of the secret's removal
+    assert there.found("safe") == ["stays"]
+    assert there.indexed("zebra") == 0
+
+
 def test_an_index_that_is_a_little_behind_goes_on_from_where_it_stands(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     here, there, _ = machines(store)

@@ -986,6 +986,22 @@ def test_a_new_data_key_is_learnt_by_those_who_meet_it(any_store: Store) -> None
     assert key_name(EnvelopeCodec(any_store, keys).encode(b"")) == "11"
 
 
+def test_threads_that_learn_of_data_keys_at_the_same_moment_all_encrypt() -> None:
+    keys, often = AESGCMCodec({"k": OLD}), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(100):
+                codec = EnvelopeCodec(MemoryStore(), keys)
+                encrypted = [threads.submit(codec.encode, b"1") for _ in range(4)]
+                codec.renew()
+                encrypted += [threads.submit(codec.encode, b"1") for _ in range(4)]
+                codec.renew()
+                assert {codec.decode(each.result()) for each in encrypted} == {b"1"}
+    finally:
+        sys.setswitchinterval(often)
+
+
 def test_who_begins_a_data_key_does_so_behind_those_of_others(any_store: Store) -> None:
     one, other = (EnvelopeCodec(any_store, AESGCMCodec({"k": OLD})) for _ in range(2))
     one.encode(b"1")

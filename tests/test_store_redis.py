@@ -835,6 +835,16 @@ def test_sessions_that_expired_vanish_and_pages_are_filled(
     assert [row.namespace[-1] for row in store.recent(("p",), limit=9, before=page[-1])] == ["3", "2", "1", "0"]
 
 
+def test_the_last_session_that_stays_is_found_behind_many_that_expired_in_few_round_trips(
+    far: RedisStore, proxy: Counting, raw: Administrator
+) -> None:
+    far.append(("p", "stays"), [("a", b"")])
+    raw.zadd(far._keys.directory(("p",)), {f"{n}/": 1e10 + n for n in range(500)})  # whose keys have expired
+    proxy.trips = 0
+    assert [row.namespace[-1] for row in far.recent(("p",), limit=1)] == ["stays"]
+    assert proxy.trips < 50
+
+
 def test_the_list_of_sessions_that_expire_does_not_grow_for_ever(store: RedisStore, raw: Administrator) -> None:
     for n in range(10):
         store.append(("p", f"stays {n}"), [("a", b"")])

@@ -257,12 +257,12 @@ class Database:
         )
         if self._version(connection) < len(self._schema):
             connection.execute(_BEGIN_WRITE)
-            version = self._version(connection)
-            for script in self._schema[version:]:
+            done = self._version(connection)  # another process may have been first, even one of a newer version
+            for version, script in enumerate(self._schema[done:], done + 1):
                 connection.execute(script)
-            connection.execute("INSERT OR REPLACE INTO langmem_schema VALUES (?, ?)", (self._name, len(self._schema)))
+                connection.execute("INSERT OR REPLACE INTO langmem_schema VALUES (?, ?)", (self._name, version))
             connection.execute("COMMIT")
-        elif self._version(connection) > len(self._schema):
+        if self._version(connection) > len(self._schema):
             raise StoreError(f"{self.path} was written by a newer version of langmem_adapters; upgrade to read it")
         self._ready = True
 

@@ -32,7 +32,7 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
     """The file and the options of a ``sqlite:///`` URL. Raises ConfigurationError for any other."""
     scheme, _, rest = url.strip().partition(":///")
     name, _, query = rest.partition("?")
-    path = unquote(name)
+    path = unquote(name, errors="surrogateescape")
     if scheme != "sqlite" or not path or path == IN_MEMORY or "\0" in path:
         raise ConfigurationError(
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
@@ -44,10 +44,11 @@ def anchored_url(url: str) -> str:
     """A file's or folder's URL with an absolute path, so that it stays the same when the process changes its folder."""
     head, separator, rest = url.strip().partition(":///")
     name, question_mark, query = rest.partition("?")
-    path = unquote(name)
+    path = unquote(name, errors="surrogateescape")
     if head not in {"sqlite", "chroma"} or not path or path.startswith(("/", "~", IN_MEMORY)) or "\0" in path:
         return url  # absolute, on a server, or refused by whatever opens it
-    return f"{head}{separator}{quote(absolute_path(Path(path)))}{question_mark}{query}"
+    absolute = quote(absolute_path(Path(path)), errors="surrogateescape")
+    return f"{head}{separator}{absolute}{question_mark}{query}"
 
 
 def mask_url(url: str) -> str:

@@ -17,7 +17,7 @@ def folder_of(url: str) -> str:
     parts = _split_url(url, fragments=False)
     if parts.scheme != "chroma":
         return ""
-    path = unquote(parts.path[1:])
+    path = unquote(parts.path[1:], errors="surrogateescape")
     if parts.netloc or not path or parts.query:
         raise ConfigurationError(f"Chroma's URL is {URL_FORMS}")
     return absolute_path(expand_home(path))

@@ -281,7 +281,7 @@ class NamespaceItems:
         """Make a change, unless another came first; ``changed`` are the keys that the index must look at."""
         data = {name: item.to_bytes() for name, item in put.items()}
         if remove:
-            data[COMPACTION_KEY] = compaction_mark(max(item.seq for item in remove), after.count, self._new_id())
+            data[COMPACTION_KEY] = compaction_mark(values, remove, after.count, self._new_id())
         data[_TOTALS_KEY] = after.to_bytes()
         try:
             self._store.write(

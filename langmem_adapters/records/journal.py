@@ -54,11 +54,14 @@ def compacted_seq(values: Mapping[str, bytes]) -> int:
     return _read_compaction(values).seq
 
 
-def compaction_mark(seq: int, records: int, stamp: str) -> bytes:
-    """The value of a log that was compacted up to the entry ``seq``, when there were that many ``records``.
+def compaction_mark(values: Mapping[str, bytes], removed: Sequence[Item], records: int, stamp: str) -> bytes:
+    """The value of a log from which these entries are ``removed``, when there are that many ``records``.
 
-    The ``stamp`` is unique to this compaction, also among earlier logs of the same namespace.
+    Each removal raises the number, even if earlier ones went further: by it, an index shows which it has missed. The
+    ``stamp`` is unique to this compaction, also among earlier logs of the same namespace.
     """
+    seq = compacted_seq(values)
+    seq = max([seq + 1, *(item.seq for item in removed)]) if removed else seq
     return encode([*_Compaction(seq, records, stamp)])
 
 
@@ -135,8 +138,7 @@ def compact_log(store: Store, namespace: Namespace, *, new_id: Callable[[], str]
         # At least one write, which records how many records there are now.
         for n in range(0, max(len(stale_items), 1), _REMOVE_BATCH_SIZE):
             batch = stale_items[n : n + _REMOVE_BATCH_SIZE]
-            seq = batch[-1].seq if batch else _read_compaction(before).seq
-            after = {COMPACTION_KEY: compaction_mark(seq, len(live), new_id())}
+            after = {COMPACTION_KEY: compaction_mark(before, batch, len(live), new_id())}
             store.write(namespace, put=after, remove=batch, guard=before, ttl=ttl)
             before = after
     except Conflict:
@@ -149,7 +151,7 @@ def _ensure_stamp(
     """A value of this log that another log of the same namespace, begun after a clear, will never have."""
     if COMPACTION_KEY in values:
         return values
-    stamped = {COMPACTION_KEY: compaction_mark(0, 0, new_id())}
+    stamped = {COMPACTION_KEY: compaction_mark(values, (), 0, new_id())}
     store.write(namespace, put=stamped, guard={COMPACTION_KEY: None}, ttl=ttl)
     return stamped
 

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
+from langmem_adapters.errors import Conflict, LangmemError, StoreError, StoreUnavailable
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
@@ -111,7 +111,10 @@ class Records:
         entries = change_entries(keys, self._new_id)
         self.store.write(self.namespace, append=entries, ttl=ttl, **change)
         if zlib.crc32(to_bytes(entries[0][0])) % _WRITES_PER_CHECK == 0:
-            compact_log(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
+            try:
+                compact_log(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
+            except LangmemError as error:  # the write itself was made
+                _log.warning("a log of changes could not be tidied; a later write tries again: %s", error)
 
     def clear(self) -> None:
         """Remove all records, and what the indexes hold of them."""

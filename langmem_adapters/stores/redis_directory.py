@@ -80,15 +80,16 @@ class Directory:
     def newest(self, limit: int | None, before: Listed | None) -> Iterator[Listed]:
         """Yield the existing children, by falling last write and name."""
         last_row = None if before is None else (before.updated_at, self._keys.for_namespace(before.namespace).row)
+        count = _PAGE_SIZE if limit is None else min(limit, _PAGE_SIZE)
         while limit is None or limit > 0:
-            count = _PAGE_SIZE if limit is None else limit
             rows = self._rows_after(last_row, count)
-            existing_rows = self._existing_rows(rows)
+            existing_rows = self._existing_rows(rows)[:limit]
             yield from (Listed(self._keys.child(self._parent, name), updated_at) for updated_at, name in existing_rows)
             if len(rows) < count:
                 return
             last_row = rows[-1]
             limit = None if limit is None else limit - len(existing_rows)
+            count = min(2 * count, _PAGE_SIZE)  # where some children are gone, many may be
 
     def _existing_rows(self, rows: Sequence[_Row]) -> list[_Row]:
         """The rows of children that exist; other rows are removed."""
