@@ -553,6 +553,34 @@ async def test_a3_within_a_run_a_read_stands_until_this_object_writes(any_store:
     assert await RunnableLambda(astep).ainvoke("") == [1, 3, 0]
 
 
+@pytest.mark.parametrize("meanwhile", ["a write ends during the read", "a read ends during the write"])
+def test_a3_a_read_beside_a_write_does_not_stand_after_it(meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    ours = history(store)
+    scan, append = store.scan, store.append
+
+    def scan_before_a_write(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.undo()
+        page = scan(*args, **kwargs)
+        ours.add_user_message("new")
+        return page
+
+    def append_after_a_read(*args: Any, **kwargs: Any) -> Any:
+        assert ours.messages == []
+        return append(*args, **kwargs)
+
+    def step(_: str) -> list[str]:
+        if meanwhile == "a write ends during the read":
+            monkeypatch.setattr(store, "scan", scan_before_a_write)
+            assert ours.messages == []
+        else:
+            monkeypatch.setattr(store, "append", append_after_a_read)
+            ours.add_user_message("new")
+        return [message.text for message in ours.messages]
+
+    assert RunnableLambda(step).invoke("") == ["new"]
+
+
 async def test_h3_another_run_and_who_is_in_none_reads_afresh(any_store: Store) -> None:
     ours, theirs = history(any_store), history(any_store)
 

@@ -129,7 +129,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
-        reader = Reader.from_caller()
+        reader = Reader.from_caller(self._snapshots.last_write)
         snapshot = self._snapshots.messages_for(reader)
         if snapshot is None:
             snapshot = self._keep_snapshot(reader, run(self._read_messages()))
@@ -137,7 +137,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
-        reader = Reader.from_caller()
+        reader = Reader.from_caller(self._snapshots.last_write)
         snapshot = self._snapshots.messages_for(reader)
         if snapshot is None:
             snapshot = self._keep_snapshot(reader, await arun(self._read_messages()))
@@ -174,8 +174,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
         new = _without_recalled(messages)
-        self._snapshots.invalidate()
-        await arun(self._append(new))
+        with self._snapshots.writing():
+            await arun(self._append(new))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
         """Record a question with its answer, or with as much of it as there is when the turn is interrupted.
@@ -206,13 +206,13 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
-        self._snapshots.invalidate()
-        self.brain.clear()
+        with self._snapshots.writing():
+            self.brain.clear()
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        self._snapshots.invalidate()
-        await self.brain.aclear()
+        with self._snapshots.writing():
+            await self.brain.aclear()
 
     def _read_messages(self) -> Flow[list[BaseMessage]]:
         """Read, and build the messages in the same thread, so that an event loop is not kept busy with it."""
@@ -230,12 +230,12 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         yield from append_messages(self.brain, _to_stored(messages), _warn)
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
-        self._snapshots.invalidate()
-        run(append_messages(self.brain, messages, _warn))
+        with self._snapshots.writing():
+            run(append_messages(self.brain, messages, _warn))
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
-        self._snapshots.invalidate()
-        await arun(append_messages(self.brain, messages, _warn))
+        with self._snapshots.writing():
+            await arun(append_messages(self.brain, messages, _warn))
 
     def __str__(self) -> str:
         """The messages as text, as LangChain has it; in an outage, the reason instead: printing raises nothing."""
