@@ -728,6 +728,14 @@ def test_a_history_summarises_when_it_is_told_to(any_store: Store) -> None:
 # --- windows, scopes, settings ------------------------------------------------------------------------------
 
 
+def test_a_history_may_show_less_than_its_memory_keeps(any_store: Store) -> None:
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = BrainMemory(any_store, "session", user="ada", memory_k=10, long_term=long_term)
+    BrainChatMessageHistory(brain=brain).add_messages([HumanMessage(f"{n}") for n in range(12)])
+    assert [m.content for m in BrainChatMessageHistory(brain=brain, memory_k=3).messages] == ["9", "10", "11"]
+    assert len(BrainChatMessageHistory(brain=brain).messages) == 10
+
+
 def test_a_window_never_begins_with_a_tool_result(any_store: Store) -> None:
     call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
     turn = [HumanMessage("q"), call, ToolMessage("r", tool_call_id="c1"), AIMessage("a"), HumanMessage("q2")]
@@ -812,18 +820,19 @@ def test_sessions_users_and_tenants_are_kept_apart(any_store: Store) -> None:
         ({"session_id": "s", "url": "memory:", "store": MemoryStore()}, "one of url, store and brain"),
         ({"session_id": "s", "memory_k": -1}, "at least 1"),
         ({"session_id": "s", "memory_k": 0}, "at least 1"),
-        ({"session_id": "s", "ttl": 0}, "above 0"),
+        ({"session_id": "s", "store": MemoryStore(), "ttl": 0}, "above 0"),
         ({"session_id": "s", "store": MemoryStore(), "refresh": "always"}, "not 'always'"),
         ({"session_id": "s", "store": MemoryStore(), "summarize_at": 5}, "needs a model="),
         ({"session_id": "x", "brain": BrainMemory(MemoryStore(), "s")}, "session 's', not 'x'"),
         ({"brain": BrainMemory(MemoryStore(), "s", user="bob"), "user": "ada"}, "user 'bob', not 'ada'"),
         ({"brain": BrainMemory(MemoryStore(), "s"), "tenant": "t"}, "tenant '', not 't'"),
+        ({"brain": BrainMemory(MemoryStore(), "s"), "max_tokens": 9, "ttl": 60}, "its own: .* not max_tokens, ttl here"),
         ({"session_id": "s", "url": "mysql://x"}, "'mysql' is none of them"),
         ({"session_id": "s", "long_term": LongTermMemory(MemoryStore(), open_index("memory:"), user="a")}, "window"),
     ],
 )
 def test_wrong_settings_are_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:
-    if settings.keys() == {"session_id"} or "memory_k" in settings or "ttl" in settings:
+    if settings.keys() == {"session_id"} or "memory_k" in settings:
         settings = {"store": MemoryStore(), **settings}
     with pytest.raises(ConfigurationError, match=sentence):
         BrainChatMessageHistory(**settings)

@@ -63,7 +63,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         session_id: Any text.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        brain: A BrainMemory instead of both; its own settings apply.
+        brain: A BrainMemory instead of both, with settings of its own; only ``memory_k`` may be given beside it.
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many messages are shown at most. None: all, or the newest 200 with ``summarize_at``.
         long_term: The memory that receives what leaves that window; it then leaves the history.
@@ -100,6 +100,13 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         check_at_most_one("BrainChatMessageHistory", url=url, store=store, brain=brain)
         if long_term is not None and memory_k is None and summarize_at is None:
             raise ConfigurationError("long_term takes what leaves the window: give memory_k= or summarize_at= too")
+        settings: dict[str, Any] = {
+            "long_term": long_term,
+            "model": model,
+            "summarize_at": summarize_at,
+            "max_tokens": max_tokens,
+            "ttl": ttl,
+        }
         if brain is None:
             default_window = _UNLIMITED_WINDOW if summarize_at is None else _SUMMARIZED_WINDOW
             brain = BrainMemory(
@@ -108,18 +115,16 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
                 user=user,
                 tenant=tenant,
                 memory_k=default_window if memory_k is None else memory_k,
-                long_term=long_term,
-                model=model,
-                summarize_at=summarize_at,
-                max_tokens=max_tokens,
-                ttl=ttl,
                 refresh=refresh,
+                **settings,
             )
         elif not isinstance(brain, BrainMemory):
             raise ConfigurationError(f"brain is a BrainMemory, not {type(brain).__name__}")
+        elif ignored := [name for name, value in settings.items() if value is not None]:
+            raise ConfigurationError(f"a brain has settings of its own: give them to it, not {', '.join(ignored)} here")
         else:
             check_scope(brain.scope, session=session_id, user=user, tenant=tenant)
-        if brain.long_term or (memory_k is None and (brain.model is not None or brain.max_tokens is not None)):
+        if memory_k is None and (brain.long_term or brain.model is not None or brain.max_tokens is not None):
             memory_k = brain.memory_k
         self.brain = brain
         self.session_id: str = brain.scope.session
