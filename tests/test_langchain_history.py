@@ -826,7 +826,7 @@ def test_sessions_users_and_tenants_are_kept_apart(any_store: Store) -> None:
         ({"session_id": "x", "brain": BrainMemory(MemoryStore(), "s")}, "session 's', not 'x'"),
         ({"brain": BrainMemory(MemoryStore(), "s", user="bob"), "user": "ada"}, "user 'bob', not 'ada'"),
         ({"brain": BrainMemory(MemoryStore(), "s"), "tenant": "t"}, "tenant '', not 't'"),
-        ({"brain": BrainMemory(MemoryStore(), "s"), "max_tokens": 9, "ttl": 60}, "its own: .* not max_tokens, ttl here"),
+        ({"brain": BrainMemory(MemoryStore(), "s"), "max_tokens": 9, "ttl": 60}, "own: .* not max_tokens, ttl here"),
         ({"session_id": "s", "url": "mysql://x"}, "'mysql' is none of them"),
         ({"session_id": "s", "long_term": LongTermMemory(MemoryStore(), open_index("memory:"), user="a")}, "window"),
     ],
