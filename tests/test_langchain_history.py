@@ -497,6 +497,18 @@ async def test_a3_a_failed_turn_does_not_end_another(any_store: Store) -> None:
     assert [message.content for message in ours.messages] == said
 
 
+@pytest.mark.parametrize("way", _WAYS)
+async def test_a3_a_failed_turn_that_was_shown_a_question_does_not_take_it(any_store: Store, way: str) -> None:
+    ours = history(any_store)
+    with ours.record_turn("one"):
+        pass  # nothing was answered
+    with pytest.raises(ValueError, match="'fail'"):
+        await _ask(_with_history(RunnableLambda(_refuse), ours), "fail", way)
+    ours.clear()
+    await _ask(_with_history(_Echo(), ours), "one", way)
+    assert [message.content for message in ours.messages] == ["one", "re: one"]
+
+
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "record_turn", "async record_turn", "add_messages"])
 async def test_a_turn_is_kept_without_what_no_store_can_keep(any_store: Store, way: str) -> None:
     """RunnableWithMessageHistory only logs what a history raises, so that the whole turn would be lost."""

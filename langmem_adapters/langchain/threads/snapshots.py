@@ -124,7 +124,8 @@ class Snapshots:
         """The turn that ends here; None if a subclass or a wrapper showed other messages than were read here."""
         with no_fork, self._lock.held():
             candidates = [turn for turn in self._open_turns if turn.is_prefix_of(input_messages)]
-            turn = max(candidates, key=lambda turn: turn.length, default=None)
+            # A turn adds a message: one that failed, and was shown what this one was asked, is not this one.
+            turn = max(candidates, key=lambda turn: (turn.length < len(input_messages), turn.length), default=None)
             if turn is not None:
                 self._open_turns.remove(turn)
             return turn
