@@ -139,7 +139,7 @@ class Snapshots:
             self._latest_read = reader.run_id, reader.last_write, messages
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def around_write(self) -> Iterator[None]:
         """Let a step read again after a write; turns that have begun still end with what they began with.
 
         A read that was under way meanwhile may lack what was written, so it is not repeated either.
