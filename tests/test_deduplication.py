@@ -57,6 +57,14 @@ def test_what_is_known_comes_again_only_where_it_is_said_again(
         assert texts(brain) == expected
 
 
+def test_what_comes_again_with_other_metadata_is_known(any_store: Store) -> None:
+    """Each thread that delivers a message puts its own mark there."""
+    brain = BrainMemory(any_store, "s")
+    for mark in ("one", "two"):
+        brain.add_messages([m.model_copy(update={"metadata": {"mark": mark}}) for m in messages(ASKED)])
+    assert [message.metadata for message in brain.messages()] == [{"mark": "one"}] * 2
+
+
 def test_an_answer_that_a_cache_replays_is_not_looked_for_in_the_session() -> None:
     class Counting(MemoryStore):
         read = 0

@@ -497,6 +497,18 @@ async def test_a3_a_failed_turn_does_not_end_another(any_store: Store) -> None:
     assert [message.content for message in ours.messages] == said
 
 
+@pytest.mark.parametrize("way", _WAYS)
+async def test_a3_a_failed_turn_that_was_shown_a_question_does_not_take_it(any_store: Store, way: str) -> None:
+    ours = history(any_store)
+    with ours.record_turn("one"):
+        pass  # nothing was answered
+    with pytest.raises(ValueError, match="'fail'"):
+        await _ask(_with_history(RunnableLambda(_refuse), ours), "fail", way)
+    ours.clear()
+    await _ask(_with_history(_Echo(), ours), "one", way)
+    assert [message.content for message in ours.messages] == ["one", "re: one"]
+
+
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "record_turn", "async record_turn", "add_messages"])
 async def test_a_turn_is_kept_without_what_no_store_can_keep(any_store: Store, way: str) -> None:
     """RunnableWithMessageHistory only logs what a history raises, so that the whole turn would be lost."""
@@ -551,6 +563,34 @@ async def test_a3_within_a_run_a_read_stands_until_this_object_writes(any_store:
 
     assert RunnableLambda(step).invoke("") == [0, 2, 0, 1]
     assert await RunnableLambda(astep).ainvoke("") == [1, 3, 0]
+
+
+@pytest.mark.parametrize("meanwhile", ["a write ends during the read", "a read ends during the write"])
+def test_a3_a_read_beside_a_write_does_not_stand_after_it(meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    ours = history(store)
+    scan, append = store.scan, store.append
+
+    def scan_before_a_write(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.undo()
+        page = scan(*args, **kwargs)
+        ours.add_user_message("new")
+        return page
+
+    def append_after_a_read(*args: Any, **kwargs: Any) -> Any:
+        assert ours.messages == []
+        return append(*args, **kwargs)
+
+    def step(_: str) -> list[str]:
+        if meanwhile == "a write ends during the read":
+            monkeypatch.setattr(store, "scan", scan_before_a_write)
+            assert ours.messages == []
+        else:
+            monkeypatch.setattr(store, "append", append_after_a_read)
+            ours.add_user_message("new")
+        return [message.text for message in ours.messages]
+
+    assert RunnableLambda(step).invoke("") == ["new"]
 
 
 async def test_h3_another_run_and_who_is_in_none_reads_afresh(any_store: Store) -> None:
@@ -700,6 +740,14 @@ def test_a_history_summarises_when_it_is_told_to(any_store: Store) -> None:
 # --- windows, scopes, settings ------------------------------------------------------------------------------
 
 
+def test_a_history_may_show_less_than_its_memory_keeps(any_store: Store) -> None:
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = BrainMemory(any_store, "session", user="ada", memory_k=10, long_term=long_term)
+    BrainChatMessageHistory(brain=brain).add_messages([HumanMessage(f"{n}") for n in range(12)])
+    assert [m.content for m in BrainChatMessageHistory(brain=brain, memory_k=3).messages] == ["9", "10", "11"]
+    assert len(BrainChatMessageHistory(brain=brain).messages) == 10
+
+
 def test_a_window_never_begins_with_a_tool_result(any_store: Store) -> None:
     call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
     turn = [HumanMessage("q"), call, ToolMessage("r", tool_call_id="c1"), AIMessage("a"), HumanMessage("q2")]
@@ -784,18 +832,19 @@ def test_sessions_users_and_tenants_are_kept_apart(any_store: Store) -> None:
         ({"session_id": "s", "url": "memory:", "store": MemoryStore()}, "one of url, store and brain"),
         ({"session_id": "s", "memory_k": -1}, "at least 1"),
         ({"session_id": "s", "memory_k": 0}, "at least 1"),
-        ({"session_id": "s", "ttl": 0}, "above 0"),
+        ({"session_id": "s", "store": MemoryStore(), "ttl": 0}, "above 0"),
         ({"session_id": "s", "store": MemoryStore(), "refresh": "always"}, "not 'always'"),
         ({"session_id": "s", "store": MemoryStore(), "summarize_at": 5}, "needs a model="),
         ({"session_id": "x", "brain": BrainMemory(MemoryStore(), "s")}, "session 's', not 'x'"),
         ({"brain": BrainMemory(MemoryStore(), "s", user="bob"), "user": "ada"}, "user 'bob', not 'ada'"),
         ({"brain": BrainMemory(MemoryStore(), "s"), "tenant": "t"}, "tenant '', not 't'"),
+        ({"brain": BrainMemory(MemoryStore(), "s"), "max_tokens": 9, "ttl": 60}, "own: .* not max_tokens, ttl here"),
         ({"session_id": "s", "url": "mysql://x"}, "'mysql' is none of them"),
         ({"session_id": "s", "long_term": LongTermMemory(MemoryStore(), open_index("memory:"), user="a")}, "window"),
     ],
 )
 def test_wrong_settings_are_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:
-    if settings.keys() == {"session_id"} or "memory_k" in settings or "ttl" in settings:
+    if settings.keys() == {"session_id"} or "memory_k" in settings:
         settings = {"store": MemoryStore(), **settings}
     with pytest.raises(ConfigurationError, match=sentence):
         BrainChatMessageHistory(**settings)

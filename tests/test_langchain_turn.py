@@ -459,6 +459,7 @@ def brain(any_store: Store) -> BrainMemory:
 
 
 _PICTURE = {"type": "image", "url": "https://example.org/x.png"}
+_NOTE = {"type": "text-plain", "mime_type": "text/plain", "text": "Ada's notes."}
 _WHERE, _REFINED = "Where is it?", "Where is Ada's bike?"
 
 
@@ -468,8 +469,8 @@ _WHERE, _REFINED = "Where is it?", "Where is Ada's bike?"
         (_WHERE, _REFINED),
         (HumanMessage(_WHERE, id="h1"), HumanMessage(_REFINED, id="h1")),
         (
-            HumanMessage([{"type": "text", "text": _WHERE}, _PICTURE]),
-            HumanMessage([{"type": "text", "text": _REFINED}, _PICTURE]),
+            HumanMessage([{"type": "text", "text": _WHERE}, _PICTURE, _NOTE]),
+            HumanMessage([{"type": "text", "text": _REFINED}, _PICTURE, _NOTE]),
         ),
         (
             [SystemMessage("Be kind."), HumanMessage("Hi"), AIMessage("Hi"), HumanMessage(_WHERE), AIMessage("Hm.")],

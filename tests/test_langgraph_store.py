@@ -276,6 +276,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"ttl": {"default_ttl": "x"}}, "minutes above 0, not 'x'$"),
         ({"ttl": {"default_ttl": True}}, "minutes above 0, not True$"),
         ({"ttl": {"default_ttl": float("nan")}}, "minutes above 0, not nan$"),
+        ({"ttl": {"default_ttl": float("inf")}}, "minutes above 0, not inf$"),
     ],
 )
 def test_what_langgraphs_own_stores_take_or_would_misread_is_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
@@ -303,6 +304,9 @@ def test_every_setting_that_langgraph_has_for_a_ttl_is_one() -> None:
         (SearchOp(ADA, query=5), "a query is a text, not int$"),  # type: ignore[arg-type]
         (SearchOp(ADA, filter="year"), "a filter is a dictionary, not str$"),  # type: ignore[arg-type]
         (PutOp(ADA, "k", {}, ttl="5"), "minutes above 0, not '5'$"),  # type: ignore[arg-type]
+        (PutOp(ADA, "k", {}, ttl=math.inf), "minutes above 0, not inf$"),
+        (PutOp(ADA, "k", {}, ttl=1e308), "minutes above 0, not 1e[+]308$"),
+        (PutOp(ADA, "k", {}, ttl=10**400), "minutes above 0, not 1000"),
         (PutOp(ADA, 5, {}), "^the key of an item is a text, not int$"),  # type: ignore[arg-type]
         (PutOp(ADA, None, None), "^the key of an item is a text, not NoneType$"),  # type: ignore[arg-type]
         (GetOp(ADA, ["k"]), "^the key of an item is a text, not list$"),  # type: ignore[arg-type]

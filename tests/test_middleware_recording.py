@@ -29,6 +29,7 @@ from langgraph.types import Command, interrupt
 from langmem_adapters import BrainMemory, Message, SerializationError
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import unspaced_text
+from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
 from langmem_adapters.langchain.threads.recording import count_recorded_at_start, recorded_positions
@@ -421,6 +422,36 @@ def test_what_an_outage_kept_from_being_recorded_is_made_up_for_though_it_was_ta
     store.reason = ""
     ask(agent, "two")
     assert [m.text for m in stored(ours) if m.role == "user"] == ["one", "two"]
+
+
+def test_what_was_recorded_though_nobody_heard_of_it_is_not_recorded_again_beyond_the_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store is away when a run begins, which gives its thread no mark, and before it can say what it stored."""
+    store = MemoryStore()
+    ours, append = memory(store, memory_k=2, long_term=False), store.append
+
+    def away(*_: Any, **__: Any) -> Any:
+        monkeypatch.undo()
+        monkeypatch.setattr(store, "append", unanswered)
+        raise StoreUnavailable("nobody answers")
+
+    def unanswered(*args: Any, **kwargs: Any) -> Any:
+        append(*args, **kwargs)
+        monkeypatch.undo()
+        raise StoreUnavailable("nobody answers")
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("not there")
+        return AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": messages[-1].text}])
+
+    agent = create_agent(Scripted(answer=answer), [look], middleware=[ours], checkpointer=InMemorySaver())
+    monkeypatch.setattr(store, "scan", away)
+    ask(agent, "one")
+    ask(agent, "two")
+    turn = ["", "nothing in the shed", "not there"]
+    assert texts(stored(ours)) == ["one", *turn, "two", *turn]
 
 
 class Shortens(AgentMiddleware[Any, Any, Any]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from langmem_adapters.conversation.tombstones import content_id
+from langmem_adapters.conversation.tombstones import content_id, delivery_id
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 
@@ -76,7 +76,7 @@ class Delivery:
     def _is_same(self, position: int, stored: Mapping[str, Message]) -> bool:
         """Whether the log has this message, compared as stored: there, a parsed answer is a dictionary and no model."""
         old, message = stored.get(self._ids[position]), self._messages[position]
-        return old is not None and content_id(old.model_copy(update={"id": message.id})) == content_id(message)
+        return old is not None and delivery_id(old.model_copy(update={"id": message.id})) == delivery_id(message)
 
     def _is_repeated_question(self, position: int) -> bool:
         """Whether this is a question that is answered already, or is the new one: no cache replays questions."""

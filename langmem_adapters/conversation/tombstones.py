@@ -22,6 +22,7 @@ __all__ = [
     "are_marks",
     "content_id",
     "count_departed",
+    "delivery_id",
     "have_been_deleted",
     "have_departed",
     "with_deleted",
@@ -42,14 +43,14 @@ def content_id(message: Message) -> str:
     return fingerprint(message.model_copy(update={"created_at": None}).to_data())
 
 
-def _delivery_id(message: Message) -> str:
+def delivery_id(message: Message) -> str:
     """:func:`content_id` without metadata: each thread that delivers a message adds its own mark there."""
     return content_id(message.model_copy(update={"metadata": {}}))
 
 
 def with_departed(values: Mapping[str, bytes], departing: Iterable[Message]) -> dict[str, bytes]:
     """The value to write as these messages leave; ``values`` are the session's."""
-    marks = _departed_marks(values) + "".join(_delivery_id(message)[:_MARK_CHARS] for message in departing)
+    marks = _departed_marks(values) + "".join(delivery_id(message)[:_MARK_CHARS] for message in departing)
     return {DEPARTED: encode(marks[-_MARK_CHARS * _MAX_MARKS :])}
 
 
@@ -58,7 +59,7 @@ def have_departed(values: Mapping[str, bytes], messages: Sequence[Message]) -> l
     departed_marks = _split_marks(_departed_marks(values))
     if not departed_marks:
         return [False] * len(messages)
-    return [_delivery_id(message)[:_MARK_CHARS] in departed_marks for message in messages]
+    return [delivery_id(message)[:_MARK_CHARS] in departed_marks for message in messages]
 
 
 def with_deleted(values: Mapping[str, bytes], ids: Collection[str]) -> dict[str, bytes]:

@@ -63,7 +63,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         session_id: Any text.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        brain: A BrainMemory instead of both; its own settings apply.
+        brain: A BrainMemory instead of both, with settings of its own; only ``memory_k`` may be given beside it.
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many messages are shown at most. None: all, or the newest 200 with ``summarize_at``.
         long_term: The memory that receives what leaves that window; it then leaves the history.
@@ -100,6 +100,13 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         check_at_most_one("BrainChatMessageHistory", url=url, store=store, brain=brain)
         if long_term is not None and memory_k is None and summarize_at is None:
             raise ConfigurationError("long_term takes what leaves the window: give memory_k= or summarize_at= too")
+        settings: dict[str, Any] = {
+            "long_term": long_term,
+            "model": model,
+            "summarize_at": summarize_at,
+            "max_tokens": max_tokens,
+            "ttl": ttl,
+        }
         if brain is None:
             default_window = _UNLIMITED_WINDOW if summarize_at is None else _SUMMARIZED_WINDOW
             brain = BrainMemory(
@@ -108,18 +115,16 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
                 user=user,
                 tenant=tenant,
                 memory_k=default_window if memory_k is None else memory_k,
-                long_term=long_term,
-                model=model,
-                summarize_at=summarize_at,
-                max_tokens=max_tokens,
-                ttl=ttl,
                 refresh=refresh,
+                **settings,
             )
         elif not isinstance(brain, BrainMemory):
             raise ConfigurationError(f"brain is a BrainMemory, not {type(brain).__name__}")
+        elif ignored := [name for name, value in settings.items() if value is not None]:
+            raise ConfigurationError(f"a brain has settings of its own: give them to it, not {', '.join(ignored)} here")
         else:
             check_scope(brain.scope, session=session_id, user=user, tenant=tenant)
-        if brain.long_term or (memory_k is None and (brain.model is not None or brain.max_tokens is not None)):
+        if memory_k is None and (brain.long_term or brain.model is not None or brain.max_tokens is not None):
             memory_k = brain.memory_k
         self.brain = brain
         self.session_id: str = brain.scope.session
@@ -129,7 +134,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
-        reader = Reader.from_caller()
+        reader = Reader.from_caller(self._snapshots.last_write)
         snapshot = self._snapshots.messages_for(reader)
         if snapshot is None:
             snapshot = self._keep_snapshot(reader, run(self._read_messages()))
@@ -137,7 +142,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
-        reader = Reader.from_caller()
+        reader = Reader.from_caller(self._snapshots.last_write)
         snapshot = self._snapshots.messages_for(reader)
         if snapshot is None:
             snapshot = self._keep_snapshot(reader, await arun(self._read_messages()))
@@ -174,8 +179,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
         new = _without_recalled(messages)
-        self._snapshots.invalidate()
-        await arun(self._append(new))
+        with self._snapshots.around_write():
+            await arun(self._append(new))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
         """Record a question with its answer, or with as much of it as there is when the turn is interrupted.
@@ -206,13 +211,13 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
-        self._snapshots.invalidate()
-        self.brain.clear()
+        with self._snapshots.around_write():
+            self.brain.clear()
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        self._snapshots.invalidate()
-        await self.brain.aclear()
+        with self._snapshots.around_write():
+            await self.brain.aclear()
 
     def _read_messages(self) -> Flow[list[BaseMessage]]:
         """Read, and build the messages in the same thread, so that an event loop is not kept busy with it."""
@@ -230,12 +235,12 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         yield from append_messages(self.brain, _to_stored(messages), _warn)
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
-        self._snapshots.invalidate()
-        run(append_messages(self.brain, messages, _warn))
+        with self._snapshots.around_write():
+            run(append_messages(self.brain, messages, _warn))
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
-        self._snapshots.invalidate()
-        await arun(append_messages(self.brain, messages, _warn))
+        with self._snapshots.around_write():
+            await arun(append_messages(self.brain, messages, _warn))
 
     def __str__(self) -> str:
         """The messages as text, as LangChain has it; in an outage, the reason instead: printing raises nothing."""

@@ -86,5 +86,10 @@ def _with_question(message: BaseMessage, question: str) -> BaseMessage:
         return message
     if isinstance(message.content, str):
         return message.model_copy(update={"content": question})
-    others = [block for block in message.content if isinstance(block, dict) and "text" not in block]  # such as pictures
+    others = [block for block in message.content if isinstance(block, dict) and _is_attached(block)]
     return message.model_copy(update={"content": [{"type": "text", "text": question}, *others]})
+
+
+def _is_attached(block: dict[str, Any]) -> bool:
+    """Whether a block is no part of the question, but a picture or a document, which may be a text."""
+    return "text" not in block or block.get("type") in ("file", "text-plain")

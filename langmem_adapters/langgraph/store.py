@@ -26,6 +26,7 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
+from langmem_adapters.codec import is_number
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.flow import Flow, arun, gather, run, step
@@ -308,9 +309,9 @@ def _check_ttl(ttl: TTLConfig | None) -> None:
 def _seconds(minutes: float | None) -> float | None:
     if minutes is None:
         return None
-    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not minutes > 0:
+    if not (is_number(minutes) and minutes > 0 and is_number(seconds := minutes * _SECONDS_PER_MINUTE)):
         raise ConfigurationError(f"a ttl is a number of minutes above 0, not {minutes!r:.50}")
-    return minutes * _SECONDS_PER_MINUTE
+    return seconds
 
 
 def _to_host_item(kind: Callable[..., Any], namespace: Namespace, key: str, item: StoredItem, **more: Any) -> Any:

@@ -67,8 +67,8 @@ class PromptBudget:
         """The messages that are shown with this system message, to which ``memory_tokens`` are still to be added."""
         limit = None
         if self._max_tokens is not None:
-            limit = self._max_tokens - memory_tokens - (self._tokens([to_message(system)]) if system else 0)
-            limit = limit and max(limit, 1)
+            system_tokens = self._tokens([to_message(system)]) if system else 0
+            limit = max(self._max_tokens - memory_tokens - system_tokens, 1)
         return self._instructions + window(self._conversation, self._memory_k, max_tokens=limit, counter=self._counter)
 
 

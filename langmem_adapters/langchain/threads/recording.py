@@ -73,8 +73,6 @@ TASK_KEY: Final = "brain_task"
 REPLACES_KEY: Final = "brain_replaces"
 """Key in the metadata of messages: the ids of what the agent had said in an earlier try of the task."""
 
-_MARK_KEYS: Final = (THREAD_KEY, TASK_KEY, REPLACES_KEY)
-
 
 def initial_state_update(
     brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
@@ -296,13 +294,11 @@ def to_session_messages(
     """
     history_by_id = {message.id: message for message in history}
     thread_mark, began = (str(state.get(key) or "") for key in (THREAD_KEY, BEGAN_KEY))
-    new_marks = {THREAD_KEY: thread_mark, **{name: value for name, value in task_marks.items() if value}}
+    marks = {THREAD_KEY: thread_mark, **{name: value for name, value in task_marks.items() if value}}
     messages = []
     for message in new:
-        old, marks, id_ = history_by_id.get(message.id), new_marks, message.id
-        if old is not None and is_same_message(old, message, text_of):
-            marks = {name: old.metadata[name] for name in _MARK_KEYS if name in old.metadata}  # a repeated delivery
-        elif old is not None:
+        old, id_ = history_by_id.get(message.id), message.id
+        if old is not None and not is_same_message(old, message, text_of):
             id_ = fingerprint(thread_mark, began, id_, message.role, text_of(message))
         messages.append(message.model_copy(update={"id": id_, "metadata": {**message.metadata, **marks}}))
     return messages

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -32,6 +34,7 @@ _MAX_OPEN_TURNS: Final = 256  # that may run at once through one object
 class Reader(NamedTuple):
     """Identifies a read: the calling function's name, the run of its chain step, and what an ending turn was shown.
 
+    ``last_write`` is the latest write when the read began.
     Nothing else tells the two reads of a turn apart: each is in a run of its own, and their callbacks have no common
     parent. If the first were kept for the whole chain, or for the next read after a turn that failed, it would show
     outdated messages.
@@ -39,14 +42,15 @@ class Reader(NamedTuple):
 
     name: str
     run_id: UUID | None
+    last_write: object
     input_messages: list[BaseMessage] | None
 
     @classmethod
-    def from_caller(cls) -> Reader:
+    def from_caller(cls, last_write: object) -> Reader:
         """Identify the caller of the history's property or method that calls this."""
         frame = _caller(inspect.currentframe(), _READ_METHODS)
         name = frame.f_code.co_name if frame else ""
-        return cls(name, _run_id(), _input_messages(frame) if frame and name in _EXIT_METHODS else None)
+        return cls(name, _run_id(), last_write, _input_messages(frame) if frame and name in _EXIT_METHODS else None)
 
 
 def is_cut_off() -> bool:
@@ -103,23 +107,25 @@ class Snapshots:
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
         self._open_turns: deque[_OpenTurn] = deque(maxlen=_MAX_OPEN_TURNS)
-        self._latest_read: tuple[UUID, list[BaseMessage]] | None = None
+        self._latest_read: tuple[UUID, object, list[BaseMessage]] | None = None
+        self.last_write = object()  # a new one after each write
 
     def messages_for(self, reader: Reader) -> list[BaseMessage] | None:
         """The messages for this read; None if it must read from the store."""
         if reader.input_messages is not None and (turn := self._close_turn(reader.input_messages)):
             return reader.input_messages[: turn.length]
-        latest_read = self._latest_read  # once, as another thread may invalidate it
+        latest_read = self._latest_read  # once, as another thread may replace it
         if latest_read is None:
             return None
-        run_id, messages = latest_read
-        return messages if run_id == reader.run_id else None
+        run_id, last_write, messages = latest_read
+        return messages if run_id == reader.run_id and last_write is reader.last_write else None
 
     def _close_turn(self, input_messages: list[BaseMessage]) -> _OpenTurn | None:
         """The turn that ends here; None if a subclass or a wrapper showed other messages than were read here."""
         with no_fork, self._lock.held():
             candidates = [turn for turn in self._open_turns if turn.is_prefix_of(input_messages)]
-            turn = max(candidates, key=lambda turn: turn.length, default=None)
+            # A turn adds a message: one that failed, and was shown what this one was asked, is not this one.
+            turn = max(candidates, key=lambda turn: (turn.length < len(input_messages), turn.length), default=None)
             if turn is not None:
                 self._open_turns.remove(turn)
             return turn
@@ -130,8 +136,15 @@ class Snapshots:
             with no_fork, self._lock.held():
                 self._open_turns.append(_OpenTurn(len(messages), messages[-1] if messages else None))
         elif reader.run_id is not None:
-            self._latest_read = reader.run_id, messages
+            self._latest_read = reader.run_id, reader.last_write, messages
 
-    def invalidate(self) -> None:
-        """Let a step read again; turns that have begun still end with what they began with."""
-        self._latest_read = None
+    @contextmanager
+    def around_write(self) -> Iterator[None]:
+        """Let a step read again after a write; turns that have begun still end with what they began with.
+
+        A read that was under way meanwhile may lack what was written, so it is not repeated either.
+        """
+        try:
+            yield
+        finally:
+            self.last_write, self._latest_read = object(), None
