@@ -48,10 +48,13 @@ class ChatSession:
         self.location: tuple[Store, Namespace] = (self._log.store, self._log.namespace)
         self.seen_ids: list[str] = []
         """The ids of the active messages, as they were read, without those that were archived since."""
+        self.damaged_ids: set[str] = set()
+        """Those of them that could not be read, so that they do not count."""
 
     def continuing(self, other: ChatSession | None) -> Self:
         """Take over what another one has seen, if that was of the same session; returns itself."""
-        self.seen_ids = other.seen_ids if other is not None and other.location == self.location else []
+        if other is not None and other.location == self.location:
+            self.seen_ids, self.damaged_ids = other.seen_ids, other.damaged_ids
         return self
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
@@ -73,8 +76,11 @@ class ChatSession:
             page = yield from self._read_page(stop)
         else:
             page = yield from self._read_page(0 if status else None, archive=True)  # archived ones are not in the log
+        items = (_archived_items(page) + page.items)[start:stop]
+        chats = [_read_chat(item) for item in items]
         self.seen_ids = [item.id for item in page.items]
-        return _readable_chats((_archived_items(page) + page.items)[start:stop])
+        self.damaged_ids = {item.id for item, chat in zip(items, chats, strict=True) if chat is None}
+        return [chat for chat in chats if chat is not None]
 
     def count(self, status: MessageStatus | None) -> Flow[int]:
         """How many messages with a status there are."""
@@ -94,6 +100,9 @@ class ChatSession:
         LlamaIndex gives its memory blocks what it has read, and not what this returns.
         """
         check_count("n", n, minimum=0)
+        places = [place for place, id_ in enumerate(self.seen_ids, start=1) if id_ not in self.damaged_ids]
+        if 0 < n <= len(places):
+            n = places[n - 1]  # damaged ones go along with those after them
         seen_ids = set(self.seen_ids[:n])
         self.seen_ids = self.seen_ids[n:]
 
@@ -205,6 +214,11 @@ def _deletion(page: Page, items: Sequence[Item]) -> _Change:
 
 
 def _readable_chats(items: Sequence[Item]) -> list[ChatMessage]:
-    """The messages that can be read; for a damaged one, a warning names the place."""
-    messages = (salvage(item.data, f"entry {item.id!r}") for item in items)
-    return [from_message(message) for message in messages if message is not None]
+    """The messages that can be read."""
+    return [chat for chat in map(_read_chat, items) if chat is not None]
+
+
+def _read_chat(item: Item) -> ChatMessage | None:
+    """A message; None if it is damaged, and a warning names the place."""
+    message = salvage(item.data, f"entry {item.id!r}")
+    return None if message is None else from_message(message)
