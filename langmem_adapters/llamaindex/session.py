@@ -17,7 +17,7 @@ from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVE_KEYS, WATCHED_KEYS, unchanged_guard
 from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_after_removal, summary_end_id
 from langmem_adapters.conversation.tombstones import with_deleted
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
@@ -59,6 +59,7 @@ class ChatSession:
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Append messages; archived ones go to the end of the archive."""
+        _check_status(status)
         messages = [to_message(chat) for chat in checked_chats(chats)]
         if status == _ACTIVE:
             yield from step(self._brain.add_messages, messages)
@@ -67,6 +68,7 @@ class ChatSession:
 
     def read(self, status: MessageStatus | None, limit: int | None, offset: int | None) -> Flow[list[ChatMessage]]:
         """Messages with a status, archived before active ones."""
+        _check_status(status)
         for name, number in (("offset", offset), ("limit", limit)):
             if number is not None:
                 check_count(name, number, minimum=0)
@@ -84,11 +86,13 @@ class ChatSession:
 
     def count(self, status: MessageStatus | None) -> Flow[int]:
         """How many messages with a status there are."""
+        _check_status(status)
         page = yield from self._read_page(0, archive=status != _ACTIVE)
         return len(_archived_items(page)) + (0 if status == MessageStatus.ARCHIVED else page.total)
 
     def replace(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Put these in place of all messages, archived ones too."""
+        _check_status(status)
         new = [self._log.entry(to_message(chat)) for chat in checked_chats(chats)]
         target = "append" if status == _ACTIVE else "archive"
         yield from self._change(lambda page: {**_full_removal(page), target: new}, archive=True)
@@ -138,6 +142,7 @@ class ChatSession:
 
     def remove_all(self, status: MessageStatus | None) -> Flow[None]:
         """Remove the messages with a status, or the whole session."""
+        _check_status(status)
         if status is None:
             yield from step(self._brain.clear)
         else:
@@ -188,6 +193,11 @@ class ChatSession:
         values = yield from self._session.get(None)
         numbers = (key.removeprefix(ARCHIVE).partition("/")[0] for key in values if key.startswith(ARCHIVE))
         return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def _check_status(status: MessageStatus | None) -> None:
+    if status is not None and status not in list(MessageStatus):  # it would be taken for the other one
+        raise ConfigurationError(f"a status is MessageStatus.ACTIVE or MessageStatus.ARCHIVED, not {status!r:.50}")
 
 
 def _archived_items(page: Page) -> list[Item]:
