@@ -175,7 +175,8 @@ class Notebook:
         if words == ["last"]:
             deleted = sum(cache.delete(key) for key in {answer.key for answer in self._answers()} if key)
             return Report(f"{deleted} answer{'' if deleted == 1 else 's'} forgotten.")
-        _refuse_arguments("clear", words)
+        if words:
+            raise ConfigurationError("%langmem clear takes last, or nothing")
         cache.clear()
         return Report("All answers are forgotten.")
 

@@ -87,10 +87,11 @@ def advancing(
 def _open_display(progress: Any, description: str, total: int | None, unit: str) -> _Display:
     if progress is False or progress is None or (progress is True and sys.stderr is None):  # as under pythonw
         return _Display(lambda _: None)
-    if hasattr(progress, "add_task") and hasattr(progress, "advance"):
+    is_class = inspect.isclass(progress)
+    if hasattr(progress, "add_task") and hasattr(progress, "advance") and not is_class:
         task = progress.add_task(description, total=total)
         return _Display(lambda count: progress.advance(task, count))
-    if _is_bar(progress) and not inspect.isclass(progress):
+    if _is_bar(progress) and not is_class:
         return _Display(progress.update)
     callback = _tqdm() if progress is True else progress
     if not callable(callback):
@@ -100,7 +101,7 @@ def _open_display(progress: Any, description: str, total: int | None, unit: str)
         if not _is_bar(bar):
             raise _unknown_progress(progress)
         return _Display(bar.update, bar.close)
-    if not _accepts(callback, 0, total):
+    if is_class or not _accepts(callback, 0, total):
         raise _unknown_progress(progress)
     return _Display(_cumulative(callback, total))
 

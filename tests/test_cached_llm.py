@@ -271,6 +271,13 @@ def test_e6_each_way_of_asking_is_served_from_each_other(first: str, second: str
     assert llm.stats()["saved_tokens"] == llm.pool.saved().tokens == 7
 
 
+def test_messages_of_an_iterator_are_all_asked_and_are_the_key() -> None:
+    model = cached(Scripted(script=[lambda messages: f"You said {messages[-1].content}."]))
+    for said in ("red", "blue"):
+        messages: Any = iter([ChatMessage("Hello."), ChatMessage(said)])
+        assert text(model.chat(messages)) == f"You said {said}."
+
+
 def test_a_chat_and_a_completion_are_not_the_same() -> None:
     inner = Scripted()
     llm = cached(inner)

@@ -722,6 +722,23 @@ def test_threads_that_archive_and_add_lose_and_double_nothing(any_store: Store) 
     assert asyncio.run(BrainChatStore(store=any_store).count_messages("s", ARCHIVED)) == 40
 
 
+async def test_a_status_that_is_none_is_told_and_changes_nothing(any_store: Store) -> None:
+    ours = await three_of(any_store)
+    await ours.archive_oldest_messages("s", 1)
+    wrong: Any = "activ"
+    calls: list[Callable[[], Awaitable[Any]]] = [
+        lambda: ours.get_messages("s", wrong),
+        lambda: ours.count_messages("s", wrong),
+        lambda: ours.add_message("s", said("d")[0], wrong),
+        lambda: ours.set_messages("s", said("d"), wrong),
+        lambda: ours.delete_messages("s", wrong),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match=r"ACTIVE or MessageStatus\.ARCHIVED, not 'activ'"):
+            await call()
+    assert texts(await ours.get_messages("s", None)) == ["a", "b", "c"]
+
+
 async def test_a_damaged_entry_does_not_take_the_session_along(
     any_store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -389,13 +389,25 @@ async def test_h5_a_sessions_memory_is_refused_to_another_session() -> None:
         await talk(block, "bike", session="two")
 
 
-async def test_messages_of_several_sessions_are_told_apart() -> None:
+@pytest.mark.parametrize("method", ["_aput", "aput"])
+async def test_messages_of_several_sessions_are_told_apart(method: str) -> None:
     store = MemoryStore()
     block = LongTermMemoryBlock(store=store)
-    await block._aput([chat("one", session_id="a"), chat("two", session_id="b"), chat("three", session_id="a")])
-    for session, said in (("a", ["one", "three"]), ("b", ["two"])):
+    said = [chat("one", session_id="a"), chat("two", session_id="b"), chat("three", session_id="a")]
+    await getattr(block, method)(said)
+    for session, expected in (("a", ["one", "three"]), ("b", ["two"])):
         kept = LongTermMemory(store, open_index("memory:"), session=session)
-        assert [found.message.text for found in kept.all()] == said
+        assert [found.message.text for found in kept.all()] == expected
+
+
+async def test_beside_a_damaged_message_each_other_one_is_given_once(any_store: Store) -> None:
+    any_store.append(("brain", "", "", "s"), [("bad", b"\x00")])
+    chats = memory(any_store, LongTermMemoryBlock(kept := long_term(any_store)), token_limit=10)
+    for n in range(8):
+        await chats.aput(chat(f"bike number {n}"))
+    archived = texts(await chats.aget_all(MessageStatus.ARCHIVED))
+    assert len(archived) == 6
+    assert [(found.message.text, len(found.occurrences)) for found in kept.all()] == [(text, 1) for text in archived]
 
 
 # --- truncation ---------------------------------------------------------------------------------------------

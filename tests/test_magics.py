@@ -320,7 +320,9 @@ def test_watching_shows_each_cell_that_asked_and_no_other(notebook: Notebook, ur
 # --- clearing
 
 
-def test_clear_forgets_all_and_clear_last_what_the_last_cell_used(notebook: Notebook, url: str) -> None:
+def test_clear_forgets_all_and_clear_last_what_the_last_cell_used(
+    notebook: Notebook, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     notebook.run(f"%langmem on {url}")
     notebook.run("for q in 'abc': model.invoke(q)")
     notebook.run("for q in 'ab': model.invoke(q)")
@@ -329,6 +331,7 @@ def test_clear_forgets_all_and_clear_last_what_the_last_cell_used(notebook: Note
     cache = get_llm_cache()
     assert isinstance(cache, ExperienceCache)
     assert cache.pool.count() == 1
+    assert "%langmem clear takes last, or nothing" in notebook.refuses("%langmem clear lst", capsys)
     assert repr(notebook.run("%langmem clear")) == "All answers are forgotten."
     assert cache.pool.count() == 0
 

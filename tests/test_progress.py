@@ -172,7 +172,10 @@ def test_tqdm_itself_and_one_that_is_set(tmp_path: Path) -> None:
     assert " lines/s" in shown
 
 
-@pytest.mark.parametrize("wrong", ["yes", 3, object(), {}, lambda: None, lambda **_: None, lambda done: done])
+@pytest.mark.parametrize(
+    "wrong",
+    ["yes", 3, object(), {}, dict, rich.progress.Progress, lambda: None, lambda **_: None, lambda done: done],
+)
 def test_anything_else_is_refused_before_anything_is_done(wrong: Any) -> None:
     store = MemoryStore()
     line = json.dumps({"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": "user"}})

@@ -33,6 +33,7 @@ from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
+from langmem_adapters.llamaindex.convert import checked_chats
 from langmem_adapters.llamaindex.function_calls import FunctionCalls
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_user_text, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
@@ -263,10 +264,10 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any], returning: Call = _returning
     ) -> tuple[KeyedRequest | None, Call, Call]:
         """The request of a chat, a function that asks the model, and one that gives a stored answer."""
-        question = last_user_text(messages)
-        request = self._keyed_request(lambda: chat_key(self._wrapped, messages, kwargs), question, kwargs)
-        serve = _reporting(llm_chat_callback, returning, self, messages, **kwargs)
-        return request, lambda _: ask(messages, **kwargs), serve
+        chats = checked_chats(messages)  # once, as an iterator gives them only once
+        request = self._keyed_request(lambda: chat_key(self._wrapped, chats, kwargs), last_user_text(chats), kwargs)
+        serve = _reporting(llm_chat_callback, returning, self, chats, **kwargs)
+        return request, lambda _: ask(chats, **kwargs), serve
 
     def _completion_call(
         self, ask: Call, prompt: str, formatted: bool, kwargs: dict[str, Any], returning: Call = _returning

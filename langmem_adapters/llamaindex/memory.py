@@ -178,13 +178,20 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     async def aput(
         self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None
     ) -> None:
-        """Keep messages; ``session_id`` says where they were said. The messages themselves are not touched."""
-        if self.accept_short_term_memory or not from_short_term_memory:
-            await self._store_messages(messages, session_id or "")
+        """Keep messages; ``session_id`` says where they were said; None: each message's ``additional_kwargs`` do.
+
+        The messages themselves are not touched.
+        """
+        if from_short_term_memory and not self.accept_short_term_memory:
+            return
+        if session_id is None:
+            await self._aput(messages)
+        else:
+            await self._store_messages(messages, session_id)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         by_session: dict[str, list[ChatMessage]] = {}
-        for chat in messages:
+        for chat in checked_chats(messages):
             by_session.setdefault(str(chat.additional_kwargs.get(_SESSION_KEY) or ""), []).append(chat)
         for session, chats in by_session.items():
             await self._store_messages(chats, session)

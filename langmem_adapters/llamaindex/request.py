@@ -20,7 +20,7 @@ from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import StableSchema, identity, name_of
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.llamaindex.convert import checked_chats, to_message
+from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.providers.addresses import unstated_address
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import call_ids, with_numbered_calls
@@ -111,8 +111,8 @@ def _check_complete(llm: LLM, kwargs: Mapping[str, Any]) -> None:
 
 
 def last_user_text(messages: Sequence[ChatMessage]) -> str:
-    """What the user said last. Raises ConfigurationError for anything but a list of messages."""
-    texts = (message.content or "" for message in reversed(checked_chats(messages)) if message.role == MessageRole.USER)
+    """What the user said last."""
+    texts = (message.content or "" for message in reversed(messages) if message.role == MessageRole.USER)
     return next(texts, "")
 
 

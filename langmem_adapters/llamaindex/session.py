@@ -17,7 +17,7 @@ from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVE_KEYS, WATCHED_KEYS, unchanged_guard
 from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_after_removal, summary_end_id
 from langmem_adapters.conversation.tombstones import with_deleted
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
@@ -48,14 +48,18 @@ class ChatSession:
         self.location: tuple[Store, Namespace] = (self._log.store, self._log.namespace)
         self.seen_ids: list[str] = []
         """The ids of the active messages, as they were read, without those that were archived since."""
+        self.damaged_ids: set[str] = set()
+        """Those of them that could not be read, so that they do not count."""
 
     def continuing(self, other: ChatSession | None) -> Self:
         """Take over what another one has seen, if that was of the same session; returns itself."""
-        self.seen_ids = other.seen_ids if other is not None and other.location == self.location else []
+        if other is not None and other.location == self.location:
+            self.seen_ids, self.damaged_ids = other.seen_ids, other.damaged_ids
         return self
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Append messages; archived ones go to the end of the archive."""
+        _check_status(status)
         messages = [to_message(chat) for chat in checked_chats(chats)]
         if status == _ACTIVE:
             yield from step(self._brain.add_messages, messages)
@@ -64,6 +68,7 @@ class ChatSession:
 
     def read(self, status: MessageStatus | None, limit: int | None, offset: int | None) -> Flow[list[ChatMessage]]:
         """Messages with a status, archived before active ones."""
+        _check_status(status)
         for name, number in (("offset", offset), ("limit", limit)):
             if number is not None:
                 check_count(name, number, minimum=0)
@@ -73,16 +78,21 @@ class ChatSession:
             page = yield from self._read_page(stop)
         else:
             page = yield from self._read_page(0 if status else None, archive=True)  # archived ones are not in the log
+        items = (_archived_items(page) + page.items)[start:stop]
+        chats = [_read_chat(item) for item in items]
         self.seen_ids = [item.id for item in page.items]
-        return _readable_chats((_archived_items(page) + page.items)[start:stop])
+        self.damaged_ids = {item.id for item, chat in zip(items, chats, strict=True) if chat is None}
+        return [chat for chat in chats if chat is not None]
 
     def count(self, status: MessageStatus | None) -> Flow[int]:
         """How many messages with a status there are."""
+        _check_status(status)
         page = yield from self._read_page(0, archive=status != _ACTIVE)
         return len(_archived_items(page)) + (0 if status == MessageStatus.ARCHIVED else page.total)
 
     def replace(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Put these in place of all messages, archived ones too."""
+        _check_status(status)
         new = [self._log.entry(to_message(chat)) for chat in checked_chats(chats)]
         target = "append" if status == _ACTIVE else "archive"
         yield from self._change(lambda page: {**_full_removal(page), target: new}, archive=True)
@@ -94,6 +104,9 @@ class ChatSession:
         LlamaIndex gives its memory blocks what it has read, and not what this returns.
         """
         check_count("n", n, minimum=0)
+        places = [place for place, id_ in enumerate(self.seen_ids, start=1) if id_ not in self.damaged_ids]
+        if 0 < n <= len(places):
+            n = places[n - 1]  # damaged ones go along with those after them
         seen_ids = set(self.seen_ids[:n])
         self.seen_ids = self.seen_ids[n:]
 
@@ -129,6 +142,7 @@ class ChatSession:
 
     def remove_all(self, status: MessageStatus | None) -> Flow[None]:
         """Remove the messages with a status, or the whole session."""
+        _check_status(status)
         if status is None:
             yield from step(self._brain.clear)
         else:
@@ -181,6 +195,11 @@ class ChatSession:
         return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
+def _check_status(status: MessageStatus | None) -> None:
+    if status is not None and status not in list(MessageStatus):  # it would be taken for the other one
+        raise ConfigurationError(f"a status is MessageStatus.ACTIVE or MessageStatus.ARCHIVED, not {status!r:.50}")
+
+
 def _archived_items(page: Page) -> list[Item]:
     return [Item(0, key, data) for key, data in sorted(page.values.items()) if key.startswith(ARCHIVE)]
 
@@ -205,6 +224,11 @@ def _deletion(page: Page, items: Sequence[Item]) -> _Change:
 
 
 def _readable_chats(items: Sequence[Item]) -> list[ChatMessage]:
-    """The messages that can be read; for a damaged one, a warning names the place."""
-    messages = (salvage(item.data, f"entry {item.id!r}") for item in items)
-    return [from_message(message) for message in messages if message is not None]
+    """The messages that can be read."""
+    return [chat for chat in map(_read_chat, items) if chat is not None]
+
+
+def _read_chat(item: Item) -> ChatMessage | None:
+    """A message; None if it is damaged, and a warning names the place."""
+    message = salvage(item.data, f"entry {item.id!r}")
+    return None if message is None else from_message(message)
