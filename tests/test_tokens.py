@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -70,6 +71,17 @@ def test_a_text_is_counted_once_by_each_counter() -> None:
     assert [message_tokens(message, counter) for _ in range(3)] == [11, 11, 11]
     assert asked == ["counted once"]
     assert message_tokens(message) == 7
+
+
+def test_a_counter_need_not_be_hashable() -> None:
+    @dataclass
+    class ByWord:
+        tokens_per_word: int
+
+        def __call__(self, text: str) -> int:
+            return self.tokens_per_word * len(text.split())
+
+    assert message_tokens(Message(role="user", content="two words"), ByWord(3)) == 4 + 6
 
 
 @pytest.mark.parametrize("count", [2.5, None, "5"])

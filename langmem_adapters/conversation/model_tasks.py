@@ -162,7 +162,7 @@ class ModelTasks:
         failure_note = "a session stays without a title"
         instruction = self._prompts.title.replace("{max_words}", str(max_words))
         answer = yield from _ask(completer, instruction, context, failure_note, original="")
-        line = answer.partition("\n")[0].strip().strip("\"'*#«»“”„ ").removesuffix(".")
+        line = answer.partition("\n")[0].lstrip("# ").removesuffix(".").strip("\"'*«»“”„ ").removesuffix(".")
         title = " ".join(line.split()[:max_words])
         if not title:
             return ""
