@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -236,6 +237,23 @@ def test_a_redactor_makes_no_message_another_one(any_store: Store) -> None:
     assert texts(BrainMemory.from_metagpt(TALK, redacting, "s")) == ["Where is my [it]?", "In the shed."]
     BrainMemory(redacting, "t").add_talk("Where is my bike?", id="1")
     assert texts(BrainMemory.from_metagpt(TALK, redacting, "t")) == ["Where is my [it]?", "In the shed."]
+
+
+def test_what_a_redactor_of_digits_sees_is_imported_once(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=lambda text: re.sub(r"\d", "#", text))
+    blob = dump(
+        *(said(f"id-{n}", f"Talk {n}.") for n in range(5)),
+        knowledge=[said("", f"Fact {n}.") for n in range(5)],
+        historical_summary="Summary 42.",
+        last_talk="Question 42?",
+    )
+    brain = BrainMemory.from_metagpt(blob, store, "s")
+    brain.delete(["id-1"])
+    before = state(any_store)
+    assert " 42" not in repr(before)
+    BrainMemory.from_metagpt(blob, store, "s")
+    assert state(any_store) == before
+    assert texts(brain) == [message.text for message in brain.context().messages] == ["Talk #."] * 4
 
 
 def test_another_import_at_the_same_time(any_store: Store) -> None:

@@ -392,7 +392,7 @@ def test_a_field_of_ones_own_is_redacted_though_it_has_the_name_of_an_id() -> No
     assert b'"covers"' in item.data
 
 
-@pytest.mark.parametrize("key", ["begun", "departed", "deleted"])
+@pytest.mark.parametrize("key", ["begun", "departed", "deleted", "imported"])
 def test_what_has_the_key_of_a_sessions_mark_elsewhere_is_redacted(key: str) -> None:
     kept = MemoryStore()
     pool = ExperiencePool(SealedStore(kept, redactor=redact), tag="t", user="ada")
@@ -400,6 +400,29 @@ def test_what_has_the_key_of_a_sessions_mark_elsewhere_is_redacted(key: str) -> 
     (data,) = kept.get(("experience", "", "ada", "t"), [key]).values()
     assert b"a question" in data
     assert SECRET.encode() not in data
+
+
+def test_a_redactor_of_random_ids_hides_no_other_writer(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=lambda text: re.sub(r"\b[0-9a-f]{32}\b", "[key]", text))
+    memory = WorkingMemory(store)
+    others: list[Callable[[], object]] = [lambda: memory.update("c", lambda data: [*data, "second"])]
+
+    def change(data: list[str]) -> list[str]:
+        while others:
+            others.pop()()
+        return [*data, "third"]
+
+    memory.store("c", ["first"])
+    memory.update("c", change)
+    assert [item.data for item in memory.retrieve("c")] == [["first", "second", "third"]]
+    items = LongTermStore(store=store, index=open_index("memory:"))
+    stamps = []
+    for _ in range(2):
+        items.put(("docs",), "k", {"text": "bike"}, ttl=1)
+        in_tree, in_census = any_store.get(("langgraph", "", "tree")), any_store.get(("langgraph", "", "items", "docs"))
+        stamps += [in_tree[""], decode(in_census["census"])["stamp"]]
+        items.delete(("docs",), "k")
+    assert len(set(stamps)) == 4
 
 
 def test_a_summary_that_a_redactor_of_digits_sees_ends_at_the_same_message() -> None:
