@@ -152,9 +152,10 @@ def delete_user_flow(
 
 
 def _checked_prefixes(items: Sequence[Namespace], user: str) -> list[Namespace]:
-    if any(isinstance(prefix, str) for prefix in items):
+    given = list(items)
+    if any(isinstance(prefix, str) for prefix in given):
         raise ConfigurationError('items are a list of prefixes, such as [("docs", user)], not one prefix')
-    prefixes = [tuple(prefix) for prefix in items]
+    prefixes = [tuple(prefix) for prefix in given]
     # LangGraph refuses such labels, so the user is written differently there.
     is_written_differently = "." in user or "\0" in user
     if not all(prefix and (user in prefix or is_written_differently) for prefix in prefixes):
