@@ -105,7 +105,7 @@ class ModelTasks:
             self._end_summary(pending)
 
     def _start_summary(self) -> _PendingSummary | None:
-        """None if a summary is in progress; that one then checks again."""
+        """None if a summary is in progress; one in the background then checks again."""
         with _lock.held():
             if self._key in _pending:
                 _pending[self._key].has_grown = True
