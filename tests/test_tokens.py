@@ -73,6 +73,12 @@ def test_a_text_is_counted_once_by_each_counter() -> None:
     assert message_tokens(message) == 7
 
 
+@pytest.mark.parametrize("kind", [["image"], {"a": 1}, None, 1])
+def test_a_block_may_have_anything_as_its_type(kind: Any) -> None:
+    said = Message(role="user", content=[{"type": kind, "text": "two words"}, {"type": kind, "of": "its own"}])
+    assert message_tokens(said, lambda text: len(text.split())) == 4 + 3
+
+
 def test_a_counter_need_not_be_hashable() -> None:
     @dataclass
     class ByWord:
