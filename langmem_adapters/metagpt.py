@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field, ValidationError
 
-from langmem_adapters.codec import decode, encode, to_plain
+from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer, to_plain
 from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
 from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_end_id
@@ -199,10 +199,13 @@ def _as_id(value: Any) -> str:
 
 
 def _read_import_record(values: Mapping[str, bytes]) -> _ImportRecord:
-    parts = [decode(values[key]) for key in (METAGPT, _IMPORTED) if key in values]
-    with suppress(ValueError, TypeError):  # which quote values
-        return _ImportRecord.model_validate(dict(ChainMap(*map(dict, parts))))
-    raise SerializationError("the record of the imports from MetaGPT in this session is damaged")
+    subject = "the record of the imports from MetaGPT in this session"
+    parts = [values[key] for key in (METAGPT, _IMPORTED) if key in values]
+    for data in parts:
+        refuse_sealed_or_newer(data, subject)
+    with suppress(ValueError, TypeError, SerializationError):  # which quote values
+        return _ImportRecord.model_validate(dict(ChainMap(*(dict(decode(data)) for data in parts))))
+    raise SerializationError(f"{subject} is damaged")
 
 
 def _new_messages(

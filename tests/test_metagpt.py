@@ -401,12 +401,14 @@ def test_what_is_no_memory_is_refused_in_one_sentence(blob: Any, sentence: str) 
     assert list(store.namespaces()) == []
 
 
-def test_damage_to_what_is_remembered_of_imports_is_said_without_what_it_holds() -> None:
+@pytest.mark.parametrize("key", [METAGPT, "imported"])
+@pytest.mark.parametrize("damage", [encode({"last_talk": ["SECRET"]}), b'{"SECRET":', encode(["SECRET"]), encode(1)])
+def test_damage_to_what_is_remembered_of_imports_is_said_without_what_it_holds(key: str, damage: bytes) -> None:
     store = MemoryStore()
-    brain = BrainMemory.from_metagpt(TALK, store, "s")
-    store.write(("brain", "", "", "s"), put={METAGPT: encode({"last_talk": ["SECRET"]})})
+    brain = BrainMemory.from_metagpt(dump(said("1", "Where is my bike?"), said("2", "In the shed.")), store, "s")
+    store.write(("brain", "", "", "s"), put={key: damage}, delete=[METAGPT] if key != METAGPT else [])
     for call in (lambda: to_metagpt(brain), lambda: BrainMemory.from_metagpt(TALK, store, "s")):
-        with pytest.raises(SerializationError, match="the record of the imports from MetaGPT") as refusal:
+        with pytest.raises(SerializationError, match=r"^the record of the imports .* is damaged$") as refusal:
             call()
         assert refusal.value.__context__ is None  # pydantic's own error quotes what was said
     assert len(brain.messages()) == 2
