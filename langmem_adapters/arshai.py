@@ -20,7 +20,7 @@ from langmem_adapters.codec import encode
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import resolve_store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.validation import check_count
 from langmem_adapters.working import TWELVE_HOURS, MemoryType, WorkingItem, WorkingMemory
@@ -177,6 +177,7 @@ class RedisWorkingMemoryManager(_Manager):
     Args:
         storage_url: "redis://…" or any other URL of :func:`~langmem_adapters.open_store`; default
             ``LANGMEM_STORE_URL``, ``REDIS_URL``, then arshai's own "redis://localhost:6379/1".
+        store: A store of your own in its place, such as an encrypted one.
         ttl: Seconds; default 12 hours.
         keep: How many of the newest texts of a conversation and memory type are kept: arshai's code stores one with
             each turn, and each restarts the time.
@@ -193,13 +194,16 @@ class RedisWorkingMemoryManager(_Manager):
         self,
         storage_url: str | None = None,
         *,
+        store: Store | None = None,
         ttl: float | None = TWELVE_HOURS,
         keep: int = _DEFAULT_KEEP,
         clock: Callable[[], float] = time.time,
         **ignored: Any,  # noqa: ARG002
     ) -> None:
-        url = storage_url or os.environ.get("LANGMEM_STORE_URL") or os.environ.get("REDIS_URL") or _DEFAULT_URL
-        super().__init__(shared_store(url), ttl, clock, keep)
+        if store is None:
+            variables = os.environ.get("LANGMEM_STORE_URL"), os.environ.get("REDIS_URL")
+            storage_url = next(filter(None, (storage_url, *variables)), _DEFAULT_URL)
+        super().__init__(resolve_store(storage_url, store), ttl, clock, keep)
 
 
 class InMemoryManager(_Manager):

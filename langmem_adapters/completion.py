@@ -93,7 +93,9 @@ class Completer:
         self._count(response, system + text, answer)
         if not answer or _is_incomplete(response):
             self.stats.add("failures")
-            raise ModelError("the model's answer is empty, filtered or cut off")
+            is_text = isinstance(response, str) or hasattr(response, "text")
+            flaw = "empty, filtered or cut off" if is_text else f"no text, but of type {type(response).__name__}"
+            raise ModelError(f"the model's answer is {flaw}")
         return answer
 
     def _count(self, response: Any, prompt: str, answer: str) -> None:

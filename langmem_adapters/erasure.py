@@ -132,13 +132,7 @@ def delete_user_flow(
     for index in indexes:
         check_index("index", index)
     check_sync_function("report", report)
-    prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
-    # LangGraph refuses such labels, so the user is written differently there.
-    is_written_differently = "." in user or "\0" in user
-    if not all(prefix and (user in prefix or is_written_differently) for prefix in prefixes):
-        raise ConfigurationError(
-            "each prefix of items needs the user as one of its parts: others would lose their data"
-        )
+    prefixes = [("memories", user), (user, "memories")] if items is None else _checked_prefixes(items, user)
     erasure = _Erasure(unwrap(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
     places: list[str] = [_LANGGRAPH_KIND, *_KINDS]
     for _ in range(_MAX_PASSES):
@@ -155,6 +149,20 @@ def delete_user_flow(
     yield from step(erasure.attempt, "traces", lambda: scrub(erasure.store, *erasure.indexes))
     erasure.conclude()
     return {place: erasure.counts[place] for place in PLACES}
+
+
+def _checked_prefixes(items: Sequence[Namespace], user: str) -> list[Namespace]:
+    given = list(items)
+    if any(isinstance(prefix, str) for prefix in given):
+        raise ConfigurationError('items are a list of prefixes, such as [("docs", user)], not one prefix')
+    prefixes = [tuple(prefix) for prefix in given]
+    # LangGraph refuses such labels, so the user is written differently there.
+    is_written_differently = "." in user or "\0" in user
+    if not all(prefix and (user in prefix or is_written_differently) for prefix in prefixes):
+        raise ConfigurationError(
+            "each prefix of items needs the user as one of its parts: others would lose their data"
+        )
+    return prefixes
 
 
 class _Erasure:

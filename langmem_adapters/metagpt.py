@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field, ValidationError
 
-from langmem_adapters.codec import decode, encode, to_plain
+from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer, to_plain
 from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
 from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_end_id
@@ -28,9 +28,13 @@ from langmem_adapters.recall.keeping import as_stored
 __all__ = ["METAGPT", "ato_metagpt", "import_flow", "read_message", "to_metagpt"]
 
 METAGPT = "metagpt"
-"""Key in a message's metadata: the fields that only MetaGPT has. In a session's values: what was imported."""
+"""Key in a message's metadata: the fields that only MetaGPT has. In a session's values: imported texts."""
+
+_IMPORTED = "imported"
+"""The key of the value with the identities of what was imported: no redactor changes this one."""
 
 _METAGPT_FIELDS = ("cause_by", "sent_from", "send_to", "instruct_content", "ttl", "tags")
+_IDENTITY_FIELDS = {"history", "knowledge"}  # of an _ImportRecord
 _MEMORY_FIELDS = {"history", "knowledge", "historical_summary", "solution"}
 _log = logging.getLogger("langmem_adapters")
 
@@ -95,9 +99,11 @@ def import_flow(store: Store, session: ExpiringSession, blob: str | bytes) -> Fl
     Raises SerializationError, which quotes nothing, if this is not a memory of MetaGPT.
     """
     memory = _parse(blob)
-    stored_messages = as_stored(store, [message for _, message in memory.history])
-    pairs = zip(memory.history, stored_messages, strict=True)
-    memory = memory._replace(history=[_IdentifiedMessage(identity, message) for (identity, _), message in pairs])
+    texts = [Message(role="", content=text) for text in (memory.summary, memory.last_talk)]
+    *messages, summary, last_talk = as_stored(store, [*(message for _, message in memory.history), *texts])
+    pairs = zip(memory.history, messages, strict=True)
+    history = [_IdentifiedMessage(identity, message) for (identity, _), message in pairs]
+    memory = memory._replace(history=history, summary=summary.text, last_talk=last_talk.text)
     added = 0
     lost_identities: set[str] = set()  # of messages that were counted, but displaced by another writer
     while True:
@@ -109,7 +115,8 @@ def import_flow(store: Store, session: ExpiringSession, blob: str | bytes) -> Fl
         after = before.updated(memory, new_ids, summarized=SUMMARY in put)
         if after == before:
             return added
-        put[METAGPT] = encode(after.model_dump())
+        put[METAGPT] = encode(after.model_dump(exclude=_IDENTITY_FIELDS))
+        put[_IMPORTED] = encode(after.model_dump(include=_IDENTITY_FIELDS))
         if not (yield from session.try_write(put=put, append=entries, guard={key: values.get(key) for key in put})):
             continue  # another writer imports, or summarises, at this moment
         added += len(entries) - len(lost_identities)
@@ -192,11 +199,13 @@ def _as_id(value: Any) -> str:
 
 
 def _read_import_record(values: Mapping[str, bytes]) -> _ImportRecord:
-    if METAGPT not in values:
-        return _ImportRecord()
-    with suppress(ValidationError):  # which quotes values
-        return _ImportRecord.model_validate(decode(values[METAGPT]))
-    raise SerializationError("the record of the imports from MetaGPT in this session is damaged")
+    subject = "the record of the imports from MetaGPT in this session"
+    parts = [values[key] for key in (METAGPT, _IMPORTED) if key in values]
+    for data in parts:
+        refuse_sealed_or_newer(data, subject)
+    with suppress(ValueError, TypeError, SerializationError):  # which quote values
+        return _ImportRecord.model_validate(dict(ChainMap(*(dict(decode(data)) for data in parts))))
+    raise SerializationError(f"{subject} is damaged")
 
 
 def _new_messages(

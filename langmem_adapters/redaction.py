@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import to_bytes
+from langmem_adapters.providers.tool_calls import call_ids
 from langmem_adapters.validation import converted
 
 __all__ = ["Redactor", "redact_encoded", "redactor_except_names"]
@@ -51,6 +52,8 @@ def _redact_record(record: Any, redactor: Redactor) -> Any:
     if not isinstance(record, dict):
         return _redact_value(record, redactor)
     kind = next((kind for kind in _ID_FIELDS if kind in record), "")
+    if kind == "role":
+        redactor = redactor_except_names(redactor, _call_ids(record))
     ids = {name: record[name] for name in _ID_FIELDS.get(kind, ()) if isinstance(record.get(name), str)}
     record_names = [name for name in _RECORD_FIELDS if name in record] if kind == "message" else []
     records = {name: _redact_record(record[name], redactor) for name in record_names}
@@ -58,6 +61,18 @@ def _redact_record(record: Any, redactor: Redactor) -> Any:
     redacted = _redact_value(remaining, redactor)
     changed = redacted is not remaining or any(part is not record[name] for name, part in records.items())
     return {**redacted, **records, **ids} if changed else record
+
+
+def _call_ids(message: dict[str, Any]) -> set[str]:
+    """The ids of a message's tool calls, which content and host repeat: redacted, one might equal another."""
+    host = message.get("host")
+    places = [
+        message,
+        *(fields for fields in (host.values() if isinstance(host, dict) else ()) if isinstance(fields, dict)),
+    ]
+    lists = [fields.get(name) for fields in places for name in ("tool_calls", "invalid_tool_calls")]
+    calls = [call for calls in lists if isinstance(calls, list) for call in calls if isinstance(call, dict)]
+    return set(call_ids([*calls, {"id": message.get("tool_call_id")}]))
 
 
 def _redact_value(value: Any, redactor: Redactor) -> Any:

@@ -26,8 +26,10 @@ __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore", "check_codec"]
 
 _DAMAGED_VALUE = b"\0"  # no valid stored value: every reader finds it damaged
 _MAX_ATTEMPTS = 64  # of a guarded write, while other writers are faster
-# A session's values of hashes and ids only, and its deadline, for higher floors.
-_UNREDACTED_KEYS = frozenset({"begun", "departed", "deleted"})
+# Values of hashes and ids only, and a session's deadline, for higher floors. Redacted, one id might equal another, and
+# a guarded write would not notice who came first.
+_UNREDACTED = {("brain", key) for key in ("begun", "departed", "deleted", "imported")}
+_UNREDACTED |= {("working", "revision"), ("langgraph", "census"), ("langgraph", "")}
 _DEADLINE = ("brain", "expires")  # not sealed: a time is no secret, and a process without the codec may renew it
 
 
@@ -205,13 +207,12 @@ class SealedStore(Shared):
     def _seal_values(
         self, namespace: Namespace, values: Mapping[str, bytes], names: AbstractSet[str]
     ) -> dict[str, bytes]:
-        unredacted = _UNREDACTED_KEYS if namespace[:1] == ("brain",) else ()
-        return {
-            key: data
-            if (*namespace[:1], key) == _DEADLINE
-            else self._seal(_value_place(namespace, key), data if key in unredacted else self.redacted(data, names))
-            for key, data in values.items()
-        }
+        sealed = {}
+        for key, data in values.items():
+            kind = (*namespace[:1], key)
+            kept = data if kind in _UNREDACTED else self.redacted(data, names)
+            sealed[key] = data if kind == _DEADLINE else self._seal(_value_place(namespace, key), kept)
+        return sealed
 
     def _open_values(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
         return {

@@ -58,7 +58,8 @@ class Settings(BaseModel):
     Settings that are not given are read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each
     other plain value a variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which names the
     wrong setting and quotes no value. ``repr`` shows no URL. ``model_dump_json`` shows *** instead of a password, which
-    no store accepts; ``model_dump``, from which settings can be made again, has the password itself.
+    no store accepts, and of an object its class; ``model_dump``, from which settings can be made again, has the
+    password and the objects themselves.
 
     Args:
         url, tenant: The store's URL, see :func:`~langmem_adapters.open_store` (kept with an absolute path); and the
@@ -140,6 +141,10 @@ class Settings(BaseModel):
     @field_serializer("url", "vectors_url", when_used="json")
     def _mask_password(self, url: str | None) -> str | None:
         return masked_url(url)
+
+    @field_serializer("embedder", "ranker", "codec", "redactor", when_used="json-unless-none")
+    def _name_class(self, value: object) -> str:
+        return type(value).__name__
 
     @field_validator("url", "vectors_url")
     @classmethod

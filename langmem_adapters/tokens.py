@@ -26,10 +26,9 @@ TokenCounter: TypeAlias = Callable[[str], int]
 
 _TOKENS_PER_MESSAGE = 4  # tokens that providers add for a message's role and delimiters
 _TOKENS_PER_MEDIUM = 85  # tokens for an image: what OpenAI counts for a small one
-_MEDIA_TYPES = frozenset(
-    {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document", "media"}
-)
-_CALL_TYPES = frozenset({"custom_tool_call", "function_call", "invalid_tool_call", "tool_call", "tool_use"})
+# Tuples, as a stored block may have anything as its type, even what has no hash.
+_MEDIA_TYPES = ("image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document", "media")
+_CALL_TYPES = ("custom_tool_call", "function_call", "invalid_tool_call", "tool_call", "tool_use")
 _NON_TEXT_FIELDS = frozenset({"encrypted_content", "extras", "id", "signature", "type"})  # of content blocks
 _WIDE_CHAR_PATTERN = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 _ENCODED_PATTERN = re.compile(r"data:|[!-~]{200}")  # such as an image that a tool made
@@ -82,7 +81,7 @@ def _non_text(message: Message) -> str:
         return ""
     blocks = [block for block in message.content if isinstance(block, dict) and not isinstance(block.get("text"), str)]
     return "".join(
-        text for block in blocks if block.get("type") not in _MEDIA_TYPES | _CALL_TYPES for text in _nested_texts(block)
+        text for block in blocks if block.get("type") not in _MEDIA_TYPES + _CALL_TYPES for text in _nested_texts(block)
     )
 
 
@@ -100,7 +99,10 @@ def _nested_texts(value: Any) -> Iterator[str]:
 
 def _count_cached(counter: TokenCounter, text: str) -> int:
     key = (counter, hash(text), len(text))
-    count = _cached_counts.get(key)
+    try:
+        count = _cached_counts.get(key)
+    except TypeError:  # a counter that has no hash, such as an object of a dataclass
+        return count_tokens(text, counter)
     if count is None:
         if len(_cached_counts) >= _MAX_CACHED_COUNTS:
             _cached_counts.clear()

@@ -320,24 +320,29 @@ class WorkingMemory(Shared):
         return True
 
     def _read_newest(
-        self, namespace: Namespace, count: int | None, item_id: str | None = None
+        self, namespace: Namespace, count: int | None, item_id: str | None = None, after: int = 0
     ) -> Flow[tuple[list[_StoredItem], dict[str, bytes]]]:
         """The newest readable items, newest first, and the revisions that they were read at."""
         check_text("item_id", "" if item_id is None else item_id)
         matches: list[_StoredItem] = []
         limit = count if item_id is None else _PAGE_SIZE
         keys = [_REVISION] if item_id is None else [_REVISION, _ITEM_REVISION + item_id]
-        page = yield from step(self._store.scan, namespace, limit=limit, reverse=True, keys=keys)
-        revisions = page.values
+        page = first_page = yield from step(
+            self._store.scan, namespace, after=after, limit=limit, reverse=True, keys=keys
+        )
         while True:
             for entry in page.items:
                 item = read_item(entry, namespace[-1])
                 if item is not None and (item_id is None or item_id == item.id):
                     matches.append(_StoredItem(entry, item))
             if limit is None or len(page.items) < limit or len(matches) >= (count or 0):
-                return matches[:count], revisions
+                break
             limit, before = _PAGE_SIZE, page.items[-1].seq
-            page = yield from step(self._store.scan, namespace, before=before, limit=limit, reverse=True)
+            page = yield from step(self._store.scan, namespace, after=after, before=before, limit=limit, reverse=True)
+        if item_id is not None and not matches and page is not first_page:
+            # Another writer may have rewritten it meanwhile: then it stands behind what was read.
+            return (yield from self._read_newest(namespace, count, item_id, first_page.items[0].seq))
+        return matches[:count], first_page.values
 
 
 def _conflict_error() -> Conflict:

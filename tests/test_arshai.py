@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -205,6 +205,16 @@ def test_constructors_take_what_arshais_take(monkeypatch: pytest.MonkeyPatch) ->
     assert repr(RedisWorkingMemoryManager()) == (
         "RedisWorkingMemoryManager(WorkingMemory(RedisStore('redis://localhost:6379/1'), ttl=43200.0))"
     )
+
+
+def test_a_store_of_ones_own_is_used_and_not_one_beside_it(any_store: Store) -> None:
+    manager = RedisWorkingMemoryManager(store=any_store)
+    manager.store(SimpleNamespace(conversation_id="c", data=[MemoryText(working_memory="a bike")]))
+    assert [item.data for item in WorkingMemory(any_store).retrieve("c")] == ["a bike"]
+    with pytest.raises(ConfigurationError, match=r"^give a url or a store, not both$"):
+        RedisWorkingMemoryManager("memory:", store=any_store)
+    with pytest.raises(ConfigurationError, match=r"not int; a store of your own, .*, goes in as store=$"):
+        RedisWorkingMemoryManager(cast("Any", 5))
 
 
 # --- arshai's code ------------------------------------------------------------------------------------------

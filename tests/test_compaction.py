@@ -26,7 +26,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation import model_tasks
 from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.stored_summary import SUMMARY
-from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, Conflict, ModelError, StoreUnavailable
 from langmem_adapters.indexes import open_index
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory, longterm_namespace
@@ -1061,9 +1061,8 @@ def test_a_summary_does_not_end_at_a_message_that_is_deleted_in_the_last_moment(
     brain = memory(
         cast("Store", Overtaken(any_store, lambda: other.delete(["id-5"]), as_is_put=SUMMARY)), kind, Accountant()
     )
-    brain.summarize(keep=4)
-    assert brain.stats()["summaries"] == 0
-    brain.summarize(keep=4)
+    assert numbers(brain.summarize(keep=4)) == [0, 1, 2, 3, 4]
+    assert brain.stats()["summaries"] == 1
     told, window = shown(brain)
     assert (told, window) == ([0, 1, 2, 3, 4], [6, 7, 8, 9])
 
@@ -1087,6 +1086,22 @@ def test_a_summary_that_is_set_by_hand_during_another_wins(any_store: Store) -> 
     brain = memory(any_store, "behind", Meanwhile(lambda: other.set_summary("By hand")))
     assert brain.summarize() == "By hand"
     assert shown(brain) == ([], [0, 1, 2, 3])
+
+
+def test_a_summary_is_made_again_when_the_session_has_changed_meanwhile_but_not_for_ever(any_store: Store) -> None:
+    other = memory(any_store)
+    other.add_messages([m for n in range(5) for m in turn(n)])
+    model = Meanwhile(lambda: other.get_title(lambda _: "A title"))  # marks the session, as whatever watches it does
+    assert numbers(memory(any_store, "behind", model).summarize(keep=6)) == [0, 1, 2, 3]
+    assert len(model.prompts) == 2
+
+    def delete_one(prompt: str) -> str:
+        other.delete([f"id-{numbers(prompt)[-1]}"])
+        return "Told of too many"
+
+    with pytest.raises(Conflict, match=r"^the session changed during each of 3 summaries; none was kept: try again$"):
+        memory(any_store, "behind", delete_one).summarize()
+    assert shown(other) == ([0, 1, 2, 3], [4, 5, 6])
 
 
 def test_what_another_summary_keeps_here_was_at_no_time_in_the_long_term_memory(any_store: Store) -> None:

@@ -222,6 +222,13 @@ async def test_b2_an_answer_that_cannot_be_used_is_a_model_error_and_counted(mak
         await arun(Completer(make()).ask("be kind", "Hello"))
 
 
+def test_an_answer_that_is_no_text_is_told_from_an_empty_one() -> None:
+    with pytest.raises(ModelError, match=r"^the model's answer is no text, but of type dict$"):
+        run(Completer(RunnableLambda(lambda _: {"messages": ["my-secret"]})).ask("be kind", "Hello"))
+    with pytest.raises(ModelError, match=r"^the model's answer is empty, filtered or cut off$"):
+        run(Completer(lambda _: "").ask("be kind", "Hello"))
+
+
 def test_a_models_own_error_is_the_cause() -> None:
     def fail(_: str) -> str:
         raise TimeoutError("too slow")

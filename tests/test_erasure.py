@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
@@ -542,7 +542,11 @@ def test_prefixes_without_the_user_are_refused(at: Backend) -> None:
     for items in ([("memories",)], [()], [("memories", ADA), ("docs",)]):
         with pytest.raises(ConfigurationError, match="others would lose their data"):
             delete_user(at.store, user=ADA, items=items)
-    assert delete_user(at.store, user="b.o.b", items=[("memories", "bob")])["items"] == 1  # as it must be written
+    for one in (("memories", "bob"), "bob"):
+        with pytest.raises(ConfigurationError, match=r"^items are a list of prefixes, .*, not one prefix$"):
+            delete_user(at.store, user="b.o.b", items=cast("Any", one))
+    own = (("memories", name) for name in ["bob"])  # as it must be written
+    assert delete_user(at.store, user="b.o.b", items=cast("Any", own))["items"] == 1
     with pytest.raises(ConfigurationError, match="others would lose their data"):
         delete_user(at.store, user="b.o.b", items=[()])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -238,6 +239,23 @@ def test_a_redactor_makes_no_message_another_one(any_store: Store) -> None:
     assert texts(BrainMemory.from_metagpt(TALK, redacting, "t")) == ["Where is my [it]?", "In the shed."]
 
 
+def test_what_a_redactor_of_digits_sees_is_imported_once(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=lambda text: re.sub(r"\d", "#", text))
+    blob = dump(
+        *(said(f"id-{n}", f"Talk {n}.") for n in range(5)),
+        knowledge=[said("", f"Fact {n}.") for n in range(5)],
+        historical_summary="Summary 42.",
+        last_talk="Question 42?",
+    )
+    brain = BrainMemory.from_metagpt(blob, store, "s")
+    brain.delete(["id-1"])
+    before = state(any_store)
+    assert " 42" not in repr(before)
+    BrainMemory.from_metagpt(blob, store, "s")
+    assert state(any_store) == before
+    assert texts(brain) == [message.text for message in brain.context().messages] == ["Talk #."] * 4
+
+
 def test_another_import_at_the_same_time(any_store: Store) -> None:
     blobs = [dump(*[said(f"{n}-{m}", f"{n}.{m}") for m in range(5)]) for n in range(4)]
     threads = [threading.Thread(target=BrainMemory.from_metagpt, args=(blob, any_store, "s")) for blob in blobs * 2]
@@ -383,12 +401,14 @@ def test_what_is_no_memory_is_refused_in_one_sentence(blob: Any, sentence: str) 
     assert list(store.namespaces()) == []
 
 
-def test_damage_to_what_is_remembered_of_imports_is_said_without_what_it_holds() -> None:
+@pytest.mark.parametrize("key", [METAGPT, "imported"])
+@pytest.mark.parametrize("damage", [encode({"last_talk": ["SECRET"]}), b'{"SECRET":', encode(["SECRET"]), encode(1)])
+def test_damage_to_what_is_remembered_of_imports_is_said_without_what_it_holds(key: str, damage: bytes) -> None:
     store = MemoryStore()
-    brain = BrainMemory.from_metagpt(TALK, store, "s")
-    store.write(("brain", "", "", "s"), put={METAGPT: encode({"last_talk": ["SECRET"]})})
+    brain = BrainMemory.from_metagpt(dump(said("1", "Where is my bike?"), said("2", "In the shed.")), store, "s")
+    store.write(("brain", "", "", "s"), put={key: damage}, delete=[METAGPT] if key != METAGPT else [])
     for call in (lambda: to_metagpt(brain), lambda: BrainMemory.from_metagpt(TALK, store, "s")):
-        with pytest.raises(SerializationError, match="the record of the imports from MetaGPT") as refusal:
+        with pytest.raises(SerializationError, match=r"^the record of the imports .* is damaged$") as refusal:
             call()
         assert refusal.value.__context__ is None  # pydantic's own error quotes what was said
     assert len(brain.messages()) == 2

@@ -405,6 +405,20 @@ def test_pruning_is_narrowed(aged: Any, clock: FakeClock, scope: dict[str, str],
     assert before - names(aged) == gone
 
 
+def test_a_session_that_is_written_to_keeps_its_own_memory(store: Any, clock: FakeClock) -> None:
+    for session in ("live", "old"):
+        memory = LongTermMemory(store, open_index("memory:"), session=session)
+        brain = BrainMemory(store, session, memory_k=1, long_term=memory, clock=clock)
+        brain.add_messages([Message(role="user", content=text) for text in ("A kite.", "It is red.")])
+    LongTermMemory(store, open_index("memory:"), session="none").add([Message(role="user", content="A kite.")])
+    clock.advance(31 * DAY)
+    BrainMemory(store, "live", clock=clock).set_title("Kites")
+    for dry_run in (True, False):
+        pruned = Pruning(store, 30 * DAY, clock=clock, dry_run=dry_run).run()
+        assert pruned.kinds == {"brain": 1, "longterm": 2}
+    assert names(store) == {"brain//live", "longterm//live"}
+
+
 def test_pruning_goes_through_many_pages(store: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langmem_adapters.operations.pruning._PAGE_SIZE", 3)
     for n in range(20):

@@ -274,6 +274,19 @@ async def test_f2c_clear_reaches_the_sessions_own_memory_and_a_users_if_asked(
         assert bool(found) == bool(left)
 
 
+@pytest.mark.parametrize(("long_term", "left"), [(None, 6), (False, 6), (True, 3)])
+def test_a_memory_that_sessions_share_is_not_that_of_one_of_them(
+    any_store: Store, long_term: bool | None, left: int
+) -> None:
+    shared = LongTermMemory(any_store, open_index("memory:"), session="team", clock=FakeClock())
+    mine, other = (BrainMemory(any_store, name, memory_k=2, long_term=shared) for name in ("mine", "other"))
+    for brain in (mine, other):
+        brain.add_messages(said(*(f"{brain.scope.session}: {text}" for text in BIKES)))
+    mine.clear(long_term=long_term)
+    assert (mine.count(), len(kept(other))) == (0, left)
+    assert len([text for text in kept(other) if text.startswith("other:")]) == 3
+
+
 def test_f2c_a_session_is_there_until_its_own_memory_has_gone() -> None:
     class Down(MemoryStore):
         def clear(self, namespace: tuple[str, ...]) -> None:

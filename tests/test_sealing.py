@@ -17,13 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import Generation
 
 from langmem_adapters.brain import BrainMemory
@@ -47,7 +48,7 @@ from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace
-from langmem_adapters.langchain import CachedChatModel, ExperienceCache
+from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
 from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.language.features import ASKS, QUESTION
 from langmem_adapters.longterm import LongTermMemory
@@ -392,7 +393,7 @@ def test_a_field_of_ones_own_is_redacted_though_it_has_the_name_of_an_id() -> No
     assert b'"covers"' in item.data
 
 
-@pytest.mark.parametrize("key", ["begun", "departed", "deleted"])
+@pytest.mark.parametrize("key", ["begun", "departed", "deleted", "imported"])
 def test_what_has_the_key_of_a_sessions_mark_elsewhere_is_redacted(key: str) -> None:
     kept = MemoryStore()
     pool = ExperiencePool(SealedStore(kept, redactor=redact), tag="t", user="ada")
@@ -400,6 +401,48 @@ def test_what_has_the_key_of_a_sessions_mark_elsewhere_is_redacted(key: str) -> 
     (data,) = kept.get(("experience", "", "ada", "t"), [key]).values()
     assert b"a question" in data
     assert SECRET.encode() not in data
+
+
+def test_the_ids_of_tool_calls_stay_apart_whatever_a_redactor_hides(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=lambda text: re.sub(r"\b\w{20,}\b", "[key]", text))
+    ids = [f"call_{n}123456789abcdef0123" for n in range(3)]
+    secret = "sk_live_0123456789abcdef"
+    calls = [{"id": id_, "name": "look", "args": {"with": secret}, "type": "tool_call"} for id_ in ids[:2]]
+    invalid: Any = [{"id": ids[2], "name": "look", "args": "{", "error": None, "type": "invalid_tool_call"}]
+    blocks: Any = [{"type": "tool_use", "id": id_, "name": "look", "input": {"with": secret}} for id_ in ids[:2]]
+    answer = AIMessage(blocks, tool_calls=calls, invalid_tool_calls=invalid)
+    results = [ToolMessage(f"Result {n}", tool_call_id=id_) for n, id_ in enumerate(ids)]
+    history = BrainChatMessageHistory("s", store=store)
+    history.add_messages([HumanMessage("Where is my bike?"), answer, *results, AIMessage("In the shed.")])
+    assert secret not in repr(history.messages)
+    found = cast("AIMessage", history.messages[1])
+    assert [call["id"] for call in [*found.tool_calls, *found.invalid_tool_calls]] == ids
+    assert [cast("Any", block)["id"] for block in found.content] == ids[:2]
+    shown = [message.text for message in BrainMemory(store, "s").window() if message.role == "tool"]
+    assert shown == ["Result 0", "Result 1", "Result 2"]
+
+
+def test_a_redactor_of_random_ids_hides_no_other_writer(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=lambda text: re.sub(r"\b[0-9a-f]{32}\b", "[key]", text))
+    memory = WorkingMemory(store)
+    others: list[Callable[[], object]] = [lambda: memory.update("c", lambda data: [*data, "second"])]
+
+    def change(data: list[str]) -> list[str]:
+        while others:
+            others.pop()()
+        return [*data, "third"]
+
+    memory.store("c", ["first"])
+    memory.update("c", change)
+    assert [item.data for item in memory.retrieve("c")] == [["first", "second", "third"]]
+    items = LongTermStore(store=store, index=open_index("memory:"))
+    stamps = []
+    for _ in range(2):
+        items.put(("docs",), "k", {"text": "bike"}, ttl=1)
+        in_tree, in_census = any_store.get(("langgraph", "", "tree")), any_store.get(("langgraph", "", "items", "docs"))
+        stamps += [in_tree[""], decode(in_census["census"])["stamp"]]
+        items.delete(("docs",), "k")
+    assert len(set(stamps)) == 4
 
 
 def test_a_summary_that_a_redactor_of_digits_sees_ends_at_the_same_message() -> None:

@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from redis.connection import parse_url
 
 from langmem_adapters import settings as module
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.encryption import AESGCMCodec, new_key
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.model import Experience, Message
 from langmem_adapters.settings import Settings
@@ -153,6 +155,16 @@ def test_g3_a_password_is_in_no_json_and_a_dump_in_python_makes_the_same_setting
     assert Settings(**settings.model_dump()) == settings
     plain = Settings(url="sqlite:///x.db", tenant="acme")
     assert Settings.model_validate_json(plain.model_dump_json()) == plain
+
+
+def test_a_dump_in_json_names_the_classes_of_objects() -> None:
+    codec = AESGCMCodec({"k": new_key()})
+    embedder = Embedder(lambda texts: [[1.0] for _ in texts], name="one")
+    objects: dict[str, Any] = {"codec": codec, "redactor": str.strip, "embedder": embedder, "ranker": str.upper}
+    settings = Settings(url="memory:", **objects)
+    dumped = json.loads(settings.model_dump_json())
+    assert {name: dumped[name] for name in objects} == {name: type(each).__name__ for name, each in objects.items()}
+    assert settings.model_dump().items() >= objects.items()
 
 
 def test_g3_a_password_is_in_no_repr() -> None:

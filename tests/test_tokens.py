@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -70,6 +71,23 @@ def test_a_text_is_counted_once_by_each_counter() -> None:
     assert [message_tokens(message, counter) for _ in range(3)] == [11, 11, 11]
     assert asked == ["counted once"]
     assert message_tokens(message) == 7
+
+
+@pytest.mark.parametrize("kind", [["image"], {"a": 1}, None, 1])
+def test_a_block_may_have_anything_as_its_type(kind: Any) -> None:
+    said = Message(role="user", content=[{"type": kind, "text": "two words"}, {"type": kind, "of": "its own"}])
+    assert message_tokens(said, lambda text: len(text.split())) == 4 + 3
+
+
+def test_a_counter_need_not_be_hashable() -> None:
+    @dataclass
+    class ByWord:
+        tokens_per_word: int
+
+        def __call__(self, text: str) -> int:
+            return self.tokens_per_word * len(text.split())
+
+    assert message_tokens(Message(role="user", content="two words"), ByWord(3)) == 4 + 6
 
 
 @pytest.mark.parametrize("count", [2.5, None, "5"])

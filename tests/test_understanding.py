@@ -253,6 +253,8 @@ def test_b5_refine_summarises_a_long_history_first() -> None:
         ('"Ada\'s lost bike."', "Ada's lost bike"),
         ("# Ada's lost bike\nIt is about bikes.", "Ada's lost bike"),
         ("**Bike**", "Bike"),
+        ('"Bike".', "Bike"),
+        ("# First steps in C#", "First steps in C#"),
         ("one two three four five six seven", "one two three four five"),
         ("***", ""),
         ("I'm sorry, I can't do that.", ""),

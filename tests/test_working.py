@@ -228,6 +228,28 @@ def test_an_update_sees_what_was_stored_or_changed_meanwhile(first: bool) -> Non
     assert shown(memory) == ["old"] * first + ["newer, changed"]
 
 
+@pytest.mark.parametrize("act", ["update", "delete"])
+def test_an_item_is_found_though_others_change_it_while_it_is_looked_for(any_store: Store, act: str) -> None:
+    def is_next_page(_: object, **bounds: Any) -> bool:
+        return bounds.get("before") is not None
+
+    def rewrite() -> None:
+        other.update(C, plus_one, item_id=item.id)
+        other.store(C, *range(150))
+
+    store = Overtaken(any_store, rewrite, rewrite, at="scan", where=is_next_page)
+    memory, other = WorkingMemory(cast("Store", store)), WorkingMemory(any_store)
+    item, *_ = other.store(C, {"n": 0}, *range(150))
+    if act == "update":
+        assert memory.update(C, plus_one, item_id=item.id) is not None
+        assert shown(other, limit=1) == [{"n": 3}]
+    else:
+        assert memory.delete(C, item_id=item.id)
+        assert len(shown(other)) == 450
+    assert store.first == []
+    assert memory.update(C, plus_one, item_id="unknown") is None
+
+
 def test_a_deletion_of_one_item_is_tried_again() -> None:
     store = overtaken()
     memory = WorkingMemory(store)

@@ -10,8 +10,9 @@ from itertools import accumulate
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.session import Backlog, Conversation
 from langmem_adapters.conversation.summary import WINDOW_TOKENS, Summarizer
-from langmem_adapters.errors import ConfigurationError, LangmemError
+from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError
 from langmem_adapters.flow import Flow
+from langmem_adapters.model import Summary
 from langmem_adapters.text import removable_positions
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import check_count
@@ -20,6 +21,7 @@ __all__ = ["Compaction"]
 
 _log = logging.getLogger("langmem_adapters")
 _WINDOWS_PER_PASS = 8
+_SUMMARY_ATTEMPTS = 3  # of a summary that was asked for, while other writers are faster
 _MIN_FREED_DIVISOR = 8  # a summary frees at least an eighth of the budget, so that not every turn makes one
 
 
@@ -64,19 +66,25 @@ class Compaction:
             _log.warning("the messages were not summarised, and the next turn tries again: %s", failure)
 
     def summarize(self, summarizer: Summarizer, keep: int) -> Flow[str]:
-        """Summarise all but the newest ``keep`` messages; returns the summary. Raises ModelError."""
+        """Summarise all but the newest ``keep`` messages; returns the summary, or that of a writer who was faster.
+
+        Raises ModelError and Conflict.
+        """
         check_count("keep", keep, minimum=0)
-        backlog = yield from self._conversation.backlog()
-        messages = [message for _, message in backlog.entries]
-        if keep:
-            positions = removable_positions(messages, len(messages) - keep) if keep < len(messages) else []
-        else:
-            positions = list(range(len(messages)))
-        summary = yield from self._summarize_positions(summarizer, backlog, self._covered_positions(positions))
-        if summary is not None:
-            return summary
-        stored = yield from self._conversation.get_summary()
-        return stored.text if stored else ""
+        for _ in range(_SUMMARY_ATTEMPTS):
+            backlog = yield from self._conversation.backlog()
+            messages = [message for _, message in backlog.entries]
+            if keep:
+                positions = removable_positions(messages, len(messages) - keep) if keep < len(messages) else []
+            else:
+                positions = list(range(len(messages)))
+            summary = yield from self._summarize_positions(summarizer, backlog, self._covered_positions(positions))
+            if summary is not None:
+                return summary
+            stored = (yield from self._conversation.get_summary()) or Summary(text="")
+            if not positions or stored != backlog.summary:  # otherwise something else has changed, such as the title
+                return stored.text
+        raise Conflict(f"the session changed during each of {_SUMMARY_ATTEMPTS} summaries; none was kept: try again")
 
     def _compact_part(
         self, summarizer: Summarizer, backlog: Backlog, tokens: Mapping[int, int]

@@ -114,8 +114,8 @@ class SessionLog:
         self._moves_overflow = moves_overflow
         self._departed_keys = [DEPARTED] if removes_messages else []
         self.namespace: Namespace = brain_namespace(scope)
-        owns_memory = long_term is not None and long_term.scope == scope and not scope.user
-        linked = longterm_namespace(scope) if owns_memory else None
+        self._owns_memory = long_term is not None and long_term.scope == scope and not scope.user
+        linked = longterm_namespace(scope) if self._owns_memory else None
         self.session = ExpiringSession(
             store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, linked_namespace=linked
         )
@@ -127,7 +127,7 @@ class SessionLog:
     def clear(self, long_term: bool | None) -> Flow[None]:
         """Clear the session; and its part of the long-term memory, by default if that is the session's own."""
         memory = None if long_term is False else self.long_term
-        session_memory = None if memory is None or memory.scope.user else memory
+        session_memory = memory if self._owns_memory else None
         if session_memory is not None:  # first, so that the session exists until all of it is gone
             yield from session_memory.clear_flow()
         yield from self.session.clear()

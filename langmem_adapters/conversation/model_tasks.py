@@ -105,7 +105,7 @@ class ModelTasks:
             self._end_summary(pending)
 
     def _start_summary(self) -> _PendingSummary | None:
-        """None if a summary is in progress; that one then checks again."""
+        """None if a summary is in progress; one in the background then checks again."""
         with _lock.held():
             if self._key in _pending:
                 _pending[self._key].has_grown = True
@@ -162,7 +162,7 @@ class ModelTasks:
         failure_note = "a session stays without a title"
         instruction = self._prompts.title.replace("{max_words}", str(max_words))
         answer = yield from _ask(completer, instruction, context, failure_note, original="")
-        line = answer.partition("\n")[0].strip().strip("\"'*#«»“”„ ").removesuffix(".")
+        line = answer.partition("\n")[0].lstrip("# ").removesuffix(".").strip("\"'*«»“”„ ").removesuffix(".")
         title = " ".join(line.split()[:max_words])
         if not title:
             return ""

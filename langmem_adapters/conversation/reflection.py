@@ -36,7 +36,8 @@ class Reflection:
     ) -> str:
         """Make all but the newest ``keep`` messages part of the summary; returns it.
 
-        Raises ModelError, and changes nothing, if the model gives no summary.
+        Raises ModelError, and changes nothing, if the model gives no summary. If another summary is stored meanwhile,
+        that one stays and is returned. After other changes it is tried again; Conflict, if three tries meet one each.
         """
         return run(self._tasks.summarize(model, max_tokens, keep, keep_language=keep_language))
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.inspection import unwrap
+from langmem_adapters.inspection import Dates, unwrap
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import Index, Listed, Store
@@ -27,7 +27,8 @@ __all__ = ["Pruned", "Pruning"]
 _PAGE_SIZE = 500
 # What may be removed, by kind and length of the name: sessions, their own long-term memories, working memories, and
 # pools whose experiences have all expired: those go one by one with later writes, which no longer come.
-_PRUNABLE_LENGTHS = {"brain": 4, "longterm": 4, "working": 5, "experience": 4}
+_PRUNABLE_LENGTHS = {"brain": 4, "longterm": 4, "working": 5, "experience": 4}  # a session before its memory
+_SESSION_KIND = "brain"
 _POOL_KIND = "experience"
 _MEMORY_KIND = "longterm"  # of a session or a user: the index's namespace has the same name
 
@@ -47,8 +48,9 @@ class Pruning:
     """Removes sessions, their own long-term memories and working memories without a write for so many seconds.
 
     It also removes pools of experiences and caches in which everything has expired, as far as that can be read: an
-    encrypted store needs its codec. Other pools stay, and so do users' long-term memories. A session that is written to
-    at that moment stays whole (in a Redis Cluster: see ``docs/operate.md``). After an interrupt, another run continues.
+    encrypted store needs its codec. Other pools stay, and so do users' long-term memories, and that of a session as
+    long as the session is written to. A session that is written to at that moment stays whole (in a Redis Cluster: see
+    ``docs/operate.md``). After an interrupt, another run continues.
 
     Args:
         store: A store whose namespaces have dates, as all of this library's stores do.
@@ -93,8 +95,8 @@ class Pruning:
         check_sync_function("report", report)
         self._readable = store
         self._store: Any = unwrap(store)
-        if not hasattr(self._store, "discard"):
-            raise ConfigurationError(f"{self._store!r} cannot remove by age, as it has no method discard")
+        if not (hasattr(self._store, "dates") and hasattr(self._store, "discard")):
+            raise ConfigurationError(f"{self._store!r} cannot remove by age, as it has no methods dates and discard")
         self._older_than = older_than
         self._user = user
         self._tenant = tenant
@@ -118,15 +120,18 @@ class Pruning:
             pages = self._pages(parent, before)
             while rows := (yield from step(next, pages, None)):
                 for row in rows:
-                    if row.updated_at < before and not (yield from self._is_retained(row.namespace)):
+                    if row.updated_at < before and not (yield from self._is_retained(row.namespace, before)):
                         kinds[row.namespace[0]] += yield from self._discard(row.namespace, before)
                 self._report(len(rows))
         if orphaned := (yield from self._clear_orphaned()):
             kinds["indexed"] = len(orphaned)
         return Pruned(dict(sorted(kinds.items())), self._dry_run)
 
-    def _is_retained(self, namespace: Namespace) -> Flow[bool]:
-        """Whether a namespace stays, however old it is."""
+    def _is_retained(self, namespace: Namespace, before: float) -> Flow[bool]:
+        """Whether a namespace stays, however old it is: a pool that is in use, or the memory of a session that is."""
+        if namespace[0] == _MEMORY_KIND:
+            session: Dates | None = yield from step(self._store.dates, (_SESSION_KIND, *namespace[1:]))
+            return session is not None and (session.updated_at is None or session.updated_at >= before)
         return namespace[0] == _POOL_KIND and not (yield from step(self._has_expired, namespace))
 
     def _has_expired(self, pool: Namespace) -> bool:
