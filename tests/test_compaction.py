@@ -270,6 +270,33 @@ def test_a_summary_whose_messages_are_all_deleted_stands_for_none_and_is_shown(a
     assert shown(brain) == ([0, 1], [2, 3])
 
 
+@pytest.mark.parametrize("kind", ["long-term", "deleted"])
+def test_what_a_summary_stood_for_is_not_shown_again_by_the_next_one_that_keeps_nothing_here(
+    any_store: Store, kind: str
+) -> None:
+    """An application that kept all it summarised got a long-term memory, or ``archive=False``."""
+    before = memory(any_store, "behind", Accountant())
+    before.add_messages([m for n in range(3) for m in turn(n)])
+    before.summarize(keep=2)
+    brain = memory(any_store, kind, Accountant())
+    brain.add_messages(turn(3))
+    assert shown(brain) == ([0, 1, 2, 3], [4, 5, 6, 7])
+    brain.summarize(keep=2)
+    assert shown(brain) == ([0, 1, 2, 3, 4, 5], [6, 7])
+    assert kept(brain) == (list(range(8)) if kind == "long-term" else [6, 7])
+
+
+def test_who_numbers_anew_is_shown_though_the_message_at_which_a_summary_ends_has_moved(any_store: Store) -> None:
+    before = memory(any_store, "behind", Accountant())
+    before.add_messages([m for n in range(3) for m in turn(n)])
+    before.summarize(keep=2)
+    brain = memory(any_store, "long-term", memory_k=2)
+    brain.add_messages(turn(3))
+    brain.add_messages([message(8).model_copy(update={"id": "id-3"})])
+    assert shown(brain) == ([0, 1, 2, 3], [8])
+    assert kept(brain) == list(range(9))
+
+
 def test_a8_a_summary_stands_for_the_same_messages_in_another_store(any_store: Store) -> None:
     brain = memory(any_store, "behind", Accountant())
     odd = [message(n).model_copy(update={"id": id_}) for n, id_ in enumerate(["x" * 500, "a\nb", "", "é"])]

@@ -556,6 +556,26 @@ def test_another_message_of_the_same_id_is_imported_in_its_place_and_once(any_st
     assert everything(any_store) == before
 
 
+def test_what_was_imported_beside_another_of_its_id_is_known_when_that_has_left(any_store: Store) -> None:
+    numbered(any_store, "one", "two")
+    lines = list(Sessions(numbered(MemoryStore(), "uno", "due").store).export())
+    assert Sessions(any_store).import_(lines) == 2
+    brain = BrainMemory(any_store, "s", archive=False, model=lambda _: "They counted.")
+    brain.summarize(keep=2)
+    assert said(brain) == ["uno", "due"]
+    assert Sessions(any_store).import_(lines) == 0
+    assert said(brain) == ["uno", "due"]
+
+
+def test_a_session_keeps_the_time_at_which_it_began_when_a_later_one_is_imported_into_it(any_store: Store) -> None:
+    BrainMemory(any_store, "s", clock=lambda: 1.0).add_talk("one")
+    other = BrainMemory(MemoryStore(), "s", archive=False, model=lambda _: "They counted.", clock=lambda: 5.0)
+    other.add_messages([Message(role="user", content=text) for text in ("uno", "due")])
+    other.summarize(keep=1)
+    assert Sessions(any_store).import_(Sessions(other.store).export()) == 1
+    assert [info.created_at for info in Sessions(any_store).list_sessions()] == [1.0]
+
+
 def test_what_was_said_before_there_was_a_redactor_is_not_imported_again(any_store: Store) -> None:
     BrainMemory(any_store, "s").add_talk("My pin is 4711.", id="1")
     lines = list(Sessions(any_store).export())

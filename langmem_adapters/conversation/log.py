@@ -9,7 +9,7 @@ from typing import TypeAlias
 from langmem_adapters import text
 from langmem_adapters.codec import encode
 from langmem_adapters.conversation.deduplication import Delivery
-from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_after_removal, summary_end_id
+from langmem_adapters.conversation.stored_summary import SUMMARY, end_id_in, summary_after_move, summary_after_removal
 from langmem_adapters.conversation.tombstones import (
     DELETED,
     DEPARTED,
@@ -159,7 +159,7 @@ class SessionLog:
 
     def _moved_summary(self, values: _Values, removed: Sequence[_LogEntry]) -> Flow[_Values]:
         """The summary to write if its last covered message is deleted: it then ends at an earlier one that stays."""
-        end_id = summary_end_id(read_summary(values.get(SUMMARY)))
+        end_id = end_id_in(values)
         last = next((item for item, _ in removed if item.id == end_id), None)
         if last is None:
             return {}
@@ -208,7 +208,7 @@ class SessionLog:
             # By now, another delivery may have stored something else under an id that left.
             delivered = {item.id: (item, message) for item, message in stored if item.data == first_data[item.id]}
             returned, reordered = delivery.misplaced_positions(delivered, renamed)
-            if summary_end_id(read_summary(values.get(SUMMARY))) in {ids[n] for n in reordered}:
+            if end_id_in(values) in {ids[n] for n in reordered}:
                 reordered = []  # a summary covers them where they are
             if not (returned or renamed):
                 return 0
@@ -269,6 +269,7 @@ class SessionLog:
         if marked_values is None:
             return False
         yield from long_term.add_flow([message for _, message in departing], session=self.scope.session)
+        put = {**summary_after_move(values, [item.id for item, _ in departing]), **(put or {})}
         has_left = yield from self.leave(departing, marked_values, put=put)
         if not has_left:
             yield from self._undo_move(long_term, departing, marked_values)
@@ -329,9 +330,8 @@ class SessionLog:
             return False
         departed = with_departed(values, (message for _, message in departing)) if remove else {}
         put = {**(put or {}), **departed}
-        removed = items if remove else []
         guard = unchanged_guard(marked_values)
-        return (yield from self.session.try_write(put=put, delete=delete, remove=removed, guard=guard))
+        return (yield from self.session.try_write(put=put, delete=delete, remove=items if remove else [], guard=guard))
 
 
 def unchanged_guard(values: dict[str, bytes]) -> dict[str, bytes | None]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.conversation.export_lines import Line, dump
-from langmem_adapters.conversation.log import ARCHIVED, archived_ids, entry_id
+from langmem_adapters.conversation.log import ARCHIVED, CREATED, archived_ids, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
 from langmem_adapters.conversation.stored_summary import SUMMARY, last_covered_id, read_summary
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, content_id, have_been_deleted, have_departed
@@ -53,6 +53,7 @@ class Merge:
         self._values: dict[str, bytes] = {}
         self._messages: list[_Imported] = []
         self._own_ids: set[str] = set()  # the ids of the session's own messages
+        self._renamed_ids: set[str] = set()  # the own ids, if a message with an id of the lines may have left
         self._last_seq = 0  # the last log entry that was read
         self._archive_ids: set[str] = set()
         self._archive_mark: bytes | None = None  # the mark of the archive when its ids were read
@@ -77,6 +78,7 @@ class Merge:
         values_before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)
         existing, _ = yield from self._read_existing(summary)
+        self._renamed_ids = set(self._own_ids) if DEPARTED in values_before else set()
         marks = {key: self._values[key] for key in (DEPARTED, DELETED) if key in self._values}
         imported_marks = {key: data for key, data in marks.items() if values_before.get(key, data) == data}
         if self._session_lines:
@@ -186,10 +188,13 @@ class Merge:
 
     def _entry(self, message: _Imported, existing: dict[str, bytes]) -> tuple[str, bytes]:
         id_ = entry_id(message.id)
-        if self._is_same(existing.setdefault(id_, message.data), message.data):
+        is_same = self._is_same(existing.setdefault(id_, message.data), message.data)
+        if is_same and not self._renamed_ids:
             return id_, message.data
-        id_ = content_id(self._read(message.data))  # another message with the same id
-        return id_, dump({**json.loads(message.data), "id": id_})
+        renamed_id = content_id(self._read(message.data))  # another message has, or had, the same id
+        if is_same and renamed_id not in self._renamed_ids:
+            return id_, message.data
+        return renamed_id, dump({**json.loads(message.data), "id": renamed_id})
 
     def _archived_ids(self, values: Mapping[str, bytes]) -> Flow[set[str]]:
         """The ids in the session's archive."""
@@ -228,6 +233,8 @@ class Merge:
             known_ids = self._own_ids | archived_ids(stored) | _deleted_here(archive, stored, imported_marks)
             new = {key: data for key, data in values.items() if key not in stored and not key.startswith(KNOWLEDGE)}
             put = {key: data for key, data in new.items() if known_ids.isdisjoint(archived_ids([key]))}
+            if self._own_ids:  # the session began with its own first message
+                put.pop(CREATED, None)
             put |= _missing_facts(values, stored)
             if not put:
                 return

@@ -160,10 +160,15 @@ class Conversation(SessionLog):
         )
         put = {SUMMARY: new.to_bytes()}
         items = [item for item, _ in entries]
+        end_id = summary_end_id(before.summary) if is_removed else ""
+        after = 0 if end_id else items[0].seq - 1
         # Read again: a model takes long, and an entry repeated by mistake leaves unguarded.
-        page = yield from self.session.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED_KEYS)
+        page = yield from self.session.scan(after=after, before=items[-1].seq + 1, keys=WATCHED_KEYS)
         if page.values != before.values or not set(items).issubset(page.items):
             return False
+        ids = [item.id for item in page.items]
+        if end_id in ids:  # what an earlier summary covers was kept here; it would be shown again
+            entries = [*readable_entries(page.items[: ids.index(end_id) + 1]), *entries]
         if archive and self.long_term is not None:
             return (yield from self.move(self.long_term, entries, before.values, put=put))
         return (yield from self.leave(entries, before.values, put=put, remove=is_removed))

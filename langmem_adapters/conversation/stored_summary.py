@@ -13,8 +13,10 @@ from langmem_adapters.warn_once import warn_of_damage
 __all__ = [
     "SUMMARY",
     "content_fingerprint",
+    "end_id_in",
     "last_covered_id",
     "read_summary",
+    "summary_after_move",
     "summary_after_removal",
     "summary_end_id",
     "unspaced_text",
@@ -35,6 +37,11 @@ def summary_end_id(summary: Summary | None) -> str:
     A message that comes under the same id later, delivered or numbered again, is not covered.
     """
     return summary.covers if summary and not summary.left else ""
+
+
+def end_id_in(values: Mapping[str, bytes]) -> str:
+    """:func:`summary_end_id` of the summary in a session's values."""
+    return summary_end_id(read_summary(values.get(SUMMARY)))
 
 
 def unspaced_text(message: Message) -> str:
@@ -64,6 +71,14 @@ def summary_after_removal(
     staying_ids = [id_ for id_ in ids[: ids.index(end_id)] if id_ not in removed_ids]
     covers = staying_ids[-1] if staying_ids else ""
     return {SUMMARY: summary.model_copy(update={"covers": covers, "said": ""}).to_bytes()}
+
+
+def summary_after_move(values: Mapping[str, bytes], moved_ids: Collection[str]) -> dict[str, bytes]:
+    """The summary to write as the oldest entries leave: if it ends at one of them, what it covers has left too."""
+    summary = read_summary(values.get(SUMMARY))
+    if summary is None or summary_end_id(summary) not in moved_ids:
+        return {}
+    return {SUMMARY: summary.model_copy(update={"left": True}).to_bytes()}
 
 
 def read_summary(data: bytes | None) -> Summary | None:

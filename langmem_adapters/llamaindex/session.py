@@ -15,7 +15,7 @@ from typing_extensions import Self
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVE_KEYS, WATCHED_KEYS, unchanged_guard
-from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_after_removal, summary_end_id
+from langmem_adapters.conversation.stored_summary import summary_after_move, summary_after_removal
 from langmem_adapters.conversation.tombstones import with_deleted
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, step
@@ -210,10 +210,7 @@ def _full_removal(page: Page) -> _Change:
 
 def _oldest_removal(page: Page) -> _Change:
     """Remove these, the oldest; if the summary ends at one of them, mark what it covers as removed too."""
-    summary = read_summary(page.values.get(SUMMARY))
-    if summary is None or summary_end_id(summary) not in {item.id for item in page.items}:
-        return {"remove": page.items}
-    return {"remove": page.items, "put": {SUMMARY: summary.model_copy(update={"left": True}).to_bytes()}}
+    return {"remove": page.items, "put": summary_after_move(page.values, [item.id for item in page.items])}
 
 
 def _deletion(page: Page, items: Sequence[Item]) -> _Change:
