@@ -7,10 +7,12 @@ points is tried in turn, with the traceback kept, as a notebook does.
 from __future__ import annotations
 
 import gc
+import math
 import sqlite3
 import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +26,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from langmem_adapters import cached
 from langmem_adapters.concurrency import background, forks
 from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.embedding import Embedding
 from langmem_adapters.files.database import Database
+from langmem_adapters.indexes.vector import EmbedderSpec
+from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -219,6 +224,34 @@ def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
     other.join(20)
     assert not other.is_alive()
     database.close()
+
+
+@_locks_are_let_go
+def test_j1_an_interrupt_leaves_vectors_in_memory_to_their_ids() -> None:
+    maker, ids = EmbedderSpec("turns", 2), [str(n) for n in range(12)]
+    embeddings = {id_: Embedding(array("f", (math.cos(n / 2), math.sin(n / 2)))) for n, id_ in enumerate(ids)}
+    vectors = SQLiteVectors(":memory:")
+
+    def change(upserted: list[str], deleted: list[str]) -> None:
+        upsert = {id_: embeddings[id_] for id_ in upserted}
+        vectors.change("n/", maker, upsert=upsert, delete=deleted, position=None)
+
+    def nearest(id_: str) -> str:
+        return vectors.nearest("n/", maker, embeddings[id_].vector, 1)[0][0]
+
+    def prepare(deleted: list[str]) -> Callable[[], object]:
+        vectors.clear("n/")
+        change(ids[:6], [])
+        nearest("0")
+        change(ids[6:], deleted)
+        return lambda: nearest("9")
+
+    def look() -> None:
+        assert [nearest(id_) for id_ in ids[8:]] == ids[8:]
+
+    assert cells(lambda: prepare(ids[:2]), look) > 30
+    assert cells(lambda: prepare(ids[:8]), look) > 30
+    vectors.close()
 
 
 @pytest.mark.parametrize("take", [lambda lock: lock.held(), lambda lock: lock.try_hold(-1)])
