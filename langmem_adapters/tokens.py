@@ -100,7 +100,10 @@ def _nested_texts(value: Any) -> Iterator[str]:
 
 def _count_cached(counter: TokenCounter, text: str) -> int:
     key = (counter, hash(text), len(text))
-    count = _cached_counts.get(key)
+    try:
+        count = _cached_counts.get(key)
+    except TypeError:  # a counter without a hash, such as a dataclass
+        return count_tokens(text, counter)
     if count is None:
         if len(_cached_counts) >= _MAX_CACHED_COUNTS:
             _cached_counts.clear()

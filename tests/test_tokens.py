@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -34,6 +35,18 @@ def test_a_message_counts_with_its_borders_calls_and_images() -> None:
     assert message_tokens(Message(role="user", content=["abcd", image])) == 5 + 85
     unreadable = {"langchain": {"invalid_tool_calls": [{"name": "look", "args": "{" * 76, "id": "1", "error": "e"}]}}
     assert message_tokens(Message(role="assistant", host=unreadable)) == 4 + 20
+
+
+def test_a_counter_may_be_an_object_without_a_hash() -> None:
+    @dataclass
+    class Letters:
+        per_token: int
+
+        def __call__(self, text: str) -> int:
+            return len(text) // self.per_token
+
+    message = Message(role="user", content="abcdefgh")
+    assert [message_tokens(message, Letters(2)), message_tokens(message, Letters(4))] == [4 + 4, 4 + 2]
 
 
 @pytest.mark.parametrize(
