@@ -290,6 +290,8 @@ def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: p
 @pytest.mark.parametrize("kind", ["summaries", "vectors"])
 def test_j1_an_interrupt_leaves_what_follows_a_turn_to_the_next(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     store = MemoryStore()
+    begin: Callable[[], object]
+    is_running: Callable[[], bool]
     monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
     if kind == "summaries":
         tasks = BrainMemory(store=store, session="s", model=lambda _: "Noted.")._tasks
@@ -314,6 +316,8 @@ def test_j1_an_interrupt_leaves_a_server_to_the_next_probe() -> None:
         if not answers:
             raise OSError("down")
 
+    breaker = Breaker(probe)
+
     def prepare() -> Callable[[], object]:
         nonlocal breaker
         answers.clear()
@@ -331,7 +335,6 @@ def test_j1_an_interrupt_leaves_a_server_to_the_next_probe() -> None:
         answers.append(True)
         until(call)
 
-    breaker = Breaker(probe)
     assert cells(prepare, look) > 20
 
 
