@@ -29,6 +29,7 @@ from langmem_adapters.erasure import adelete_user
 from langmem_adapters.experience import refresh
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.shelf import invalidation
+from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
@@ -1234,6 +1235,26 @@ def test_who_waits_gives_a_reader_a_whole_moment_to_begin() -> None:
     with pytest.raises(StopIteration) as end:
         waiting.send(True)
     assert end.value.value is True
+
+
+def test_a_call_that_is_garbage_while_another_joins_it_is_not_joined_for_ever() -> None:
+    class Collecting(StartMark):
+        @property
+        def is_outdated(self) -> bool:
+            gc.collect()
+            return super().is_outdated
+
+    class Call:
+        def __init__(self) -> None:
+            self.itself = self
+
+    calls, mark = Flights(), Collecting(("experience",), "k")
+    led, _ = calls.join("k", start_mark=mark)
+    assert led is not None
+    led.end_with(Call(), on_abandoned=Flight.abandon, give_back=Flight.abandon)
+    joined, is_leader = calls.join("k", start_mark=mark)
+    assert (joined, is_leader, led.is_abandoned) == (led, False, True)  # collected in the middle of it
+    assert calls.join("k", start_mark=mark)[1]
 
 
 async def test_who_waits_for_long_is_called_back_once(monkeypatch: pytest.MonkeyPatch) -> None:

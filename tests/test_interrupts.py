@@ -6,11 +6,14 @@ points is tried in turn, with the traceback kept, as a notebook does.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import math
 import sqlite3
 import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,10 +24,16 @@ import pytest
 from redis import Connection, ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from langmem_adapters import cached
+from langmem_adapters import BrainMemory, LongTermMemory, StoreUnavailable, cached
 from langmem_adapters.concurrency import background, forks
+from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.conversation import model_tasks
+from langmem_adapters.embedding import Embedder, Embedding
 from langmem_adapters.files.database import Database
+from langmem_adapters.indexes import open_index, open_vectors
+from langmem_adapters.indexes.vector import EmbedderSpec
+from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -221,6 +230,34 @@ def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
     database.close()
 
 
+@_locks_are_let_go
+def test_j1_an_interrupt_leaves_vectors_in_memory_to_their_ids() -> None:
+    maker, ids = EmbedderSpec("turns", 2), [str(n) for n in range(12)]
+    embeddings = {id_: Embedding(array("f", (math.cos(n / 2), math.sin(n / 2)))) for n, id_ in enumerate(ids)}
+    vectors = SQLiteVectors(":memory:")
+
+    def change(upserted: list[str], deleted: list[str]) -> None:
+        upsert = {id_: embeddings[id_] for id_ in upserted}
+        vectors.change("n/", maker, upsert=upsert, delete=deleted, position=None)
+
+    def nearest(id_: str) -> str:
+        return vectors.nearest("n/", maker, embeddings[id_].vector, 1)[0][0]
+
+    def prepare(deleted: list[str]) -> Callable[[], object]:
+        vectors.clear("n/")
+        change(ids[:6], [])
+        nearest("0")
+        change(ids[6:], deleted)
+        return lambda: nearest("9")
+
+    def look() -> None:
+        assert [nearest(id_) for id_ in ids[8:]] == ids[8:]
+
+    assert cells(lambda: prepare(ids[:2]), look) > 30
+    assert cells(lambda: prepare(ids[:8]), look) > 30
+    vectors.close()
+
+
 @pytest.mark.parametrize("take", [lambda lock: lock.held(), lambda lock: lock.try_hold(-1)])
 def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLock], Any]) -> None:
     lock, seen = ForkSafeLock(), []
@@ -247,6 +284,58 @@ def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: p
     assert cells(lambda: lambda: background.submit(lambda: 1), look) > 10
     look()
     until(lambda: not threads._unfinished)  # the end of the script would wait for what never begins
+
+
+@_locks_are_let_go
+@pytest.mark.parametrize("kind", ["summaries", "vectors"])
+def test_j1_an_interrupt_leaves_what_follows_a_turn_to_the_next(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    store = MemoryStore()
+    begin: Callable[[], object]
+    is_running: Callable[[], bool]
+    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
+    if kind == "summaries":
+        tasks = BrainMemory(store=store, session="s", model=lambda _: "Noted.")._tasks
+        begin, is_running = tasks.compact_in_background, lambda: tasks._key in model_tasks._pending
+    else:
+        vectors = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="ones"))
+        recall = LongTermMemory(store=store, user="u", index=open_index("memory:"), vectors=vectors)._vector_recall
+        assert recall is not None
+        begin, is_running = recall.follow_later, lambda: recall._running_pid != 0
+
+    def look() -> None:
+        until(lambda: not is_running())
+
+    assert cells(lambda: begin, look) > 20
+
+
+@_locks_are_let_go
+def test_j1_an_interrupt_leaves_a_server_to_the_next_probe() -> None:
+    answers: list[bool] = []
+
+    def probe() -> None:
+        if not answers:
+            raise OSError("down")
+
+    breaker = Breaker(probe)
+
+    def prepare() -> Callable[[], object]:
+        nonlocal breaker
+        answers.clear()
+        breaker = Breaker(probe, pause=0.0)
+        with pytest.raises(OSError, match="down"):
+            breaker.guard(probe)
+        return call
+
+    def call() -> bool:
+        with contextlib.suppress(StoreUnavailable):
+            return breaker.guard(lambda: True)
+        return False
+
+    def look() -> None:
+        answers.append(True)
+        until(call)
+
+    assert cells(prepare, look) > 20
 
 
 @_locks_are_let_go

@@ -147,9 +147,8 @@ def test_a_state_that_was_handed_out_stays_as_it_is(vectors: SQLiteVectors) -> N
     chance = random.Random(3)
     put(vectors, {f"d{n}": unit(chance) for n in range(50)})
     query = unit(chance)
-    with vectors._current_matrix("n/", MAKER) as matrix:
-        assert matrix is not None
-        seen = matrix.snapshot()
+    seen = vectors._read_matrix("n/", MAKER, Matrix.snapshot)
+    assert seen is not None
     before = seen.nearest(query, 100)
     put(vectors, {}, ["d31", "d32"])
     assert len(vectors.nearest("n/", MAKER, query, 500)) == 48

@@ -119,14 +119,18 @@ class Breaker:
 
     def _send_probe(self) -> threading.Thread | None:
         """Start a probe if one is due and none is running."""
-        with self._lock:
-            if self._probe_thread is not None or self._clock() < self._next_probe_at:
-                return None
-            thread = self._probe_thread = threading.Thread(target=self._run_probe, name="langmem-probe", daemon=True)
         try:
+            with self._lock:
+                if self._probe_thread is not None or self._clock() < self._next_probe_at:
+                    return None
+                thread = threading.Thread(target=self._run_probe, name="langmem-probe", daemon=True)
+                self._probe_thread = thread
             thread.start()
         except RuntimeError:  # the interpreter is shutting down
             self._run_probe()
+        except BaseException:  # an interrupt: others would wait for ever for a probe that may not run
+            self._probe_thread = None
+            raise
         return thread
 
     def _run_probe(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -76,11 +77,10 @@ class ModelTasks:
 
     def compact(self, model: Any = None) -> Flow[None]:
         """Summarise, if that is due and not in progress already."""
-        pending = self._start_summary()
-        if pending is None:
-            return
+        pending = _PendingSummary()
         try:
-            yield from self._compaction.compact_if_due(self._summarizer(model))
+            if self._start_summary(pending):
+                yield from self._compaction.compact_if_due(self._summarizer(model))
         finally:
             self._end_summary(pending)
 
@@ -96,22 +96,21 @@ class ModelTasks:
 
     def compact_in_background(self) -> None:
         """:meth:`compact` on a worker thread; again, if messages were added while it ran."""
-        pending = self._start_summary()
-        if pending is None:
-            return
+        pending = _PendingSummary()
         try:
-            submit(lambda: self._compact_and_log(pending))
-        except RuntimeError:  # the interpreter is shutting down
+            if self._start_summary(pending):
+                submit(lambda: self._compact_and_log(pending))
+        except BaseException as error:
             self._end_summary(pending)
+            if not isinstance(error, RuntimeError):  # of an interpreter that is shutting down
+                raise
 
-    def _start_summary(self) -> _PendingSummary | None:
-        """None if a summary is in progress; one in the background then checks again."""
+    def _start_summary(self, pending: _PendingSummary) -> bool:
+        """False if a summary is in progress; one in the background then checks again."""
         with _lock.held():
-            if self._key in _pending:
-                _pending[self._key].has_grown = True
-                return None
-            pending = _pending[self._key] = _PendingSummary()
-            return pending
+            current = _pending.setdefault(self._key, pending)
+            current.has_grown = True
+            return current is pending
 
     def _compact_and_log(self, pending: _PendingSummary) -> None:
         try:
@@ -126,16 +125,20 @@ class ModelTasks:
     def _begin_check(self, pending: _PendingSummary) -> bool:
         """Whether another check is due; if not, the next message that is added begins a new summary."""
         with _lock.held():
-            is_due, pending.has_grown = pending.has_grown, False
+            is_due, pending.has_grown = pending.has_grown and _pending.get(self._key) is pending, False
             if not is_due:
-                del _pending[self._key]
+                self._forget(pending)
             return is_due
 
     def _end_summary(self, pending: _PendingSummary) -> None:
         with _lock.held():
-            if _pending.get(self._key) is pending:  # otherwise it has ended already, or is the parent's
-                del _pending[self._key]
-        pending.done.set_result(None)  # flush waits for this
+            self._forget(pending)
+        with suppress(InvalidStateError):  # an interrupt has ended it already
+            pending.done.set_result(None)  # flush waits for this
+
+    def _forget(self, pending: _PendingSummary) -> None:
+        if _pending.get(self._key) is pending:  # otherwise it has ended already, or is the parent's
+            del _pending[self._key]
 
     def wait(self) -> Flow[None]:
         """Wait until this process's summary of the session is done."""

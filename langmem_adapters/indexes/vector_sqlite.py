@@ -7,10 +7,9 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.embedding import Embedding, Vector
@@ -25,6 +24,8 @@ from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Position
 
 __all__ = ["SQLiteVectors"]
+
+T = TypeVar("T")
 
 _SCHEMA = (
     # AUTOINCREMENT: a number is never given twice, so a higher one is always new.
@@ -128,26 +129,25 @@ class SQLiteVectors:
                 )
 
     def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
-        with self._current_matrix(name, maker) as matrix:
-            snapshot = None if matrix is None else matrix.snapshot()
+        snapshot = self._read_matrix(name, maker, Matrix.snapshot)
         return [] if snapshot is None else [(to_text(id_), cosine) for id_, cosine in snapshot.nearest(vector, k)]
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
-        with self._current_matrix(name, maker) as matrix:
-            if matrix is None:
-                return {}
-            cosines = matrix.cosines(vector, [to_bytes(id_) for id_ in ids])
+        stored_ids = [to_bytes(id_) for id_ in ids]
+        cosines = self._read_matrix(name, maker, lambda matrix: matrix.cosines(vector, stored_ids))
+        if cosines is None:
+            return {}
         return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
 
     def max_sim(
         self, name: str, maker: EmbedderSpec, query_pieces: Sequence[bytes], previous_ids: Mapping[str, str]
     ) -> dict[str, float]:
         """Late interaction with the pieces of a query: :func:`~langmem_adapters.indexes.vector_pieces.max_sim`."""
-        with self._current_matrix(name, maker) as matrix:
-            if matrix is None:
-                return {}
-            numbers = matrix.row_numbers(map(to_bytes, previous_ids))
-            previous_numbers = matrix.row_numbers(map(to_bytes, previous_ids.values()))
+        stored_ids = [to_bytes(id_) for id_ in (*previous_ids, *previous_ids.values())]
+        all_numbers = self._read_matrix(name, maker, lambda matrix: matrix.row_numbers(stored_ids))
+        if all_numbers is None:
+            return {}
+        numbers, previous_numbers = all_numbers[: len(previous_ids)], all_numbers[len(previous_ids) :]
         requested = {number for number in (*numbers, *previous_numbers) if number}
         with search_errors("vector"):
             pieces = dict(self._database.fetch_all(_SELECT_PIECES, (json.dumps(list(requested)),)))
@@ -172,25 +172,32 @@ class SQLiteVectors:
     def __repr__(self) -> str:
         return f"SQLiteVectors({path_to_show(self._database.path)!r})"
 
-    @contextmanager
-    def _current_matrix(self, name: str, maker: EmbedderSpec) -> Iterator[Matrix | None]:
-        """A namespace's current vectors, for use in the block; None if there are none that this maker made."""
-        matrix = self._get_matrix(name)
+    def _read_matrix(self, name: str, maker: EmbedderSpec, read: Callable[[Matrix], T]) -> T | None:
+        """Read from a namespace's current vectors; None if there are none that this maker made.
+
+        A context manager would not do: an interrupt between it and its block would leave the lock with the traceback.
+        """
+        matrix, result = self._get_matrix(name), None
         with matrix.lock:
             old_size = matrix.size
             # The lock before the transaction, so that a later caller never sees an earlier state.
             with search_errors("vector"), self._database.reading() as connection, connection:
                 namespace = _find_namespace(connection, name)
-                if namespace is not None and not (namespace.documents and namespace.mark.maker.fits(maker)):
+                if namespace is None or not (namespace.documents and namespace.mark.maker.fits(maker)):
                     namespace = None
-                if namespace is None:
                     matrix.reset(0)
                 else:
-                    _refresh_matrix(connection, matrix, namespace)
+                    try:
+                        _refresh_matrix(connection, matrix, namespace)
+                    except BaseException:  # half a change, by an interrupt, would give vectors other ids
+                        matrix.reset(0)
+                        raise
             has_grown = not old_size or matrix.size > old_size
-            yield None if namespace is None else matrix
+            if namespace is not None:
+                result = read(matrix)
         if has_grown:
             self._evict_matrices(name)
+        return result
 
     def _get_matrix(self, name: str) -> Matrix:
         with self._lock:

@@ -96,15 +96,17 @@ class VectorRecall:
 
     def follow_later(self) -> None:
         """:meth:`follow` on a background thread, once for all that is added while it runs."""
-        with self._lock.held():
-            self._is_pending = True
-            if self._running_pid == os.getpid():
-                return
-            self._running_pid = os.getpid()
         try:
+            with self._lock.held():
+                self._is_pending = True
+                if self._running_pid == os.getpid():
+                    return
+                self._running_pid = os.getpid()
             submit(self._catch_up)
-        except RuntimeError as error:  # the interpreter is shutting down
+        except BaseException as error:  # if it runs all the same, the next addition may start another beside it
             self._running_pid = 0
+            if not isinstance(error, RuntimeError):  # of an interpreter that is shutting down
+                raise
             self._count("behind", error)
 
     def _catch_up(self) -> None:

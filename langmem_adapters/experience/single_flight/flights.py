@@ -150,10 +150,9 @@ class Flights:
         with self._lock:
             new_flight = Flight(self, key, start_mark)
             claim(new_flight)
-            flight = self._flights.get(key, new_flight)
-            if flight.start_mark is not None and flight.start_mark.is_outdated:
-                flight = new_flight
-            self._flights[key] = flight
+            flight = self._flights.get(key)
+            if flight is None or (flight.start_mark is not None and flight.start_mark.is_outdated):
+                flight = self._flights[key] = new_flight  # only a new one: garbage collection may have removed the old
         if flight is not new_flight:
             claim(None)
         return flight, flight is new_flight
