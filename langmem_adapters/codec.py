@@ -195,9 +195,9 @@ def _to_tagged(value: Any, path: str, depth: int) -> Any:
     value_type = type(value)
     if value_type is int:
         raise SerializationError(f"{path:.200} is an integer of more than 4,000 digits, which cannot be stored")
-    for base_type in (str, int, float):  # an enum member or a subclass: the plain value, as every JSON writer does
+    for base_type, to_base in _BASE_TYPES.items():  # an enum member or a subclass: the plain value, as in any JSON
         if isinstance(value, base_type):
-            return base_type(value.value if hasattr(value, "value") else value)
+            return to_base(value)
     type_name = f"{value_type.__module__}.{value_type.__qualname__}"
     raise SerializationError(f"{path:.200} is of type {type_name}, which cannot be stored as data")
 
@@ -232,6 +232,9 @@ def _restore(value: Any) -> Any:
         raise SerializationError(f"stored bytes hold a damaged {name}") from None  # the error itself quotes the value
 
 
+# By the base type's own methods: str() of a subclass is what that class shows, such as *** for all passwords.
+_BASE_TYPES: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
+
 # name: (type, to plain, from plain); a subclass stands before its base
 _TAGGED_TYPES: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "bytes": (bytes, lambda v: base64.b64encode(v).decode(), lambda v: base64.b64decode(v, validate=True)),
@@ -242,6 +245,6 @@ _TAGGED_TYPES: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]
     "date": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
     "time": (dt.time, dt.time.isoformat, dt.time.fromisoformat),
     "timedelta": (dt.timedelta, lambda v: [v.days, v.seconds, v.microseconds], lambda v: dt.timedelta(*v)),
-    "decimal": (decimal.Decimal, str, decimal.Decimal),
-    "uuid": (uuid.UUID, str, uuid.UUID),
+    "decimal": (decimal.Decimal, decimal.Decimal.__str__, decimal.Decimal),
+    "uuid": (uuid.UUID, uuid.UUID.__str__, uuid.UUID),
 }

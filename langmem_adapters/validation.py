@@ -191,7 +191,9 @@ def id_text(name: str, value: object) -> str:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | uuid.UUID):
         raise ConfigurationError(f"a {name} id is a text, not {type(value).__name__}")
-    return str(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # what an enum member or a masked text is, not what it shows
+    return str(value if isinstance(value, uuid.UUID) else int(value))
 
 
 def check_scope(scope: Scope, *, tenant: str, user: str, session: str) -> None:

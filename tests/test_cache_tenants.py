@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import itertools
 import operator
 import pickle
@@ -59,6 +60,24 @@ def test_c10_a_context_variable_says_whose_answers_are_served(any_store: Store, 
     assert model.invoke("Hi").content == "3"  # where it was never set
     assert ExperienceCache(store=any_store, tenant="7").pool.count() == 1
     assert (cache.stats()["hits"], cache.stats()["misses"], cache.stats()["bypassed"]) == (7, 4, 0)
+
+
+class Customer(str, enum.Enum):
+    ACME = "acme"
+
+
+class Masked(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "***"
+
+
+def test_c10_a_tenant_is_what_a_text_is_not_what_it_shows() -> None:
+    store = MemoryStore()
+    model = numbered(ExperienceCache(store=store, tenant=served))
+    assert [asked(model, name) for name in (Masked("x"), Masked("y"), Customer.ACME, "x", "acme")] == list("01202")
+    assert ExperienceCache(store=store, tenant="acme").pool.count() == 1
 
 
 async def test_c10_tasks_that_run_at_once_have_the_answers_of_their_own_tenant(any_store: Store) -> None:

@@ -937,6 +937,13 @@ def having(value: Any, **held: Any) -> Any:
     return value
 
 
+class Masked(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "***"
+
+
 def tone(said: str) -> Any:
     return enum.Enum("Tone", {"SHORT": said})
 
@@ -988,6 +995,7 @@ def with_words(words: Words, *more: str) -> Words:
         (np.int64(1), np.int32(1)),
         (np.float64(1), 1.0),
         (np.str_("a"), "a"),
+        (Masked("a"), Masked("b")),
     ],
 )
 def test_c4_what_differs_beside_its_words_is_another_argument(one: Any, other: Any) -> None:

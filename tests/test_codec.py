@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from typing_extensions import Self
 
 from langmem_adapters.codec import decode, encode, is_tagged, parse_json, to_plain
 from langmem_adapters.errors import SerializationError
@@ -114,6 +115,36 @@ class _Row:
 def test_models_dataclasses_and_enum_members_become_plain_data() -> None:
     value = {"model": _Model(), "row": _Row(), "named": _Named.BLUE}
     assert decode(encode(value)) == {"model": {"inner": (1, 2)}, "row": {"data": b"\x00"}, "named": "blue"}
+
+
+class _Masked(str):
+    __slots__ = ()
+    value = "another"
+
+    def __str__(self) -> str:
+        return "***"
+
+
+class _Money(decimal.Decimal):
+    def __str__(self) -> str:
+        return f"${super().__str__()}"
+
+
+class _Labelled(str, enum.Enum):
+    GREEN = "green", "Green!"
+
+    def __new__(cls, text: str, label: str) -> Self:
+        member = str.__new__(cls, text)
+        member._value_ = label
+        return member
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [(_Masked("secret"), "secret"), (_Money("3.5"), decimal.Decimal("3.5")), (_Labelled.GREEN, "green")],
+)
+def test_a_subclass_is_written_as_what_it_is_not_as_what_it_shows(value: Any, plain: Any) -> None:
+    assert _typed(decode(encode([value]))) == _typed([plain])
 
 
 @pytest.mark.parametrize("kind", [set, frozenset])
