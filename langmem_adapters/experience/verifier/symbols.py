@@ -39,6 +39,9 @@ _LONE_SIGN = re.compile(  # begins with a class of characters, which the engine 
     r"""(?=\s|[?.!]?$|[?.!]\s+[^\sa-z])(?![^\S\n]+[A-Za-z\d_]\b)|"""  # not between operands
     r"""(?<=[^\S\n]["'`“‘«(]\S)(?<!`)(?:[^\w\s`]|_){0,2}(?=["'`”’»)]))"""  # noqa: RUF001 - meant
 )
+_LONE_VARIANT = re.compile(r"""(?<![^\s"'`“‘«(])(?<!\d\s)[^\x00-\x7f\s]{1,3}(?![^\s"'`”’»).,;:?!])""")  # noqa: RUF001 - meant
+_VARIANTS = ("<circle>", "<compat>", "<font>", "<square>", "<sub>", "<super>")
+"""Kinds of characters that, alone, mean something else than the letters and digits they are variants of."""
 _LAST_LATIN_LETTER = "\u024f"  # but for rare ones
 _STOPS = re.compile(r"[.,;:]|[.?!]+")
 _BEFORE_MENTION = ARTICLES.union(
@@ -74,9 +77,17 @@ def mark_superscripts(text: str) -> str:
 def name_mentioned_signs(text: str) -> str:
     """A text with U2014 for a — that it mentions, rather than uses: "what does — mean", but not "Bonn — what is it".
 
-    A sign is mentioned if it is quoted, or stands alone where a word is missing.
+    A sign is mentioned if it is quoted, or stands alone where a word is missing. So are variants of letters and digits
+    that stand alone, such as ² and ™; but not the unit in "25 ℃".
     """
-    return _LONE_SIGN.sub(_name_if_mentioned, text)
+    text = _LONE_SIGN.sub(_name_if_mentioned, text)
+    return text if text.isascii() else _LONE_VARIANT.sub(_name_if_variant, text)
+
+
+def _name_if_variant(match: re.Match[str]) -> str:
+    signs = match[0]
+    is_variant = all(unicodedata.decomposition(sign).startswith(_VARIANTS) for sign in signs)
+    return _names_of(signs) if is_variant and any(map(str.isalnum, unicodedata.normalize("NFKC", signs))) else signs
 
 
 def _name_if_mentioned(match: re.Match[str]) -> str:
@@ -85,7 +96,11 @@ def _name_if_mentioned(match: re.Match[str]) -> str:
         return sign
     if match["lone"] is not None and not _stands_for_word(match.string, sign, match.span()):
         return sign
-    return " ".join(f"U{ord(character):04X}" for character in sign)
+    return _names_of(sign)
+
+
+def _names_of(signs: str) -> str:
+    return " ".join(f"U{ord(sign):04X}" for sign in signs)
 
 
 def _may_be_mentioned(character: str) -> bool:
