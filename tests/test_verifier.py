@@ -349,6 +349,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("numbers", "What is 10₂ in words?", "What is 102 in words?"),
         ("numbers", "How do I type ² in Word?", "How do I type 2 in Word?"),
         ("code", "How do I type ₂ in Word?", "How do I type ² in Word?"),
+        ("symbols", "How do I pronounce the Hindi word की?", "How do I pronounce the Hindi word का?"),
         ("code", "What does \u211d mean in maths?", "What does R mean in maths?"),
         ("code", "How do I type ™ in Word?", "How do I type TM in Word?"),
         ("numbers", "Is it \u22125 outside?", "Is it 5 outside?"),

@@ -60,7 +60,6 @@ _MAY_BE_PRIME = re.compile(r"""["'](?:(?<=\d.)|(?!\w))""")
 _SUPERSCRIPT = re.compile(r"(?:(?<=[\d)\]])|(?<![^\W_][^\W_])(?<=[a-ln-zA-Z]))(?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ])")
 _SUBSCRIPT = re.compile(r"(?<=\d)(?=[₀₁₂₃₄₅₆₇₈₉])")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
-_COMBINED_LETTER = re.compile(r"[A-Za-z\d][\u0300-\u036f\u20d0-\u20f0]+")
 _PICTOGRAPH_CATEGORIES = frozenset(("So", "Sk", "Sm", "Sc", "Co", "Cn", "Cs"))
 """Symbols, and what is none to this Python: private characters, and those of a later Unicode, such as new emoji."""
 _MARKS = "§¶†‡※⁂"  # that Unicode calls punctuation, though they end or part no sentence
@@ -148,11 +147,26 @@ def cased_units(text: str) -> frozenset[str]:
 
 
 def _pictographs(text: str) -> list[str]:
-    """Pictures, signs and currencies beyond ASCII, runs as one (a flag has two); and letters with combining marks."""
+    """Pictures, signs and currencies beyond ASCII, runs as one (a flag has two); and words with combining marks."""
     if text.isascii():
         return []
     runs = chain.from_iterable(groupby(run, _is_pictograph) for run in _BEYOND_ASCII.findall(text))
-    return [*("".join(run) for is_pictograph, run in runs if is_pictograph), *_COMBINED_LETTER.findall(text)]
+    pictographs = ("".join(run) for is_pictograph, run in runs if is_pictograph)
+    return [*pictographs, *chain.from_iterable(_marked_words(text.split()))]
+
+
+@cached_per_piece
+def _marked_words(piece: str) -> list[str]:
+    """Words with combining marks, such as vowel signs: marks are no part of a reading's words."""
+    if piece.isascii():
+        return []
+    words = ("".join(run) for is_word, run in groupby(piece, lambda sign: sign.isalnum() or _is_mark(sign)) if is_word)
+    return [word for word in words if any(map(_is_mark, word))]
+
+
+def _is_mark(character: str) -> bool:
+    is_emoji_style = character in "\ufe0e\ufe0f"
+    return unicodedata.category(character)[0] == "M" and not is_emoji_style
 
 
 def _is_pictograph(character: str) -> bool:
