@@ -16,7 +16,7 @@ _MAX_NAMED_SNIPPETS = 3  # in a reason
 _DAY_PARTS = word_set("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
 _DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS) - {"may"}
 _TIME_WORDS = "|".join((*str.split("spring summer autumn winter"), *sorted(_DAY_PARTS), *DAYS, *MONTHS))
-_TIME = rf"({_TIME_WORDS}|\d[\d:.]*)s?(?: ?[ap]m)?"
+_TIME = rf"({_TIME_WORDS}|\d[\d:.]{{0,20}})s?(?: ?[ap]m)?"
 _SPAN = re.compile(rf"\b{_TIME}(?:-| (?:to|through|till|until) ){_TIME}|\bbetween {_TIME} and {_TIME}")
 
 

@@ -95,6 +95,7 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\b((?:stop|prevent)(?:s|ped|ed|ping|ing)? (?:\w+ ){1,4}?)from (?=\w+ing\b)", r"\1", "from"),
     (r"\bright now\b", "now", "right"),
     (r"\bone (?=(?:second|minute|hour|day|week|month|year|cup|percent|metre|meter|mile|litre|liter)\b)", "1 ", "one"),
+    (r"\bone (?=(?:and|or|to) (?:a half|\d+|both|two|three|four|five|six|seven|eight|nine|ten)\b)", "1 ", "one"),
     (r"\beven though\b", "although", "though"),
     (r"\bokay\b", "ok", "okay"),
     (r"\bas well(?! as\b)", "too", "well"),

@@ -39,6 +39,9 @@ _LONE_SIGN = re.compile(  # begins with a class of characters, which the engine 
     r"""(?=\s|[?.!]?$|[?.!]\s+[^\sa-z])(?![^\S\n]+[A-Za-z\d_]\b)|"""  # not between operands
     r"""(?<=[^\S\n]["'`“‘«(]\S)(?<!`)(?:[^\w\s`]|_){0,2}(?=["'`”’»)]))"""  # noqa: RUF001 - meant
 )
+_LONE_VARIANT = re.compile(r"""(?<![^\s"'`“‘«(])(?<!\d\s)[^\x00-\x7f\s]{1,3}(?![^\s"'`”’»).,;:?!])""")  # noqa: RUF001 - meant
+_VARIANTS = ("<circle>", "<compat>", "<font>", "<square>", "<sub>", "<super>")
+"""Kinds of characters that, alone, mean something else than the letters and digits they are variants of."""
 _LAST_LATIN_LETTER = "\u024f"  # but for rare ones
 _STOPS = re.compile(r"[.,;:]|[.?!]+")
 _BEFORE_MENTION = ARTICLES.union(
@@ -57,7 +60,6 @@ _MAY_BE_PRIME = re.compile(r"""["'](?:(?<=\d.)|(?!\w))""")
 _SUPERSCRIPT = re.compile(r"(?:(?<=[\d)\]])|(?<![^\W_][^\W_])(?<=[a-ln-zA-Z]))(?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ])")
 _SUBSCRIPT = re.compile(r"(?<=\d)(?=[₀₁₂₃₄₅₆₇₈₉])")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
-_COMBINED_LETTER = re.compile(r"[A-Za-z\d][\u0300-\u036f\u20d0-\u20f0]+")
 _PICTOGRAPH_CATEGORIES = frozenset(("So", "Sk", "Sm", "Sc", "Co", "Cn", "Cs"))
 """Symbols, and what is none to this Python: private characters, and those of a later Unicode, such as new emoji."""
 _MARKS = "§¶†‡※⁂"  # that Unicode calls punctuation, though they end or part no sentence
@@ -74,9 +76,17 @@ def mark_superscripts(text: str) -> str:
 def name_mentioned_signs(text: str) -> str:
     """A text with U2014 for a — that it mentions, rather than uses: "what does — mean", but not "Bonn — what is it".
 
-    A sign is mentioned if it is quoted, or stands alone where a word is missing.
+    A sign is mentioned if it is quoted, or stands alone where a word is missing. So are variants of letters and digits
+    that stand alone, such as ² and ™; but not the unit in "25 ℃".
     """
-    return _LONE_SIGN.sub(_name_if_mentioned, text)
+    text = _LONE_SIGN.sub(_name_if_mentioned, text)
+    return text if text.isascii() else _LONE_VARIANT.sub(_name_if_variant, text)
+
+
+def _name_if_variant(match: re.Match[str]) -> str:
+    signs = match[0]
+    is_variant = all(unicodedata.decomposition(sign).startswith(_VARIANTS) for sign in signs)
+    return _names_of(signs) if is_variant and any(map(str.isalnum, unicodedata.normalize("NFKC", signs))) else signs
 
 
 def _name_if_mentioned(match: re.Match[str]) -> str:
@@ -85,7 +95,11 @@ def _name_if_mentioned(match: re.Match[str]) -> str:
         return sign
     if match["lone"] is not None and not _stands_for_word(match.string, sign, match.span()):
         return sign
-    return " ".join(f"U{ord(character):04X}" for character in sign)
+    return _names_of(sign)
+
+
+def _names_of(signs: str) -> str:
+    return " ".join(f"U{ord(sign):04X}" for sign in signs)
 
 
 def _may_be_mentioned(character: str) -> bool:
@@ -133,11 +147,26 @@ def cased_units(text: str) -> frozenset[str]:
 
 
 def _pictographs(text: str) -> list[str]:
-    """Pictures, signs and currencies beyond ASCII, runs as one (a flag has two); and letters with combining marks."""
+    """Pictures, signs and currencies beyond ASCII, runs as one (a flag has two); and words with combining marks."""
     if text.isascii():
         return []
     runs = chain.from_iterable(groupby(run, _is_pictograph) for run in _BEYOND_ASCII.findall(text))
-    return [*("".join(run) for is_pictograph, run in runs if is_pictograph), *_COMBINED_LETTER.findall(text)]
+    pictographs = ("".join(run) for is_pictograph, run in runs if is_pictograph)
+    return [*pictographs, *chain.from_iterable(_marked_words(text.split()))]
+
+
+@cached_per_piece
+def _marked_words(piece: str) -> list[str]:
+    """Words with combining marks, such as vowel signs: marks are no part of a reading's words."""
+    if piece.isascii():
+        return []
+    words = ("".join(run) for is_word, run in groupby(piece, lambda sign: sign.isalnum() or _is_mark(sign)) if is_word)
+    return [word for word in words if any(map(_is_mark, word))]
+
+
+def _is_mark(character: str) -> bool:
+    is_emoji_style = character in "\ufe0e\ufe0f"
+    return unicodedata.category(character)[0] == "M" and not is_emoji_style
 
 
 def _is_pictograph(character: str) -> bool:
