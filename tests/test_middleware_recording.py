@@ -31,7 +31,13 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.flow import run
-from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
+from langmem_adapters.langchain import (
+    BrainChatMessageHistory,
+    BrainMemoryMiddleware,
+    from_message,
+    thread_to_history,
+    to_message,
+)
 from langmem_adapters.langchain.threads.recording import count_recorded_at_start, recorded_positions
 from langmem_adapters.langchain.threads.storable import to_message_leniently, without_unstorable
 from langmem_adapters.langchain.threads.view import Thread
@@ -125,6 +131,21 @@ def test_what_stands_beside_it_is_kept() -> None:
     assert back.response_metadata == {"finish_reason": "stop", "token_usage": {"total_tokens": 3}}
     assert back.additional_kwargs == message.additional_kwargs
     assert kept.metadata["unstored"] == ["response_metadata", "response_metadata.logprobs", "usage_metadata"]
+
+
+def test_a_text_and_a_call_are_kept_without_the_extras_that_no_store_can_keep() -> None:
+    """Providers put what only they know beside a text and a call, and integrations may put an object there."""
+    message = AIMessage([{"type": "text", "text": "In the shed.", "extras": {"source": object()}}], id="a1")
+    call: Any = {"name": "look", "args": {"place": "shed"}, "id": "c1", "type": "tool_call"}
+    message.tool_calls = [call | {"extras": {"signature": "s", "source": object()}}]
+    ours = BrainMemory(MemoryStore(), "s")
+    BrainChatMessageHistory(brain=ours).add_messages([message])
+    (kept,) = ours.messages()
+    assert kept.metadata["unstored"] == ["content", "extras.source"]
+    back = from_message(kept)
+    assert isinstance(back, AIMessage)
+    assert back.content == [{"type": "text", "text": "In the shed."}]
+    assert back.tool_calls == [call | {"extras": {"signature": "s"}}]
 
 
 def test_what_can_be_stored_is_the_very_same_message() -> None:
