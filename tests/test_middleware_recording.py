@@ -44,7 +44,7 @@ from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts
-from tests.faults import Refusing
+from tests.faults import Broken, Refusing
 
 
 class Colour(Enum):
@@ -443,6 +443,25 @@ def test_what_an_outage_kept_from_being_recorded_is_made_up_for_though_it_was_ta
     store.reason = ""
     ask(agent, "two")
     assert [m.text for m in stored(ours) if m.role == "user"] == ["one", "two"]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("newest", [1, 2, 3])
+@pytest.mark.parametrize("away", [{0, 1}, {0, 1, 2}, {1, 2}, {2, 3}])
+def test_what_was_taken_out_in_an_outage_of_whole_runs_is_made_up_for_afterwards(
+    away: set[int], newest: int, mode: str
+) -> None:
+    store, small = Broken(), Scripted(answer=lambda _: AIMessage("SUMMARY"))
+    ours = memory(store, long_term=False)
+    summaries: Any = SummarizationMiddleware(small, trigger=("messages", 4), keep=("messages", newest))
+    agent = create_agent(Scripted(), middleware=[ours, summaries], checkpointer=InMemorySaver())
+    for n in range(5):
+        store.away = n in away
+        if mode == "sync":
+            ask(agent, f"question {n}")
+        else:
+            asyncio.run(aask(agent, f"question {n}"))
+    assert texts(stored(ours)) == [text for n in range(5) for text in (f"question {n}", f"ok: question {n}")]
 
 
 def test_what_was_recorded_though_nobody_heard_of_it_is_not_recorded_again_beyond_the_window(
