@@ -46,6 +46,24 @@ class Refusing(MemoryStore):
             raise StoreUnavailable(self.reason)
 
 
+class Broken(MemoryStore):
+    """A store that can go away."""
+
+    away = False
+
+    def scan(self, *args: Any, **kwargs: Any) -> Page:
+        self._refuse()
+        return super().scan(*args, **kwargs)
+
+    def append(self, *args: Any, **kwargs: Any) -> Appended:
+        self._refuse()
+        return super().append(*args, **kwargs)
+
+    def _refuse(self) -> None:
+        if self.away:
+            raise StoreUnavailable("the store is away")
+
+
 class Slow(MemoryStore):
     """A store that takes its time, where it is asked for this."""
 

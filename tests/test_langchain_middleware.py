@@ -34,6 +34,7 @@ from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.tokens import approximate_tokens, message_tokens
 from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts
+from tests.faults import Broken
 
 
 def twice_then_ok(messages: list[BaseMessage]) -> AIMessage:
@@ -666,24 +667,6 @@ def test_structured_answers() -> None:
         assert ask(agent, f"Where is it {n}?")["structured_response"] == Place(name="shed")
     assert [invalid(shown) for shown in model.seen] == ["", "", ""]
     assert ours.brain("s", user="ada").count() == 9
-
-
-class Broken(MemoryStore):
-    """A store that can go away."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.away = False
-
-    def scan(self, *args: Any, **kwargs: Any) -> Page:
-        if self.away:
-            raise StoreUnavailable("the store is away")
-        return super().scan(*args, **kwargs)
-
-    def append(self, *args: Any, **kwargs: Any) -> Any:
-        if self.away:
-            raise StoreUnavailable("the store is away")
-        return super().append(*args, **kwargs)
 
 
 def test_g2_an_outage_degrades_and_what_was_said_meanwhile_is_made_up_for(caplog: pytest.LogCaptureFixture) -> None:

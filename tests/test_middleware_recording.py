@@ -31,14 +31,20 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.flow import run
-from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
+from langmem_adapters.langchain import (
+    BrainChatMessageHistory,
+    BrainMemoryMiddleware,
+    from_message,
+    thread_to_history,
+    to_message,
+)
 from langmem_adapters.langchain.threads.recording import count_recorded_at_start, recorded_positions
 from langmem_adapters.langchain.threads.storable import to_message_leniently, without_unstorable
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts
-from tests.faults import Refusing
+from tests.faults import Broken, Refusing
 
 
 class Colour(Enum):
@@ -125,6 +131,21 @@ def test_what_stands_beside_it_is_kept() -> None:
     assert back.response_metadata == {"finish_reason": "stop", "token_usage": {"total_tokens": 3}}
     assert back.additional_kwargs == message.additional_kwargs
     assert kept.metadata["unstored"] == ["response_metadata", "response_metadata.logprobs", "usage_metadata"]
+
+
+def test_a_text_and_a_call_are_kept_without_the_extras_that_no_store_can_keep() -> None:
+    """Providers put what only they know beside a text and a call, and integrations may put an object there."""
+    message = AIMessage([{"type": "text", "text": "In the shed.", "extras": {"source": object()}}], id="a1")
+    call: Any = {"name": "look", "args": {"place": "shed"}, "id": "c1", "type": "tool_call"}
+    message.tool_calls = [call | {"extras": {"signature": "s", "source": object()}}]
+    ours = BrainMemory(MemoryStore(), "s")
+    BrainChatMessageHistory(brain=ours).add_messages([message])
+    (kept,) = ours.messages()
+    assert kept.metadata["unstored"] == ["content", "extras.source"]
+    back = from_message(kept)
+    assert isinstance(back, AIMessage)
+    assert back.content == [{"type": "text", "text": "In the shed."}]
+    assert back.tool_calls == [call | {"extras": {"signature": "s"}}]
 
 
 def test_what_can_be_stored_is_the_very_same_message() -> None:
@@ -422,6 +443,25 @@ def test_what_an_outage_kept_from_being_recorded_is_made_up_for_though_it_was_ta
     store.reason = ""
     ask(agent, "two")
     assert [m.text for m in stored(ours) if m.role == "user"] == ["one", "two"]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("newest", [1, 2, 3])
+@pytest.mark.parametrize("away", [{0, 1}, {0, 1, 2}, {1, 2}, {2, 3}])
+def test_what_was_taken_out_in_an_outage_of_whole_runs_is_made_up_for_afterwards(
+    away: set[int], newest: int, mode: str
+) -> None:
+    store, small = Broken(), Scripted(answer=lambda _: AIMessage("SUMMARY"))
+    ours = memory(store, long_term=False)
+    summaries: Any = SummarizationMiddleware(small, trigger=("messages", 4), keep=("messages", newest))
+    agent = create_agent(Scripted(), middleware=[ours, summaries], checkpointer=InMemorySaver())
+    for n in range(5):
+        store.away = n in away
+        if mode == "sync":
+            ask(agent, f"question {n}")
+        else:
+            asyncio.run(aask(agent, f"question {n}"))
+    assert texts(stored(ours)) == [text for n in range(5) for text in (f"question {n}", f"ok: question {n}")]
 
 
 def test_what_was_recorded_though_nobody_heard_of_it_is_not_recorded_again_beyond_the_window(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from typing_extensions import NotRequired
@@ -26,9 +26,6 @@ from langmem_adapters.langchain.threads.changed_questions import SENT_KEY
 from langmem_adapters.langchain.threads.conversation import conversation_of, latest_question, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
-    RECORDED_KEY,
-    THREAD_KEY,
-    UNRECORDED_KEY,
     count_recorded,
     initial_state_update,
     latest_question_text,
@@ -37,6 +34,7 @@ from langmem_adapters.langchain.threads.recording import (
     messages_so_far,
     record,
 )
+from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, THREAD_KEY, UNRECORDED_KEY, with_lost_messages
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.longterm import LongTermMemory
@@ -257,20 +255,19 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def _start_run(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
         brain = self._brain(self._scope(runtime))
-        context = yield from self._attempt(step(brain.context), None)
-        if context is None:
-            return None
         first_id = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
-        mark = str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())
-        thread = Thread(state["messages"], mark)
-        update = yield from self._attempt(initial_state_update(brain, thread, state, context, self._text_of), None)
-        if update is None:
-            return None
-        update |= {THREAD_KEY: mark, SUMMARY_KEY: context.summary.text if context.summary else ""}
+        update = {THREAD_KEY: str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())}
+        context = yield from self._attempt(step(brain.context), None)
+        if context is not None:
+            thread = Thread(with_lost_messages(state)["messages"], update[THREAD_KEY])
+            initial_update = initial_state_update(brain, thread, state, context, self._text_of)
+            update |= yield from self._attempt(initial_update, {})
+            update[SUMMARY_KEY] = context.summary.text if context.summary else ""
         return {name: value for name, value in update.items() if state.get(name) != value} or None
 
     def _prepare_request(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
-        brain, state, system = self._brain(self._scope(request.runtime)), request.state, request.system_message
+        brain, system = self._brain(self._scope(request.runtime)), request.system_message
+        state = with_lost_messages(request.state)
         mark = str(state.get(THREAD_KEY) or "")
         full_thread = Thread(state["messages"], mark)
         is_full = list(map(id, request.messages)) == list(map(id, state["messages"]))
@@ -281,13 +278,11 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         else:  # in an outage, the state still has a summary
             context = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
             start = yield from count_recorded(None, thread, state, context, self._text_of)
-        unrecorded: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
-        if loaded is not None or RECORDED_KEY in state:
-            count: int | None = start
-            if not is_full:
-                counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
-                count = yield from self._attempt(counting, None)
-            unrecorded = unrecorded if count is None else messages_so_far(full_thread, count, state)
+        count: int | None = start
+        if not is_full:
+            counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
+            count = yield from self._attempt(counting, None)
+        unrecorded = state.get(UNRECORDED_KEY) or [] if count is None else messages_so_far(full_thread, count, state)
         conversation: list[Message] | None = None
         if loaded is not None:
             flow = conversation_of(brain, context, thread, start, state, text_of=self._text_of, limit=self._memory_k)
@@ -324,10 +319,14 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, exclude=shown), []))
 
     def _finish_run(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
-        thread = Thread(state["messages"], str(state.get(THREAD_KEY) or ""))
-        recording = record(self._brain(scope()), thread, state, task=task, text_of=self._text_of, warn=self._warn)
+        known = with_lost_messages(state)
+        thread = Thread(known["messages"], str(state.get(THREAD_KEY) or ""))
+        recording = record(self._brain(scope()), thread, known, task=task, text_of=self._text_of, warn=self._warn)
         recorded_count = yield from self._attempt(recording, None)
-        if recorded_count is None or not thread:
+        if recorded_count is None:
+            count = yield from count_recorded(None, thread, known, Context(None, []), self._text_of)
+            return {UNRECORDED_KEY: messages_so_far(thread, count, known)}
+        if not thread:
             return None
         self._counts.add("recorded", recorded_count)
         return {RECORDED_KEY: thread[-1].id, UNRECORDED_KEY: [], SENT_KEY: {}}

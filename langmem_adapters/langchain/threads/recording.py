@@ -23,7 +23,7 @@ from langmem_adapters.langchain.threads.overlap import (
     is_same_message,
     renumbered_count,
 )
-from langmem_adapters.langchain.threads.run_messages import merge_run_messages
+from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, THREAD_KEY, UNRECORDED_KEY, merge_run_messages
 from langmem_adapters.langchain.threads.storable import append_messages, to_message_leniently
 from langmem_adapters.langchain.threads.summaries import SUMMARIZED_KEY, shared_state, summarized_ids
 from langmem_adapters.langchain.threads.view import Thread
@@ -33,9 +33,6 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = [
     "OLDER_KEY",
-    "RECORDED_KEY",
-    "THREAD_KEY",
-    "UNRECORDED_KEY",
     "count_recorded",
     "first_unrecorded_position",
     "initial_state_update",
@@ -51,21 +48,11 @@ __all__ = [
 
 _MAX_EXAMINED: Final = 256  # messages of a thread; a session remembers as many that left it
 
-RECORDED_KEY: Final = "brain_recorded"
-"""Key in a thread's state: the id of its last message that the session has; empty if it has none."""
-
-UNRECORDED_KEY: Final = "brain_said"
-"""Key in a thread's state: what a run has shown the model and not recorded; the thread itself may lose it."""
-
 BEGAN_KEY: Final = "brain_began"
 """Key in a thread's state: the id of the session's last message when the thread began; empty if there was none."""
 
 OLDER_KEY: Final = "brain_older"
 """Key in a thread's state: the id of the thread's last message when its session began; empty if there was none."""
-
-THREAD_KEY: Final = "brain_thread"
-"""Key in a thread's state: the id of the first message that it began with. Also the key in the metadata of messages for
-the thread that recorded them; its own id would not do, as a thread may begin anew, in another saver too."""
 
 TASK_KEY: Final = "brain_task"
 """Key in the metadata of messages: the task of an outer graph, and the part of it, as which an agent said them."""
@@ -81,16 +68,19 @@ def initial_state_update(
     messages = context.messages
     start = yield from count_recorded_at_start(brain, thread, state, context, text_of)
     last_recorded_id = thread[start - 1].id if start else ""
+    new = thread[start:]
     update = {
         RECORDED_KEY: last_recorded_id,
         BEGAN_KEY: state.get(BEGAN_KEY, messages[-1].id if messages else ""),
         OLDER_KEY: state.get(OLDER_KEY, "") if messages or context.summary else last_recorded_id,
-        SENT_KEY: sent_fingerprints(thread[start:], text_of),
+        SENT_KEY: sent_fingerprints(new, text_of),
     } | shared_state(messages, thread, start, recorded_positions(state, messages), text_of)
-    if BEGAN_KEY in state:  # a saved thread, which knows what was recorded
+    if RECORDED_KEY in state:  # a saved thread, which knows what was recorded
         return update
     skipped = yield from _skipped_messages(brain, thread, start, context, text_of)
-    return update | ({UNRECORDED_KEY: skipped} if skipped else {})
+    new_ids = {message.id for message in new}
+    shown = [message for message in state.get(UNRECORDED_KEY) or [] if message.id in new_ids]  # in an outage
+    return update | {UNRECORDED_KEY: skipped + shown}
 
 
 def count_recorded_at_start(
@@ -323,7 +313,9 @@ def recorded_positions(state: Mapping[str, Any], history: Sequence[Message]) -> 
     What the thread no longer has of that was taken back: an answer was asked for again, a question edited, a
     message removed.
     """
-    mark, began = state.get(THREAD_KEY), state.get(BEGAN_KEY)
+    if BEGAN_KEY not in state:
+        return set()
+    mark, began = state.get(THREAD_KEY), state[BEGAN_KEY]
     first = next((n + 1 for n, message in enumerate(history) if message.id == began), 0)
     return {n for n, message in enumerate(history) if n >= first and mark and message.metadata.get(THREAD_KEY) == mark}
 

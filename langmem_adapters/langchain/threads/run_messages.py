@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from langmem_adapters.langchain.threads.view import is_generated_id
+from langmem_adapters.langchain.threads.view import Thread, is_generated_id
 from langmem_adapters.model import Message
 
-__all__ = ["merge_run_messages"]
+__all__ = ["RECORDED_KEY", "THREAD_KEY", "UNRECORDED_KEY", "merge_run_messages", "with_lost_messages"]
 
 M = TypeVar("M", Message, BaseMessage)
+
+RECORDED_KEY: Final = "brain_recorded"
+"""Key in a thread's state: the id of its last message that the session has; empty if it has none. A state without it
+has never been compared with its session, as the store was away."""
+
+THREAD_KEY: Final = "brain_thread"
+"""Key in a thread's state: the id of the first message that it began with. Also the key in the metadata of messages for
+the thread that recorded them; its own id would not do, as a thread may begin anew, in another saver too."""
+
+UNRECORDED_KEY: Final = "brain_said"
+"""Key in a thread's state: what a run has shown the model and not recorded; the thread itself may lose it."""
+
+
+def with_lost_messages(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A state that has never been compared with its session, with the messages that its thread lost meanwhile."""
+    if RECORDED_KEY in state or not state.get(UNRECORDED_KEY):
+        return state
+    thread = Thread(state["messages"], str(state.get(THREAD_KEY) or ""))
+    current = [original for message in thread if (original := thread.original(message))]
+    return {**state, "messages": merge_run_messages(state[UNRECORDED_KEY], current), UNRECORDED_KEY: []}
 
 
 def merge_run_messages(earlier: Sequence[M], current: Sequence[M]) -> list[M]:

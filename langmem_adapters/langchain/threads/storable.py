@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
@@ -12,7 +12,7 @@ from langmem_adapters.codec import to_plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of, to_message
-from langmem_adapters.model import Message, MessageData
+from langmem_adapters.model import Message, MessageData, ToolCall
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["UNSTORED_KEY", "append_messages", "to_message_leniently", "without_unstorable"]
@@ -21,6 +21,7 @@ UNSTORED_KEY: Final = "unstored"
 """Key in a message's metadata: the names of the parts that it is stored without."""
 
 _OPEN_FIELDS: Final = frozenset({"additional_kwargs", "artifact", "extra", "response_metadata"})  # of any keys
+_OPEN_CALL_FIELDS: Final = frozenset({"args", "extras"})
 
 
 def to_message_leniently(message: BaseMessage) -> Message:
@@ -58,16 +59,25 @@ def without_unstorable(message: Message) -> Message:
     unstored: set[str] = set()
     content = message.content
     if not isinstance(content, str):
-        content = [block for block in content if _is_storable(block)]
-        if len(content) < len(message.content):
-            unstored.add("content")
+        content = list(_storable_blocks(content, unstored))
     host = {name: _storable_fields(fields, unstored, _OPEN_FIELDS) for name, fields in message.host.items()}
-    calls = [call.model_copy(update={"args": _storable_fields(call.args, unstored)}) for call in message.tool_calls]
+    calls = [ToolCall(**_storable_fields(dict(call), unstored, _OPEN_CALL_FIELDS)) for call in message.tool_calls]
     metadata = _storable_fields(message.metadata, unstored)
     if not unstored:
         return message
     metadata[UNSTORED_KEY] = sorted(unstored)
     return message.model_copy(update={"host": host, "tool_calls": calls, "content": content, "metadata": metadata})
+
+
+def _storable_blocks(blocks: Sequence[Any], unstored: set[str]) -> Iterator[Any]:
+    """The blocks that can be stored, and of others the text that was said, without what stands beside it."""
+    for block in blocks:
+        if _is_storable(block):
+            yield block
+        else:
+            unstored.add("content")
+            if isinstance(block, dict) and isinstance(block.get("text"), str):
+                yield _storable_fields(block, set())
 
 
 def _storable_fields(
