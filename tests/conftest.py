@@ -24,6 +24,7 @@ from vcr.cassette import Cassette
 from langmem_adapters import warn_once
 from langmem_adapters.experience.shelf import index as shelf_index
 from langmem_adapters.protocols import Store
+from langmem_adapters.records import keyed
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -132,6 +133,12 @@ def _no_warning_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever another test has damaged or stopped, a warning of the same is given again."""
     monkeypatch.setattr(warn_once, "_warn_of_damage", warn_once.WarnOnce())
     monkeypatch.setattr(warn_once, "_warn_of_outage", warn_once.WarnOnce())
+
+
+@pytest.fixture
+def no_log_is_tidied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one write of a memory in 32, by its random id, asks the store for more."""
+    monkeypatch.setattr(keyed, "_WRITES_PER_CHECK", 2**32 + 1)
 
 
 @pytest.fixture(autouse=True)

@@ -543,6 +543,7 @@ def test_what_a_session_had_before_its_long_term_memory_moves_there_a_part_at_a_
 
 
 @pytest.mark.parametrize("after", [False, True])
+@pytest.mark.usefixtures("no_log_is_tidied")  # a failure of that is only logged
 def test_f2c_a_failure_at_any_step_loses_and_doubles_nothing(any_store: Store, after: bool) -> None:
     said = [[user(f"{n}-{m} said", f"{n}-{m}") for m in range(2)] for n in range(4)]
     failed = 0

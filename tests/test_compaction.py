@@ -794,6 +794,7 @@ async def test_b2_a_model_that_fails_changes_nothing_and_the_next_turn_tries_aga
 @pytest.mark.parametrize("mode", ["inline", "background"])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("kind", ["long-term", "behind"])
+@pytest.mark.usefixtures("no_log_is_tidied")  # a failure of that is only logged
 def test_b2_a_store_that_fails_at_any_step_loses_and_doubles_nothing(
     any_store: Store, kind: str, after: bool, mode: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -320,10 +320,12 @@ def test_what_is_no_secret_stays(said: str) -> None:
 
 @pytest.mark.parametrize("beginning", ["sk-", "eyJ-"])
 def test_a_text_of_many_beginnings_of_keys_is_soon_read(beginning: str) -> None:
-    said = beginning * 20_000
-    start = process_time()
-    assert views.mask_secrets(said) == said
-    assert process_time() - start < 1  # each was looked through to the end
+    def seconds(count: int) -> float:
+        start = process_time()
+        assert views.mask_secrets(beginning * count) == beginning * count
+        return process_time() - start
+
+    assert seconds(20_000) < 8 * seconds(5_000) + 0.1  # 16 times, if each were looked through to the end
 
 
 def test_a_secret_at_the_cut_is_known_by_what_follows() -> None:
