@@ -24,14 +24,12 @@ import pytest
 from redis import Connection, ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from langmem_adapters import BrainMemory, LongTermMemory, StoreUnavailable, cached
+from langmem_adapters import StoreUnavailable, cached
 from langmem_adapters.concurrency import background, forks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.conversation import model_tasks
-from langmem_adapters.embedding import Embedder, Embedding
+from langmem_adapters.embedding import Embedding
 from langmem_adapters.files.database import Database
-from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.indexes.vector import EmbedderSpec
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Store
@@ -284,28 +282,6 @@ def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: p
     assert cells(lambda: lambda: background.submit(lambda: 1), look) > 10
     look()
     until(lambda: not threads._unfinished)  # the end of the script would wait for what never begins
-
-
-@_locks_are_let_go
-@pytest.mark.parametrize("kind", ["summaries", "vectors"])
-def test_j1_an_interrupt_leaves_what_follows_a_turn_to_the_next(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    store = MemoryStore()
-    begin: Callable[[], object]
-    is_running: Callable[[], bool]
-    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
-    if kind == "summaries":
-        tasks = BrainMemory(store=store, session="s", model=lambda _: "Noted.")._tasks
-        begin, is_running = tasks.compact_in_background, lambda: tasks._key in model_tasks._pending
-    else:
-        vectors = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="ones"))
-        recall = LongTermMemory(store=store, user="u", index=open_index("memory:"), vectors=vectors)._vector_recall
-        assert recall is not None
-        begin, is_running = recall.follow_later, lambda: recall._running_pid != 0
-
-    def look() -> None:
-        until(lambda: not is_running())
-
-    assert cells(lambda: begin, look) > 20
 
 
 @_locks_are_let_go
