@@ -48,6 +48,7 @@ if hasattr(time, "tzset"):  # not on Windows
 
 # A busy machine is no failure.
 hypothesis.settings.register_profile("langmem", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("brief", deadline=None, max_examples=15)
 hypothesis.settings.load_profile("langmem")
 _EXAMPLES = "_hypothesis_internal_use_settings"  # where Hypothesis keeps what a test's decorator says
@@ -289,8 +290,8 @@ _FOREIGN = re.compile(
 # They meet other packages in no other way than the rest does, and take more than half of the time.
 _ALIKE = """
     arshai brain cache_outage cache_proof cache_removal cached_together callbacks_that_fail
-    compaction docs embedding_beside erasure experience_eviction experience_shelf expiry fast_paths following forks
-    importing interleavings interleavings_of_chats interleavings_of_erasure interleavings_of_items
+    classes_told_apart compaction docs embedding_beside erasure experience_eviction experience_shelf expiry fast_paths
+    following forks importing interleavings interleavings_of_chats interleavings_of_erasure interleavings_of_items
     interleavings_of_meanings isolation
     langchain_history_peers langchain_overlap langchain_thread
     langchain_thread_view langchain_turn langgraph_items longterm middleware_clients middleware_recording

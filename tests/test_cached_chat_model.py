@@ -1252,6 +1252,7 @@ print(CachedChatModel(Slow(responses=["Paris"]), cache).invoke("Where?").content
 """
 
 
+@pytest.mark.own
 def test_c8_across_processes_one_asks(tmp_path: Path) -> None:
     log, go = tmp_path / "log", tmp_path / "go"
     ready = [tmp_path / f"ready{n}" for n in range(3)]

@@ -629,6 +629,7 @@ def test_other_errors(tmp_path: Path, url: str, ada: BrainMemory, monkeypatch: p
     assert "the setting LANGMEM_MEMORY_K is wrong" in fails("sessions", "--url", url)
 
 
+@pytest.mark.own
 def test_errors_of_the_script(tmp_path: Path) -> None:
     done = script("sessions", "--url", REFUSED)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -675,6 +676,7 @@ def test_names_are_what_was_typed_also_in_a_locale_that_has_no_such_letters(
     assert messages(url, "räder", "Zoë", "Æ") == []
 
 
+@pytest.mark.own
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["sessions", "--help"], ["health"]])
 def test_an_output_for_which_there_is_no_room_is_one_sentence(
@@ -713,6 +715,7 @@ else:
 """
 
 
+@pytest.mark.own
 @pytest.mark.parametrize(
     ("command", "blocked", "arguments", "extra"),
     [

@@ -245,6 +245,7 @@ def test_c9_the_tokens_of_every_hit_are_saved_once_for_all_choices_of_a_response
     assert (cache.stats()["saved_tokens"], cache.stats()["saved_money"]) == (36 + 15, 57.0 + 19.0 + 5.0)
 
 
+@pytest.mark.own
 def test_c9_no_hit_of_a_crowd_of_threads_goes_uncounted() -> None:
     cache, often = ExperienceCache(store=MemoryStore(), keep=60.0), sys.getswitchinterval()
     used = answer(usage_metadata={"input_tokens": 5, "output_tokens": 7, "total_tokens": 12})
@@ -752,6 +753,7 @@ def _model_of(text: str) -> tuple[str]:
     return ("m",) if "[[[" in text else (fingerprint("m"),)
 
 
+@pytest.mark.own
 def test_c4_a_script_and_the_same_code_as_a_module_have_the_same_key(tmp_path: Path) -> None:
     (tmp_path / "asking.py").write_text(_SCHEMA)
     (tmp_path / "of_towns.py").write_text(_SCHEMA.replace("city: str", "town: str"))

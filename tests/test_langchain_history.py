@@ -92,6 +92,7 @@ def test_a1_every_message_class_comes_back_equal(any_store: Store) -> None:
     assert [type(message) for message in found] == [type(message) for message in EVERY_CLASS]
 
 
+@pytest.mark.own
 def test_a1_in_a_fresh_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     BrainChatMessageHistory("session", url=url).add_messages(EVERY_CLASS)
@@ -256,6 +257,7 @@ def _in_order(texts: Sequence[str], questions: list[str]) -> bool:
     return all(texts.index(question) < texts.index(f"re: {question}") for question in questions)
 
 
+@pytest.mark.own
 @pytest.mark.parametrize("summarize_in", ["inline", "background"])
 @pytest.mark.parametrize("archive", ["history", "long_term"])
 async def test_a3_nothing_is_lost_while_older_turns_are_summarised(
@@ -313,6 +315,7 @@ sys.exit(any(os.wait()[1] for _ in range(8)))
 """
 
 
+@pytest.mark.own
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_a3_eight_processes_lose_nothing_while_they_summarise(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest, key_prefix: str

@@ -479,6 +479,7 @@ async def test_a5_the_loop_is_never_blocked() -> None:
 # --- whose memory -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.own
 @given(turns=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), min_size=1, max_size=12))
 @settings(max_examples=30)
 def test_h5_one_instance_two_users_never_mixed(turns: list[tuple[str, str]]) -> None:
@@ -733,6 +734,7 @@ def test_long_term_memory_outlasts_the_process_and_the_session(tmp_path: Path) -
     assert "ok: question 0" in system(model.seen[0])
 
 
+@pytest.mark.own
 @pytest.mark.parametrize("missing", ["langchain", "langgraph"])
 def test_f1_a_missing_package_is_named_with_its_extra(missing: str) -> None:
     code = (

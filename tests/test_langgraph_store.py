@@ -645,6 +645,7 @@ def timed(kind: str, tmp_path: Path, clock: FakeClock) -> Store:
     return MemoryStore(clock=clock) if kind == "memory" else SQLiteStore(tmp_path / "store.db", clock=clock)
 
 
+@pytest.mark.own
 @pytest.mark.parametrize(
     "damage",
     [
@@ -1229,6 +1230,7 @@ def test_removing_many_namespaces_reads_each_of_the_others_a_few_times(look: str
     assert [name for name in inner.namespaces(("langgraph", "", "tree")) if inner.get(name)] == []
 
 
+@pytest.mark.own
 def test_a_namespace_of_many_labels_does_not_take_the_others_along() -> None:
     store = make(MemoryStore())
     deep = tuple(map(str, range(1_100)))  # more than Python calls functions in each other

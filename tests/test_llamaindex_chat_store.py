@@ -127,6 +127,7 @@ async def test_e5_an_agent_remembers_its_tool_calls_in_the_next_turn(any_store: 
     ]
 
 
+@pytest.mark.own
 @agents_warn
 async def test_e5_an_agent_in_a_fresh_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"

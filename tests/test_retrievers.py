@@ -362,6 +362,7 @@ def test_e2_langchain_filters_narrow_and_never_leak(
     assert {document.metadata["user"] for document in found} <= {user}
 
 
+@pytest.mark.own
 @given(st.lists(_words, min_size=1, max_size=6, unique=True), _words)
 def test_e2_many_better_matches_do_not_hide_the_one_that_is_wanted(others: list[str], query: str) -> None:
     assume(query not in others)

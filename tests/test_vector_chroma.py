@@ -742,6 +742,7 @@ def _nearly_the_same(texts: list[str]) -> list[list[float]]:
     return made
 
 
+@pytest.mark.own
 @pytest.mark.parametrize("fillers", [300, 900, 1_500])
 @pytest.mark.parametrize("k", [1, 7])
 def test_among_many_that_are_nearly_the_same_the_one_that_is_not_is_found(folder: str, fillers: int, k: int) -> None:
