@@ -337,6 +337,13 @@ def test_an_index_of_vectors_finds_items_by_their_meaning(found_by: Callable[[],
     assert store.search(ADA, query="bike")[1].key == "2"
 
 
+def test_an_empty_list_in_langgraphs_own_dictionary_finds_by_all_fields() -> None:
+    config: IndexConfig = {"embed": DeterministicFakeEmbedding(size=16), "dims": 16, "fields": []}
+    for store in (make(MemoryStore(), index=config), InMemoryStore(index=config)):
+        store.put(ADA, "k", {"text": "my bicycle"})
+        assert [item.score is None for item in store.search(ADA, query="bike")] == [False]
+
+
 def test_langgraphs_own_dictionary_finds_in_its_order(tmp_path: Path) -> None:
     model = DeterministicFakeEmbedding(size=16)
     config: IndexConfig = {"embed": model, "dims": 16, "fields": ["text"]}
