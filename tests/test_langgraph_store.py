@@ -337,6 +337,13 @@ def test_an_index_of_vectors_finds_items_by_their_meaning(found_by: Callable[[],
     assert store.search(ADA, query="bike")[1].key == "2"
 
 
+def test_an_empty_list_in_langgraphs_own_dictionary_finds_by_all_fields() -> None:
+    config: IndexConfig = {"embed": DeterministicFakeEmbedding(size=16), "dims": 16, "fields": []}
+    for store in (make(MemoryStore(), index=config), InMemoryStore(index=config)):
+        store.put(ADA, "k", {"text": "my bicycle"})
+        assert [item.score is None for item in store.search(ADA, query="bike")] == [False]
+
+
 def test_langgraphs_own_dictionary_finds_in_its_order(tmp_path: Path) -> None:
     model = DeterministicFakeEmbedding(size=16)
     config: IndexConfig = {"embed": model, "dims": 16, "fields": ["text"]}
@@ -542,6 +549,16 @@ def test_the_last_updated_of_many_items_are_the_same_however_they_are_found(
     for offset in (0, 10, 25):
         found = store.search(ADA, filter=filter_, limit=10, offset=offset)
         assert found == fresh.search(ADA, filter=filter_, limit=700)[offset : offset + 10]
+
+
+def test_pages_of_many_items_of_one_time_hold_each_item_once() -> None:
+    clock = FakeClock()
+    store = make(MemoryStore(), clock=clock)
+    for n in range(400):
+        store.put(ADA, f"{n * 77 % 400:03}", {})
+    store.search(ADA)  # now it knows that there are many
+    pages = [store.search(ADA, offset=offset) for offset in range(0, 400, 10)]
+    assert [item.key for page in pages for item in page] == [f"{n:03}" for n in range(400)]
 
 
 def test_the_last_updated_of_many_items_are_found_without_reading_all(distant: tuple[RedisStore, RoundTrips]) -> None:
@@ -1280,6 +1297,15 @@ def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
     one.get(ADA, "other")  # which refreshes it
     clock.advance(1000)
     assert set(everything(one)) == {(ADA, "k"), (ADA, "third")}
+
+
+def test_an_item_with_a_value_that_is_not_equal_to_itself_is_refreshed_by_reading() -> None:
+    clock = FakeClock()
+    store = make(MemoryStore(), clock=clock)
+    store.put(ADA, "k", {"score": math.nan}, ttl=1)
+    for _ in range(3):
+        clock.advance(50)
+        assert store.get(ADA, "k") is not None
 
 
 def test_an_item_that_is_changed_while_it_is_read_keeps_the_change() -> None:

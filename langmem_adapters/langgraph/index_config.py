@@ -25,7 +25,7 @@ def index_and_fields(
     if isinstance(index, Mapping):
         if fields is not None and "fields" in index:
             raise ConfigurationError("give the fields of a store once, in its index= or as its fields=")
-        fields = index.get("fields") if fields is None else fields
+        fields = index.get("fields") or None if fields is None else fields  # none are all, as for LangGraph's stores
         resolved: Index | None = vectors_of(url, store, _embed(index))
     elif index is None or has_methods_of(Index, index):
         resolved = index

@@ -127,8 +127,10 @@ class NamespaceItems:
             new_names = [name for name in names if name not in named]
             named.update(new_names)
             values = yield from step(self._store.get, self._namespace, new_names)
-            found |= {key: item for key, item in self._unexpired_items(values).items() if matches(item)}
-            if len(found) >= count:
+            read = self._unexpired_items(values)
+            found |= {key: item for key, item in read.items() if matches(item)}
+            oldest = min((item.updated_at for item in read.values()), default=float("inf"))  # unread ones may be as old
+            if sum(item.updated_at > oldest for item in found.values()) >= count:
                 return found
             limit = min(4 * limit, PAGE_SIZE)
         items = yield from step(self.all)
@@ -201,8 +203,8 @@ class NamespaceItems:
     def _try_refresh(self, due_items: Mapping[str, StoredItem]) -> bool:
         values = self._store.get(self._namespace, [_TOTALS_KEY, *due_items])
         now = self._clock()
-        current = {name: StoredItem.from_bytes(values[name]) for name in due_items if name in values}
-        refreshed_items = {name: item.refreshed(now) for name, item in due_items.items() if current.get(name) == item}
+        unchanged = {name: item for name, item in due_items.items() if item.is_stored_as(values.get(name))}
+        refreshed_items = {name: item.refreshed(now) for name, item in unchanged.items()}
         if not refreshed_items:
             return True
         before = Totals.of(values.get(_TOTALS_KEY))

@@ -61,9 +61,9 @@ class LongTermStore(Shared, BaseStore):
 
     It answers as ``InMemoryStore`` does, with these differences: a search without a query gives the last updated
     items first; a ``query`` finds only items that share a word with it or, in other languages than English, a part of
-    a word; a namespace is listed as long as it has items; ``created_at`` stays when an item is replaced; models,
-    messages and dataclasses in a value come back as dictionaries, and members of a ``StrEnum`` or ``IntEnum`` as
-    their values.
+    a word; by meaning, an item has one vector of all its fields, not one of each; a namespace is listed as long as it
+    has items; ``created_at`` stays when an item is replaced; models, messages and dataclasses in a value come back as
+    dictionaries, and members of a ``StrEnum`` or ``IntEnum`` as their values.
 
     All changes of a batch in one namespace are made together or not at all; the namespaces of a batch are written
     one after the other. Of several changes of one key in a batch the last one counts, and a batch reads what was

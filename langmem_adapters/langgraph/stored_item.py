@@ -43,6 +43,11 @@ class StoredItem:
         warn_of_damage(data, f"the long-term store holds a damaged item: {damage}")
         return None
 
+    def is_stored_as(self, data: bytes | None) -> bool:
+        """Whether these bytes are this very item; not by ``==``, as a NaN in a value equals nothing."""
+        stored = None if data is None else StoredItem.from_bytes(data)
+        return stored is not None and stored.to_bytes() == self.to_bytes()
+
     def is_unexpired(self, now: float) -> bool:
         """Whether the item has not expired."""
         return self.expires_at is None or now < self.expires_at
