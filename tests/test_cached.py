@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import dataclasses
 import datetime as dt
@@ -1305,6 +1306,29 @@ def test_a_refresh_whose_result_is_not_kept_takes_the_older_one_away(any_store: 
         call()
     assert call() != first
     assert (call(), len(calls)) == (call(), 3)
+
+
+@pytest.mark.parametrize("meanwhile", ["another result", "another failure", "others removed"])
+def test_a_refresh_that_comes_too_late_to_be_kept_leaves_no_older_result(meanwhile: str) -> None:
+    numbers = itertools.count()
+
+    @cached(store=MemoryStore())
+    def f() -> str:
+        number = next(numbers)
+        if number == 1 and meanwhile == "others removed":
+            f.cache.pool.invalidate(lambda _: False)
+        elif number == 1:
+            with refresh(), contextlib.suppress(ZeroDivisionError):
+                f()
+        elif number == 2 and meanwhile == "another failure":
+            raise ZeroDivisionError
+        return f"result {number}"
+
+    assert f() == "result 0"
+    with refresh():
+        assert f() == "result 1"
+    assert f() == ("result 3" if meanwhile == "another failure" else "result 2")
+    assert f() == f()
 
 
 def test_a_refresh_that_is_refused_takes_the_older_one_away_and_one_that_fails_does_not(any_store: Store) -> None:
