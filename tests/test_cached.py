@@ -1665,6 +1665,19 @@ def test_wrong_options_are_refused_in_a_sentence(options: dict[str, Any], senten
             return a
 
 
+def test_a_decision_that_must_be_awaited_is_no_yes() -> None:
+    async def is_worth_keeping() -> bool:
+        return False
+
+    @cached(store=MemoryStore(), should_store=lambda _: is_worth_keeping())  # type: ignore[arg-type, return-value]
+    def f() -> int:
+        return 1
+
+    with pytest.raises(ConfigurationError, match="should_store gave what must be awaited: give it a plain function"):
+        f()
+    assert f.cache.lookup() is None
+
+
 async def test_an_object_that_is_called_like_a_coroutine_function_is_one() -> None:
     class Ask(BaseModel):
         style: str
