@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import uuid
@@ -271,13 +272,18 @@ def _check_line(line: bytes | str) -> bytes | str:
 
 
 def call_user_code(label: str, decide: Callable[[], T]) -> T:
-    """Call a function of the user, with its errors raised as LangmemError."""
+    """Call a function of the user, with its errors raised as LangmemError; what must be awaited is refused."""
     try:
-        return decide()
+        answer = decide()
     except LangmemError:
         raise
     except Exception as error:
         raise LangmemError(f"{label} failed: {type(error).__name__}") from error
+    if inspect.isawaitable(answer):  # from a lambda around a coroutine function, say; it would count as True
+        if inspect.iscoroutine(answer):
+            answer.close()  # otherwise Python warns that it was never awaited
+        raise ConfigurationError(f"{label} gave what must be awaited: give it a plain function")
+    return answer
 
 
 def converted(what: str, kind: type[T], convert: Callable[..., T], *args: Any) -> T:

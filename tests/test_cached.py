@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import dataclasses
 import datetime as dt
@@ -1307,6 +1308,29 @@ def test_a_refresh_whose_result_is_not_kept_takes_the_older_one_away(any_store: 
     assert (call(), len(calls)) == (call(), 3)
 
 
+@pytest.mark.parametrize("meanwhile", ["another result", "another failure", "others removed"])
+def test_a_refresh_that_comes_too_late_to_be_kept_leaves_no_older_result(meanwhile: str) -> None:
+    numbers = itertools.count()
+
+    @cached(store=MemoryStore())
+    def f() -> str:
+        number = next(numbers)
+        if number == 1 and meanwhile == "others removed":
+            f.cache.pool.invalidate(lambda _: False)
+        elif number == 1:
+            with refresh(), contextlib.suppress(ZeroDivisionError):
+                f()
+        elif number == 2 and meanwhile == "another failure":
+            raise ZeroDivisionError
+        return f"result {number}"
+
+    assert f() == "result 0"
+    with refresh():
+        assert f() == "result 1"
+    assert f() == ("result 3" if meanwhile == "another failure" else "result 2")
+    assert f() == f()
+
+
 def test_a_refresh_that_is_refused_takes_the_older_one_away_and_one_that_fails_does_not(any_store: Store) -> None:
     results: Iterator[Any] = iter([1, ZeroDivisionError(), -1, 2])
 
@@ -1639,6 +1663,19 @@ def test_wrong_options_are_refused_in_a_sentence(options: dict[str, Any], senten
         @cached(**options)
         def f(a: int, b: int) -> int:
             return a
+
+
+def test_a_decision_that_must_be_awaited_is_no_yes() -> None:
+    async def is_worth_keeping() -> bool:
+        return False
+
+    @cached(store=MemoryStore(), should_store=lambda _: is_worth_keeping())  # type: ignore[arg-type, return-value]
+    def f() -> int:
+        return 1
+
+    with pytest.raises(ConfigurationError, match="should_store gave what must be awaited: give it a plain function"):
+        f()
+    assert f.cache.lookup() is None
 
 
 async def test_an_object_that_is_called_like_a_coroutine_function_is_one() -> None:

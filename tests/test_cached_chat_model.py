@@ -1379,7 +1379,7 @@ def test_c8_one_asks_for_all_while_the_store_is_away() -> None:
 
 
 def test_an_answer_that_cannot_be_stored_is_given_and_not_kept() -> None:
-    odd = AIMessage("Odd.", additional_kwargs={"thing": object()})
+    odd = AIMessage("Odd.", additional_kwargs={"thing": threading.Lock()})  # nor can it be copied
     model = CachedChatModel(Scripted(script=[odd]), _cache())
     assert model.invoke("Hi").content == streamed(model).content == "Odd."
     assert model.stats()["refused"] == 2

@@ -1248,7 +1248,7 @@ def test_a_call_that_is_garbage_while_another_joins_it_is_not_joined_for_ever() 
         def __init__(self) -> None:
             self.itself = self
 
-    calls, mark = Flights(), Collecting(("experience",), "k")
+    calls, mark = Flights(), Collecting(("experience",), "k", at=0.0)
     led, _ = calls.join("k", start_mark=mark)
     assert led is not None
     led.end_with(Call(), on_abandoned=Flight.abandon, give_back=Flight.abandon)

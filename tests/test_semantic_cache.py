@@ -412,12 +412,13 @@ def test_a_dry_run_serves_nothing_but_counts_and_logs_without_the_text(
     build: Callable[..., ExperienceCache], caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = build(dry_run=True)
-    cache.update(prompt(ASKED), "m", answer())
+    for asked in (ASKED, ALIKE):  # either would do, and one would be served
+        cache.update(prompt(asked), "m", answer())
     with caplog.at_level(logging.INFO, "langmem_adapters"):
-        assert cache.lookup(prompt(ALIKE), "m") is None
+        assert cache.lookup(prompt("How could I learn to speak Hindi?"), "m") is None
     stats = cache.stats()
     assert (stats["semantic_dry"], stats["semantic_hits"], stats["hits"], stats["misses"]) == (1, 0, 0, 1)
-    assert request_key(prompt(ASKED), "m") in caplog.text
+    assert any(request_key(prompt(asked), "m") in caplog.text for asked in (ASKED, ALIKE))
     assert "Hindi" not in caplog.text
 
 

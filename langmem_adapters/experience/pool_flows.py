@@ -159,21 +159,28 @@ class PoolFlows:
         """Note that a result is being made for a key; within :func:`refresh`, those begun earlier are outdated."""
         if not may_read():
             outdate(self._shelf.namespace, [key])
-        return StartMark(self._shelf.namespace, key)
+        return StartMark(self._shelf.namespace, key, self._clock())
 
     def discard_flow(self, key: str, experience: Experience) -> Flow[None]:
         """Remove exactly this experience, not one that has replaced it since."""
         yield from step(self._shelf.discard, key, experience.to_bytes())
 
-    def supersede_flow(self, key: str) -> Flow[None]:
+    def supersede_flow(self, key: str, start_mark: StartMark | None) -> Flow[None]:
         """Within :func:`refresh`, remove the old entry of a key, as its new result is not kept.
 
-        An entry that only others can read stays.
+        An entry that only others can read stays; so does one that is newer than a result that is outdated.
         """
-        if self.writes and not may_read():
-            data = yield from step(self._shelf.get, key)
-            if data is None or not is_sealed_or_newer(data):
-                yield from step(self._shelf.delete, [key])
+        if not self.writes or may_read():
+            return
+        data = yield from step(self._shelf.get, key)
+        if data is not None and is_sealed_or_newer(data):
+            return
+        if start_mark is None or not start_mark.is_outdated:
+            yield from step(self._shelf.delete, [key])
+        elif data is not None:
+            old = self._read(data)
+            if old is None or (old.timestamp or 0) <= start_mark.at:
+                yield from step(self._shelf.discard, key, data)
 
     def heal_flow(self, key: str) -> Flow[None]:
         """Count and remove an unreadable entry."""

@@ -252,7 +252,7 @@ class Calls(Shared):
             if call.keeps:
                 try:
                     if not (whole and (yield from self._put(call, value))):
-                        yield from self.pool.supersede_flow(call.key)
+                        yield from self.pool.supersede_flow(call.key, call.start_mark)
                 except LangmemError as error:
                     self._degrade(error)
             if call.flight is not None:
@@ -285,7 +285,7 @@ class Calls(Shared):
         except SerializationError as error:
             self.refuse(error)
             return False
-        return True
+        return not call.is_outdated
 
     def refuse(self, error: SerializationError) -> None:
         """Count a result that cannot be kept, and log a warning."""

@@ -31,9 +31,9 @@ class _Removal(NamedTuple):
 
 
 class StartMark:
-    """Marks the moment in which making a result for a key has begun.
+    """Marks the moment in which making a result for a key has begun: ``at``, in Unix seconds.
 
-    >>> mark = StartMark(("experience", "", "", "capitals"), "France")
+    >>> mark = StartMark(("experience", "", "", "capitals"), "France", at=1.0)
     >>> mark.is_outdated
     False
     >>> outdate(("experience", "", "", "capitals"))
@@ -41,7 +41,8 @@ class StartMark:
     True
     """
 
-    def __init__(self, namespace: Namespace, key: str) -> None:
+    def __init__(self, namespace: Namespace, key: str, at: float) -> None:
+        self.at = at
         self._namespace, self._key, self._number = namespace, key, next(_numbers)
 
     @property

@@ -246,9 +246,12 @@ class _Calls(Calls):
                 experience = yield from self.paraphrases.answer(partition, match)
                 if experience is not None and (yield from self._judge_accepts(call, experience)):
                     yield from self._serve_experience(call, experience, match.key)
-                if call.served and self.paraphrases.may_serve(call.value, match):
+                is_found = call.served and self.paraphrases.may_serve(call.value)
+                if is_found and self.paraphrases.note_hit(call.value, match):
                     return
                 call.served, call.experience = False, None
+                if is_found:  # in a dry run
+                    return
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from langmem_adapters.experience.model_answers import split_words
 from langmem_adapters.providers.tool_calls import are_complete
+from langmem_adapters.sharing import independent_copy
 
 __all__ = ["Recording", "answer_chunks", "as_cached", "join_chunks"]
 
@@ -63,7 +63,8 @@ class Recording:
         """Record the next chunk."""
         fields = chunk.message.__dict__.items()
         containers = {name: value for name, value in fields if isinstance(value, list | dict) and value}
-        message, info = chunk.message.model_copy(update=copy.deepcopy(containers)), copy.deepcopy(chunk.generation_info)
+        message = chunk.message.model_copy(update=independent_copy(containers))
+        info = independent_copy(chunk.generation_info)
         self._chunks.append(ChatGenerationChunk(message=message, generation_info=info))
 
     def answer(self) -> ChatResult:

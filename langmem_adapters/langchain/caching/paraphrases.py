@@ -67,13 +67,15 @@ class Paraphrases:
             return None
         return experience.model_copy(update={"req": match.text})
 
-    def may_serve(self, answer: Sequence[Generation], match: Match) -> bool:
-        """Whether to serve an answer to other words; if so, this counts it and records in it why it is served."""
+    def may_serve(self, answer: Sequence[Generation]) -> bool:
+        """Whether an answer may be served to other words."""
+        return self._mode.may_serve(answer)
+
+    def note_hit(self, answer: Sequence[Generation], match: Match) -> bool:
+        """Count an answer that may be served, and record in it why it is served; False, if it is not, in a dry run."""
         if self._mode.dry_run:
             self._counts.add("semantic_dry")
             _log.info("dry run: %s would have been served, score %.3f", match.key, match.score)
-            return False
-        if not self._mode.may_serve(answer):
             return False
         self._counts.add("semantic_hits")
         self._mode.mark(answer, match)
