@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from langmem_adapters.langchain.threads.alignment import heaviest_alignment
 from langmem_adapters.langchain.threads.exchanges import MatchBy, is_dialogue
-from langmem_adapters.langchain.threads.overlap import existing_count, existing_count_by_id, merge
+from langmem_adapters.langchain.threads.overlap import existing_count, existing_count_by_id, merge, shared_positions
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary, ToolCall
 
@@ -178,6 +178,14 @@ def test_what_the_thread_has_taken_back() -> None:
 def test_what_others_have_said_since_stays_where_the_thread_has_lost_what_it_knew() -> None:
     history = said("A ! a X x B b", "m")
     assert words(merge(history, [*history[6:], *said("C")], 2, shared_ids={"m0"})) == "X x B b C"
+
+
+def test_a_history_is_not_read_for_a_thread_of_which_nothing_is_known() -> None:
+    class Unread(list[Message]):
+        def __iter__(self) -> Iterator[Message]:
+            raise AssertionError("the history was read")
+
+    assert shared_positions(Unread(said("A a B b")), []) == {}
 
 
 def test_long_conversations_are_compared_soon() -> None:

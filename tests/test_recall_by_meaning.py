@@ -18,10 +18,11 @@ from llama_index.core.base.llms.types import ChatMessage
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, Settings, open_index
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_vectors
+from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.llamaindex import LongTermMemoryBlock
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 
 MEANINGS = ({"bike", "bicycle", "cycle"}, {"shed", "hut"}, {"cat", "pet", "tom"})
@@ -91,6 +92,34 @@ async def test_the_first_search_embeds_the_query_as_the_next_ones_do(is_async: b
         query = "Where is the bicycle of Melanie?"
         assert texts(await memory.asearch(query) if is_async else memory.search(query)) == ["My bicycle is broken."]
     assert [" ".join(text.split()) for text in model.asked if "Where" in text] == ["Where is the bicycle of ?"]
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+async def test_an_index_is_brought_up_to_date_once_unless_it_is_dropped_as_the_embedder_is_asked(
+    is_dropped: bool,
+) -> None:
+    index = open_index("memory:")
+
+    class Dropping(Meanings):
+        async def aembed_query(self, text: str) -> list[float]:
+            if is_dropped:
+                index.clear(("longterm", "", "ada"))
+            return self.embed_query(text)
+
+    class Counting(MemoryStore):
+        scans = 0
+
+        def scan(self, namespace: Namespace, **arguments: Any) -> Page:
+            self.scans += 1
+            return super().scan(namespace, **arguments)
+
+    store = Counting()
+    memory = LongTermMemory(store, index, vectors=open_vectors("memory:", Dropping()), user="ada")
+    memory.add(said("My bicycle is broken."))
+    memory.flush()
+    store.scans = 0
+    assert texts(await memory.asearch("Where did I cycle?")) == ["My bicycle is broken."]
+    assert store.scans == 1 or is_dropped
 
 
 def test_settings_hand_the_embedder_and_the_ranker_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from langmem_adapters.flow import Flow
 from langmem_adapters.language.query_dates import with_dates
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import ConversationIndex, Evidence
+from langmem_adapters.protocols import ConversationIndex, Evidence, Position
 from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.filtering import EXTRA_HITS, FilteredReader
 from langmem_adapters.records.following import search_up_to_date
@@ -46,6 +46,7 @@ class Search:
         self._query = query
         self._dated_query = with_dates(query, now)
         self._text_to_embed: str | None = None
+        self._followed_to: Position | None = None  # where the index was when this search brought it up to date
         self._vector_scores: dict[str, float] = {}  # by id: how near in meaning the candidates are
 
     def embed_ahead(self) -> Flow[None]:
@@ -56,8 +57,15 @@ class Search:
     def _text_of_current_index(self) -> str:
         """:meth:`text_to_embed`, without the names of speakers of whom the index had not heard yet."""
         records = self._records
-        (text,) = search_up_to_date(records.catch_up, records.index, records.namespace, lambda: [self.text_to_embed()])
+        (text,) = search_up_to_date(self._catch_up, records.index, records.namespace, lambda: [self.text_to_embed()])
         return text
+
+    def _catch_up(self) -> Position | None:
+        """Bring the index up to date, unless this search has done so before it asked the embedder."""
+        records = self._records
+        if self._followed_to is None or records.index.position(records.namespace) != self._followed_to:
+            self._followed_to = records.catch_up()
+        return self._followed_to
 
     def text_to_embed(self) -> str:
         """The text of the query that is embedded, for all that the vectors are asked."""
@@ -79,7 +87,7 @@ class Search:
         """
         records = self._records
         search = partial(self._best, k, accept, thread, explain=explain)
-        return search_up_to_date(records.catch_up, records.index, records.namespace, search)
+        return search_up_to_date(self._catch_up, records.index, records.namespace, search)
 
     def _best(
         self, k: int, accept: Callable[[str, bytes], V | None], thread: str, *, explain: bool

@@ -96,6 +96,8 @@ def shared_positions(
 def _shared_exchanges(
     history: Sequence[Message], thread: Sequence[Message], by: MatchBy, text_of: TextOf
 ) -> ExchangePairs:
+    if not thread:  # as when a client sends only what is new: the whole history need not be split
+        return []
     return pair_exchanges(split_exchanges(history, unspaced_text), split_exchanges(thread, text_of), by)
 
 
