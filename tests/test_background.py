@@ -105,7 +105,7 @@ def test_where_one_thread_can_be_started_now_and_then_those_that_wait_for_the_en
         for _ in range(3):
             with pytest.raises(RuntimeError, match="new thread"):
                 submit(lambda: 1)
-    assert started == ["langmem-exit"]
+    assert started == ["langmem-start", "langmem-exit"]
     assert submit(lambda: 2).result(120) == 2
 
 

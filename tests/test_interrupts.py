@@ -284,6 +284,30 @@ def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: p
     until(lambda: not threads._unfinished)  # the end of the script would wait for what never begins
 
 
+_ENDS = """
+import sys
+import threading
+from langmem_adapters.concurrency import background
+
+def interrupt(frame, event, arg):
+    if event == "c_return" and frame.f_code is threading.Condition.__enter__.__code__:
+        sys.setprofile(None)
+        raise KeyboardInterrupt
+
+sys.setswitchinterval(10)  # a new thread begins when this one waits for it
+sys.setprofile(interrupt)
+try:
+    background.submit(print)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_j1_an_interrupt_as_a_thread_starts_does_not_keep_the_script_from_its_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", _ENDS], check=False, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
+
+
 @_locks_are_let_go
 def test_j1_an_interrupt_leaves_a_server_to_the_next_probe() -> None:
     answers: list[bool] = []

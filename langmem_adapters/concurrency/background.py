@@ -56,8 +56,7 @@ class _BackgroundThreads:
             return
         try:
             if not self._has_exit_thread:
-                # Not a daemon, though its maker may be one: many hosts make their threads daemons.
-                threading.Thread(target=self._wait_at_exit, name="langmem-exit", daemon=False).start()
+                self._start_exit_thread()
                 self._has_exit_thread = True
             threading.Thread(target=self._work, name=f"langmem-background-{self._threads}", daemon=True).start()
         except RuntimeError:  # no thread can be started: the existing ones do the work
@@ -65,6 +64,14 @@ class _BackgroundThreads:
                 raise
             return
         self._threads += 1
+
+    def _start_exit_thread(self) -> None:
+        # From a thread that gets no interrupts: one may leave a new thread hanging, and the exit waits for this one.
+        started: Future[None] = Future()
+        # Not a daemon, though its maker may be one: many hosts make their threads daemons.
+        thread = threading.Thread(target=self._wait_at_exit, name="langmem-exit", daemon=False)
+        threading.Thread(target=_resolve, args=(started, thread.start), name="langmem-start", daemon=True).start()
+        started.result()
 
     def _work(self) -> None:
         while True:
