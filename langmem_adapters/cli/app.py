@@ -262,7 +262,7 @@ def eval_(
         write(f"On questions left out, {fitted.before:.4f} becomes {fitted.after:.4f}: {fitted.verdict}")
         typer.echo(json.dumps(fitted.weights))
         if save:
-            save.write_text(json.dumps(fitted.weights, indent=2), encoding="utf-8")
+            replace_file(save, [json.dumps(fitted.weights, indent=2).encode()])
 
 
 @app.command()
