@@ -204,6 +204,8 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     for path in (own, name):
         said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", path)
         assert said == f"{path} is the store itself: give the weights a file of its own"
+    said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", file)
+    assert said == f"{file} is the file that is read: give the weights a file of its own"
     missing = tmp_path / "no"  # which is said before anything is measured
     said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", missing / "weights.json")
     assert said == f"{missing} is no folder: make it first"
