@@ -191,7 +191,10 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     assert re.match(
         r"12 questions: recall@5 91\.7 %, .*MRR 0\.\d{3}, [\d.]+ ms each\n1 answers are in no memory", found
     )
+    weights.write_text("earlier")
+    (tmp_path / "open.json").hardlink_to(weights)  # as a reader has it, or an interrupt leaves it
     fitted = run("eval", file, "--url", url, "--user", "ada", "--fit", "--save", weights).stdout
+    assert (tmp_path / "open.json").read_text() == "earlier"  # replaced as a whole, and not written over
     assert re.search(r"becomes [\d.]+: (better|no clear difference|worse)\n", fitted)
     LongTermMemory(ada.store, open_index(url), user="ada", weights=json.loads(weights.read_text()))
     assert "line 1" in fails("eval", written(tmp_path / "wrong.jsonl", "{"), "--url", url, "--user", "ada")
@@ -201,6 +204,8 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     for path in (own, name):
         said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", path)
         assert said == f"{path} is the store itself: give the weights a file of its own"
+    said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", file)
+    assert said == f"{file} is the file that is read: give the weights a file of its own"
     missing = tmp_path / "no"  # which is said before anything is measured
     said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", missing / "weights.json")
     assert said == f"{missing} is no folder: make it first"

@@ -250,7 +250,7 @@ def eval_(
         raise ConfigurationError("--save writes the weights that --fit finds: give it --fit, too")
     settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
     if save:
-        check_output(settings, save, "the weights")
+        check_output(settings, save, "the weights", source=file)
     memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
     report = evaluation.evaluate(memory_of, questions)
     recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in report.recall.items())
@@ -262,7 +262,7 @@ def eval_(
         write(f"On questions left out, {fitted.before:.4f} becomes {fitted.after:.4f}: {fitted.verdict}")
         typer.echo(json.dumps(fitted.weights))
         if save:
-            save.write_text(json.dumps(fitted.weights, indent=2), encoding="utf-8")
+            replace_file(save, [json.dumps(fitted.weights, indent=2).encode()])
 
 
 @app.command()

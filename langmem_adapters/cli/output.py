@@ -15,10 +15,12 @@ from langmem_adapters.settings import Settings
 __all__ = ["check_output", "replace_file"]
 
 
-def check_output(settings: Settings, path: Path, content_name: str) -> None:
-    """Raise ConfigurationError if no file can be written there, or if it would replace the store itself."""
+def check_output(settings: Settings, path: Path, content_name: str, *, source: Path | None = None) -> None:
+    """Raise ConfigurationError if no file can be written there, or if it would replace the store or the source."""
     if is_store_file(settings, path):
         raise ConfigurationError(f"{path} is the store itself: give {content_name} a file of its own")
+    if source is not None and path.exists() and path.samefile(source):
+        raise ConfigurationError(f"{path} is the file that is read: give {content_name} a file of its own")
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is not a file that can be replaced")
