@@ -273,7 +273,7 @@ class LongTermMemory(Shared):
                 return None
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
                 return None
-            return memory if where is None or where(memory) else None
+            return memory if where is None or validation.plain_answer("where", where(memory)) else None
 
         candidate_count = k if self._reranker is None or not rerank else self._reranker.candidate_count(k)
         query = query[:_MAX_QUERY_CHARS]

@@ -43,6 +43,7 @@ __all__ = [
     "invalid_fields",
     "lines_of",
     "make_message",
+    "plain_answer",
 ]
 
 _OPTIONAL_MESSAGE_FIELDS = [name for name in Message.model_fields if name not in {"role", "content"}]
@@ -279,7 +280,12 @@ def call_user_code(label: str, decide: Callable[[], T]) -> T:
         raise
     except Exception as error:
         raise LangmemError(f"{label} failed: {type(error).__name__}") from error
-    if inspect.isawaitable(answer):  # from a lambda around a coroutine function, say; it would count as True
+    return plain_answer(label, answer)
+
+
+def plain_answer(label: str, answer: T) -> T:
+    """What a function of the user gave; what must be awaited, which would count as True, is a ConfigurationError."""
+    if inspect.isawaitable(answer):  # from a lambda around a coroutine function, say
         if inspect.iscoroutine(answer):
             answer.close()  # otherwise Python warns that it was never awaited
         raise ConfigurationError(f"{label} gave what must be awaited: give it a plain function")

@@ -261,6 +261,8 @@ def test_an_answer_that_nobody_can_read_is_forgotten_with_those_that_are_pointed
     keep_answer(cache, "set_llm_cache", "Where is my bike?", "In the shed.")
     keep_answer(cache, "set_llm_cache", "Where is my boat?", "In the harbour.")
     cache.pool.create(Experience(resp="no generations"), key="damaged")
+    with pytest.raises(ConfigurationError, match="where gave what must be awaited"):
+        cache.invalidate(lambda _: asyncio.sleep(0, False))  # type: ignore[arg-type, return-value]
     assert cache.invalidate(lambda found: "shed" in found[0].text) == 2
     assert [entry.resp[0]["message"]["content"] for entry in cache.pool.all()] == ["In the harbour."]
 

@@ -229,6 +229,8 @@ def test_nothing_is_forgotten_by_a_coroutine_function(pool: ExperiencePool) -> N
 
     with pytest.raises(ConfigurationError, match="where is a coroutine function: give it a plain one"):
         pool.invalidate(where)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="where gave what must be awaited: give it a plain function"):
+        pool.invalidate(lambda experience: asyncio.sleep(0, experience.resp == "Rome"))  # type: ignore[arg-type, return-value]
     assert pool.count() == 1
 
 

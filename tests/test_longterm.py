@@ -116,6 +116,8 @@ def test_a_search_reads_k_memories_and_others_only_where_some_of_them_are_not_wa
     store.asked.clear()
     assert texts(memory.search("bike", 4, where=lambda m: m.message.text == best[59])) == best[59:]
     assert store.asked == [4, 8, 48]
+    with pytest.raises(ConfigurationError, match="where gave what must be awaited"):
+        memory.search("bike", 4, where=lambda _: asyncio.sleep(0, False))  # type: ignore[arg-type, return-value]
     store.asked.clear()
     assert texts(memory.search("bike", 60)) == best
     assert store.asked == [60]

@@ -22,7 +22,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.language.analysis import matching
 from langmem_adapters.model import Experience, Metric, Score
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.validation import check_sync_function
+from langmem_adapters.validation import check_sync_function, plain_answer
 from langmem_adapters.warn_once import warn_of_damage
 
 __all__ = ["PoolFlows", "QueryType", "Similar"]
@@ -294,7 +294,7 @@ class PoolFlows:
         check_sync_function("where", where)
 
         def should_delete(data: bytes) -> bool:
-            return (experience := self._read(data)) is None or where(experience)
+            return (experience := self._read(data)) is None or plain_answer("where", where(experience))
 
         return (yield from step(self._shelf.drop, should_delete))
 

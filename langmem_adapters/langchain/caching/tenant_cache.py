@@ -15,7 +15,7 @@ from langmem_adapters.langchain.caching.answers import Answers
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.semantic import SEMANTIC_PART, partition_of
 from langmem_adapters.model import Experience
-from langmem_adapters.validation import check_sync_function
+from langmem_adapters.validation import check_sync_function, plain_answer
 
 __all__ = ["TenantCache"]
 
@@ -82,7 +82,7 @@ class TenantCache(NamedTuple):
             generations = self.answers.read(experience)
         except SerializationError:
             return True
-        return where(generations)
+        return plain_answer("where", where(generations))
 
     def _clear_questions(self, prefix: Namespace) -> None:
         """Clear stored questions, even without a semantic mode; another cache's index follows at its next search."""
