@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
 import os
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -326,13 +329,52 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
     assert gc.isenabled()
 
 
+def test_no_interrupt_leaves_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupts are raised where a Python function begins, and where one in C has ended."""
+    monkeypatch.setattr(message_views, "_MIN_ITEMS_TO_PAUSE_GC", 2)
+    few = [item(to_message(HumanMessage("a")).to_bytes())] * 2
+    remaining = 0
+    error: KeyboardInterrupt | None
+
+    def interrupt(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal remaining
+        if event in {"call", "c_return"}:
+            remaining -= 1
+            if remaining < 0:
+                raise KeyboardInterrupt
+
+    for calls in itertools.count():
+        remaining, error = calls, None
+        profiler = sys.getprofile()
+        try:
+            sys.setprofile(interrupt)
+            read_messages(few)
+        except KeyboardInterrupt as interrupted:
+            error = interrupted  # a notebook keeps the last error, too, with all that its traceback holds
+        finally:
+            sys.setprofile(profiler)
+        was_enabled = gc.isenabled()
+        gc.enable()
+        assert was_enabled, f"after {calls} calls"
+        if error is None:
+            break
+    assert calls > 10
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_it_goes_on_in_a_forked_child_which_has_no_reader() -> None:
-    with message_views._gc_paused():
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if gc.isenabled() and not message_views._lock.locked() else 1)
-    assert os.waitpid(child, 0)[1] == 0
+def test_it_goes_on_in_a_forked_child_which_has_no_reader(many: list[Item], monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[int] = []
+
+    def forking(data: bytes) -> BaseMessage | None:
+        if not children:
+            children.append(os.fork())
+            if children[0] == 0:
+                os._exit(0 if gc.isenabled() else 1)
+        return message_from_bytes(data)
+
+    monkeypatch.setattr(message_views, "message_from_bytes", forking)
+    read_messages(many)
+    assert os.waitpid(children[0], 0)[1] == 0
     assert gc.isenabled()
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
@@ -28,8 +26,22 @@ def read_messages(items: Sequence[Item]) -> list[BaseMessage]:
 
     An unreadable message is skipped, with a warning.
     """
-    with nullcontext() if len(items) < _MIN_ITEMS_TO_PAUSE_GC else _gc_paused():
-        return [message for item in items for message in _read_item(item)]
+    global _is_paused  # noqa: PLW0603 - one collector a process
+    if len(items) < _MIN_ITEMS_TO_PAUSE_GC or not gc.isenabled():
+        return _read_all(items)
+    # Garbage collection would scan the new messages over and over. The first of several readers resumes it. These are
+    # no functions of ours, as an interrupt is raised where one begins, and the collector would rest for ever.
+    try:
+        _is_paused = True
+        gc.disable()
+        return _read_all(items)
+    finally:
+        _is_paused = False
+        gc.enable()
+
+
+def _read_all(items: Sequence[Item]) -> list[BaseMessage]:
+    return [message for item in items for message in _read_item(item)]
 
 
 def _read_item(item: Item) -> Sequence[BaseMessage]:
@@ -84,36 +96,15 @@ def message_views(items: Sequence[Item]) -> list[MessageView]:
 
 # --- garbage
 
-_lock = threading.Lock()
-_readers = 0
-_resumes_gc = False
-
-
-@contextmanager
-def _gc_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would scan the new messages over and over; the last reader resumes it."""
-    global _readers, _resumes_gc  # noqa: PLW0603 - one collector a process
-    with _lock:
-        if _readers == 0:
-            _resumes_gc = gc.isenabled()
-            gc.disable()
-        _readers += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _readers -= 1
-            if _readers == 0 and _resumes_gc:
-                gc.enable()
+_is_paused = False
 
 
 def _reset_after_fork() -> None:
-    """In a forked child, the parent's readers do not go on, and one of them may have held the lock."""
-    global _lock, _readers  # noqa: PLW0603 - one collector a process
-    _lock = threading.Lock()
-    if _readers and _resumes_gc:
+    """In a forked child, no other thread goes on reading."""
+    global _is_paused  # noqa: PLW0603 - one collector a process
+    if _is_paused:
         gc.enable()
-    _readers = 0
+        _is_paused = False
 
 
 call_in_child(_reset_after_fork)
