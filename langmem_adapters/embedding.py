@@ -293,8 +293,9 @@ async def _as_list(answer: Awaitable[Any]) -> list[Any]:
 
 def _model_name(model: Any) -> str:
     """The class and the model of a host's embedder, which identify its vectors later and on other machines, too."""
-    if hasattr(model, "underlying_embeddings"):  # LangChain's CacheBackedEmbeddings
-        return _model_name(model.underlying_embeddings)
+    for attribute in ("underlying_embeddings", "base_embeddings"):  # CacheBackedEmbeddings and HyDE, of LangChain
+        if hasattr(model, attribute):
+            return _model_name(getattr(model, attribute))
     if not (hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")):
         kind = type(model).__name__ if is_sentence_transformer(model) else "function"
         raise ConfigurationError(f'a {kind} that embeds needs a name for its model: Embedder({kind}, name="…")')

@@ -201,7 +201,13 @@ def test_a_wrapped_embedder_is_known_by_what_it_wraps() -> None:
     class Backed(Words):
         underlying_embeddings = Words()
 
+    class Hypothetical(Words):
+        """As LangChain's, which asks a model for the document that would answer a query, and embeds that."""
+
+        base_embeddings = Backed()
+
     assert Embedder(Backed()).name == "Words:words-1"
+    assert Embedder(Hypothetical()).name == "Words:words-1"
 
 
 class OfLangChain(OwnEmbedding):
