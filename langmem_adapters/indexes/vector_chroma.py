@@ -277,8 +277,7 @@ class ChromaVectors:
                     f"{self._folder}` and give every process chroma+http://localhost:8000"
                 )
             try:
-                settings = _driver().Settings(anonymized_telemetry=False)
-                return _driver().chromadb.PersistentClient(folder, settings=settings)
+                return _driver().open_folder(folder)
             except BaseException:
                 release_folder(folder)
                 raise

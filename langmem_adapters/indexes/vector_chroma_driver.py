@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 
-__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "connect", "cosines", "httpx", "nearest", "quota"]
+__all__ = ["InternalError", "NotFoundError", "connect", "cosines", "httpx", "nearest", "open_folder", "quota"]
 
 _CLOUD_QUOTA = 300  # https://docs.trychroma.com/cloud/quotas-limits
 _SERVER_QUOTA = 1_000_000_000  # Chroma counts in 32 bits
@@ -30,6 +30,18 @@ def quota(client: Any) -> int:
     """How many records a request may have or ask for: Chroma Cloud refuses more, and does not tell its limit."""
     host = str(client.get_settings().chroma_server_host)
     return _CLOUD_QUOTA if host.endswith(".trychroma.com") else _SERVER_QUOTA
+
+
+def open_folder(folder: str) -> Any:
+    """A client of a folder. Chroma keeps what it could not start, and would give it to the next: so it is dropped."""
+    systems_by_name = SharedSystemClient._identifier_to_system  # noqa: SLF001 - a folder's name is its path
+    is_new = folder not in systems_by_name
+    try:
+        return chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
+    except BaseException:
+        if is_new:
+            systems_by_name.pop(folder, None)
+        raise
 
 
 def connect(host: str, port: int, ssl: bool, owner: object) -> Any:
