@@ -25,6 +25,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.namespace_tree import NamespaceTree
 from langmem_adapters.validation import check_index, check_store, check_sync_function
 
@@ -258,13 +259,11 @@ class _Erasure:
 
         Namespaces of indexes in the store's own file are found too, whether the indexes were given or not.
         """
-        listable = [index for index in self._sound_indexes() if can_list_namespaces(index)]
-        listed = {index: self._list(index, prefix) for index in listable}
+        listed = {index: self._list(index, prefix) for index in self._sound_indexes() if can_list_namespaces(index)}
         indexed = namespaces_in(self.store, prefix, kind="index").union(*listed.values())
         namespaces = {namespace for namespace in self._stored(prefix) | indexed if is_chosen(namespace)}
         for namespace in sorted(namespaces):
-            sound = self._sound_indexes()
-            holders = [index for index in sound if index not in listed or namespace in listed[index]]
+            holders = [index for index in self._sound_indexes() if index not in listed or namespace in listed[index]]
             self._clear_namespace(namespace, holders, is_listed=any(index in listed for index in holders))
         self._deleted |= namespaces
         return bool(namespaces)
@@ -324,7 +323,8 @@ class _Erasure:
         damaged, which another call would not change.
         """
         try:
-            index.clear(namespace)
+            with own_index_errors(index):
+                index.clear(namespace)
         except LangmemError as error:
             if not (can_list_namespaces(index) or is_damaged(index)):
                 raise

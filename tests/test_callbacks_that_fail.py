@@ -30,8 +30,10 @@ from langmem_adapters import (
     cached,
     open_vectors,
 )
+from langmem_adapters.erasure import delete_user
 from langmem_adapters.experience import DataSerializer, FunctionCache
 from langmem_adapters.indexes import open_index
+from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.langgraph import LongTermStore
@@ -340,3 +342,78 @@ def test_an_index_that_fails_is_a_search_error(
 ) -> None:
     with pytest.raises(SearchError, match=r"^the index OwnIndex (failed: \w+Error|gave no list of hits)$"):
         search(MemoryStore(), OwnIndex(give))
+
+
+class OwnVectors(OwnIndex):
+    """The same, of vectors."""
+
+    def __init__(self, **fails: Callable[..., Any]) -> None:
+        inner = open_vectors("memory:", Embedder(lambda texts: [[1.0]] * len(texts), name="one"))
+        super().__init__(inner.search)
+        self.apply, self.position, self.clear, self.close = inner.apply, inner.position, inner.clear, inner.close
+        self.score = inner.score
+        vars(self).update(fails)
+
+
+def own_index(**fails: Callable[..., Any]) -> Any:
+    index = OwnIndex(open_index("memory:").search)
+    vars(index).update(fails)
+    return index
+
+
+@pytest.mark.parametrize("name", ["search", "score", "position"])
+def test_own_vectors_that_fail_are_gone_without(name: str) -> None:
+    for strict in (False, True):
+        memory = LongTermMemory(
+            MemoryStore(), open_index("memory:"), vectors=OwnVectors(**{name: Failing()}), user="ada", strict=strict
+        )
+        memory.add([Message(role="user", content="My bike is in the shed.")])
+        if strict:
+            with pytest.raises(SearchError, match=r"^the index OwnVectors failed: KeyError$"):
+                memory.search("bike")
+        else:
+            assert len(memory.search("bike")) == 1
+            assert memory.stats()["degraded"] == 1
+
+
+def test_an_index_that_cannot_follow_a_session_is_a_search_error() -> None:
+    brain = BrainMemory(MemoryStore(), "s")
+    brain.add_talk("My bike is in the shed.")
+    with pytest.raises(SearchError, match=r"^the index OwnIndex failed: KeyError$"):
+        BrainRetriever(brain=brain, index=own_index(apply=Failing())).retrieve("bike")
+
+
+def test_an_index_that_cannot_forget_does_not_fail_what_was_stored(caplog: pytest.LogCaptureFixture) -> None:
+    pool = ExperiencePool(MemoryStore(), index=own_index(position=Failing()), max_entries=1)
+    for n in range(40):  # some are evicted by then
+        pool.create(Experience(req=f"question {n}", resp="answer"))
+    assert pool.count() < 40
+    items = LongTermStore(store=MemoryStore(), index=own_index(clear=Failing()))
+    items.put(("ada",), "k", {"text": "bike"})
+    items.delete(("ada",), "k")
+    assert items.search(("ada",)) == []
+    assert "could not be cleared; this will be tried again: the index OwnIndex failed: KeyError" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["memories", "experiences"])
+def test_an_index_that_cannot_be_cleared_is_a_search_error(kind: str) -> None:
+    index = own_index(clear=Failing())
+    memory = LongTermMemory(MemoryStore(), index, user="ada")
+    with pytest.raises(SearchError, match=r"^the index OwnIndex failed: KeyError$"):
+        (memory if kind == "memories" else ExperiencePool(MemoryStore(), index=index)).clear()
+
+
+def test_a_user_is_deleted_elsewhere_though_an_own_index_fails() -> None:
+    store = MemoryStore()
+
+    def clear(namespace: Namespace) -> None:
+        if namespace[0] == "longterm":
+            raise KeyError("a secret")
+
+    LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="My bike is red.")])
+    pool = ExperiencePool(store, user="ada")
+    pool.create(Experience(req="Where is my bike?", resp="In the shed."))
+    with pytest.raises(SearchError, match=r"longterm failed \(the index OwnIndex failed: KeyError\)$"):
+        delete_user(store, [own_index(clear=clear)], user="ada")
+    assert pool.count() == 0
+    assert list(store.namespaces()) == [("longterm", "", "ada")]

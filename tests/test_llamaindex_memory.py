@@ -554,6 +554,20 @@ async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
     assert block.stats()["waiting"] == 0
 
 
+async def test_what_is_said_while_nobody_can_tell_whose_session_it_is_waits_until_then() -> None:
+    kept = long_term(MemoryStore())
+    users: dict[str, LongTermMemory] = {}
+    block = LongTermMemoryBlock(lambda session: users[session])
+    for text in ("one", "two"):
+        with pytest.raises(KeyError):
+            await talk(block, text)
+    assert block.stats()["waiting"] == 2
+    users["s"] = kept
+    await talk(block, "three")
+    assert [found.message.text for found in kept.all()] == ["one", "two", "three"]
+    assert block.stats()["waiting"] == 0
+
+
 async def test_what_can_never_be_stored_does_not_wait_and_keeps_nothing_else_from_being_stored() -> None:
     store = Refusing()
     kept = long_term(store)

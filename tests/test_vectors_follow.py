@@ -17,7 +17,7 @@ import pytest
 
 from langmem_adapters.concurrency import background
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.errors import Conflict, ModelError
+from langmem_adapters.errors import Conflict, ModelError, SearchError
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
 from langmem_adapters.indexes.vector import VectorIndex
@@ -286,7 +286,7 @@ def test_a_strict_search_tries_itself_what_failed_in_the_background_and_raises()
     memory = memory_of(vectors, strict=True)
     vectors.failure = MemoryError("no room")
     memory.add([say("My couch is red.")])
-    with pytest.raises(MemoryError):
+    with pytest.raises(SearchError, match="MemoryError"):
         memory.search("sofa")
     vectors.failure = None
     memory.search("sofa")

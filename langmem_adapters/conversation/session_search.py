@@ -59,7 +59,7 @@ class SessionSearch(Shared):
         store = self.brain.store
         read_number = next(self._read_numbers)
         values = store.get(self._namespace)  # without the lock: a slow store then delays nobody else
-        with self._index_lock.held():
+        with own_index_errors(self.index), self._index_lock.held():
             follow(
                 store,
                 self.index,

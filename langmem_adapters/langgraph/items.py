@@ -74,7 +74,6 @@ class NamespaceItems:
     ) -> None:
         self._store = store
         self._namespace = namespace
-        self._index = index
         self._register = register
         self._confirm_registered = confirm_registered
         self._clock = clock
@@ -264,7 +263,7 @@ class NamespaceItems:
         except Conflict:
             return False
         try:
-            self._index.clear(self._namespace)
+            self._records.clear_indexes()
         except LangmemError as error:
             _log.warning("the index of an empty namespace could not be cleared; this will be tried again: %s", error)
             return False

@@ -64,10 +64,10 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     are marked by ``<recalled>``; a passage with this mark is never stored again, whoever repeats it, nor is anything
     after it, if its end was cut off. System prompts are not stored; what a ``CodeActAgent`` observed, and the steps of
     a ``ReActAgent`` before its answer, are stored as results of tools. One block serves any number of sessions: each
-    call is told its session. What could not be stored, while the store was unavailable, waits in the block, up to
-    1,000 messages of a session, and is stored with the next ones; the block holds nothing else. A block made with a URL
-    can be pickled, as contexts of workflows are, without what waits; one with a memory or store of its own, or with a
-    password in its URL, cannot. Nor can a dump of these be loaded, or of one with an embedder; others open the same
+    call is told its session. What could not be stored, while the store or the function failed, waits in the block, up
+    to 1,000 messages of a session, and is stored with the next ones; the block holds nothing else. A block made with a
+    URL can be pickled, as contexts of workflows are, without what waits; one with a memory or store of its own, or with
+    a password in its URL, cannot. Nor can a dump of these be loaded, or of one with an embedder; others open the same
     memory.
 
     Args:
@@ -198,10 +198,9 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     async def _store_messages(self, chats: Sequence[ChatMessage], session: str) -> None:
         messages = [message for chat in checked_chats(chats) for message in _storable_messages(chat)]
-        memory = self._memory(session)
         waiting = self._waiting.pop(session, [])
         try:
-            await memory.aadd([*waiting, *messages], session=session)
+            await self._memory(session).aadd([*waiting, *messages], session=session)
         except BaseException as error:
             unstored = waiting if isinstance(error, SerializationError) else [*waiting, *messages]
             self._enqueue(session, unstored + self._waiting.get(session, []))

@@ -17,6 +17,7 @@ from langmem_adapters.flow import Flow, step, submit
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Index, PiecewiseIndex, Position, SelectiveIndex, SemanticIndex
+from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.keyed import Records
 
 __all__ = ["VectorQuery", "VectorRecall"]
@@ -228,7 +229,8 @@ class VectorQuery:
         if self._index is None:
             return default
         try:
-            return call(self._index)
+            with own_index_errors(self._index):
+                return call(self._index)
         except _FAILURES as error:
             self._disable(error)
             return default

@@ -21,7 +21,7 @@ from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import IndexChange, follow, search_up_to_date
+from langmem_adapters.records.following import IndexChange, follow, own_index_errors, search_up_to_date
 from langmem_adapters.records.journal import COMPACTION_KEY, batch_length, change_entries, compact_log, keys_of
 from langmem_adapters.records.paging import PAGE_SIZE, pages, values_of, values_under
 from langmem_adapters.validation import check_index, check_store
@@ -125,7 +125,8 @@ class Records:
         """Remove what the indexes hold of the records. This waits for nobody: a running follower begins anew."""
         for index in (self.index, self.vectors):
             if index is not None:
-                index.clear(self.namespace)
+                with own_index_errors(index):
+                    index.clear(self.namespace)
 
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Yield the records in the order in which they were first written, reading a page at a time."""

@@ -21,7 +21,7 @@ from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import submit
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
-from langmem_adapters.records.following import IndexChange, follow, search_up_to_date
+from langmem_adapters.records.following import IndexChange, follow, own_index_errors, search_up_to_date
 
 __all__ = ["ShelfIndex"]
 
@@ -109,8 +109,16 @@ class ShelfIndex:
 
     def forget(self, keys: Sequence[str], removed: Sequence[Item] = ()) -> None:
         """Forget those keys that are gone or have no text, and move the position back from items that left the log."""
-        if not keys and not removed:
-            return
+        if keys or removed:
+            with own_index_errors(self.index):
+                self._forget(keys, removed)
+
+    def clear(self) -> None:
+        """Forget all keys."""
+        with own_index_errors(self.index):
+            self.index.clear(self._rows.namespace)
+
+    def _forget(self, keys: Sequence[str], removed: Sequence[Item]) -> None:
         for _ in range(_MAX_ATTEMPTS):
             try:
                 position = self.index.position(self._rows.namespace)

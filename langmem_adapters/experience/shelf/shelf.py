@@ -232,13 +232,13 @@ class Shelf:
             self.store.clear(self.namespace)
         finally:
             invalidate(self.namespace)
-        if self.index is not None:
-            self.index.clear(self.namespace)
+        if self._index is not None:
+            self._index.clear()
 
     def expire_if_empty(self) -> None:
         """Remove the namespace, if it is empty; a later put creates it again."""
-        if self._rows.expire_if_empty() and self.index is not None:
-            self.index.clear(self.namespace)  # if an entry was put since, the next search indexes it
+        if self._rows.expire_if_empty() and self._index is not None:
+            self._index.clear()  # if an entry was put since, the next search indexes it
 
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Iterate over keys and entries, a page at a time, from the old end to the new."""
