@@ -462,6 +462,31 @@ def test_indexes_forget_what_was_pruned(clock: FakeClock) -> None:
     assert index.search(namespace, "kite", 1) == []
 
 
+def test_an_index_that_fails_beside_a_pruning_forgets_in_the_next(clock: FakeClock) -> None:
+    store, index = MemoryStore(clock=clock), open_index("memory:")
+    memory = LongTermMemory(store, index, session="s")
+    memory.add([Message(role="user", content="A red kite.")])
+    assert memory.search("kite")
+
+    class Away:
+        """A server of an index, which cannot say what it has."""
+
+        away = True
+
+        def clear(self, namespace: tuple[str, ...]) -> None:
+            if self.away:
+                raise SearchError("it cannot be reached")
+            index.clear(namespace)
+
+    server = Away()
+    clock.advance(10)
+    with pytest.raises(SearchError):
+        Pruning(store, 5, clock=clock, indexes=[cast("Index", server)]).run()
+    server.away = False
+    assert Pruning(store, 5, clock=clock, indexes=[cast("Index", server)]).run().kinds == {"longterm": 1}
+    assert index.search(("longterm", "", "", "s"), "kite", 1) == []
+
+
 EXPIRED = [("longterm", "", "", "old"), ("longterm", "", "eve"), ("longterm", "t", "", "old")]
 
 
