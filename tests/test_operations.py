@@ -1001,6 +1001,21 @@ def test_an_index_that_fails_is_a_finding() -> None:
     assert said(Checkup(store, index=Failing(":memory:")).examine(), "follows") == ["problem: the index is away"]
 
 
+def test_an_embedder_that_fails_in_an_examination_is_a_finding(tmp_path: Path) -> None:
+    store, folder = MemoryStore(), SQLiteVectors(tmp_path / "vectors.db")
+    vectors = VectorIndex(folder, Embedder(word_vectors, name="words"))
+    memory = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada")
+    memory.add([Message(role="user", content="A red kite.")])
+    memory.flush()
+
+    def refuse(_: object) -> list[list[float]]:
+        raise ConnectionError("the model is away")
+
+    other = VectorIndex(folder, Embedder(refuse, name="words"))  # asked for its dimension
+    findings = said(Checkup(store, index=other).examine(), "follows")
+    assert findings == ["problem: the embedder words failed: ConnectionError"]
+
+
 def test_an_index_behind_its_store(store: Any) -> None:
     index = open_index("memory:")
     memory = LongTermMemory(store, index, user="ada")
