@@ -462,6 +462,31 @@ def test_indexes_forget_what_was_pruned(clock: FakeClock) -> None:
     assert index.search(namespace, "kite", 1) == []
 
 
+def test_an_index_that_fails_beside_a_pruning_forgets_in_the_next(clock: FakeClock) -> None:
+    store, index = MemoryStore(clock=clock), open_index("memory:")
+    memory = LongTermMemory(store, index, session="s")
+    memory.add([Message(role="user", content="A red kite.")])
+    assert memory.search("kite")
+
+    class Away:
+        """A server of an index, which cannot say what it has."""
+
+        away = True
+
+        def clear(self, namespace: tuple[str, ...]) -> None:
+            if self.away:
+                raise SearchError("it cannot be reached")
+            index.clear(namespace)
+
+    server = Away()
+    clock.advance(10)
+    with pytest.raises(SearchError):
+        Pruning(store, 5, clock=clock, indexes=[cast("Index", server)]).run()
+    server.away = False
+    assert Pruning(store, 5, clock=clock, indexes=[cast("Index", server)]).run().kinds == {"longterm": 1}
+    assert index.search(("longterm", "", "", "s"), "kite", 1) == []
+
+
 EXPIRED = [("longterm", "", "", "old"), ("longterm", "", "eve"), ("longterm", "t", "", "old")]
 
 
@@ -974,6 +999,21 @@ def test_an_index_that_fails_is_a_finding() -> None:
     store = MemoryStore()
     store.append(("longterm", "", "ada"), [("a", b"[]")])
     assert said(Checkup(store, index=Failing(":memory:")).examine(), "follows") == ["problem: the index is away"]
+
+
+def test_an_embedder_that_fails_in_an_examination_is_a_finding(tmp_path: Path) -> None:
+    store, folder = MemoryStore(), SQLiteVectors(tmp_path / "vectors.db")
+    vectors = VectorIndex(folder, Embedder(word_vectors, name="words"))
+    memory = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada")
+    memory.add([Message(role="user", content="A red kite.")])
+    memory.flush()
+
+    def refuse(_: object) -> list[list[float]]:
+        raise ConnectionError("the model is away")
+
+    other = VectorIndex(folder, Embedder(refuse, name="words"))  # asked for its dimension
+    findings = said(Checkup(store, index=other).examine(), "follows")
+    assert findings == ["problem: the embedder words failed: ConnectionError"]
 
 
 def test_an_index_behind_its_store(store: Any) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from langmem_adapters.codec import decode, is_newer
-from langmem_adapters.errors import Conflict, SearchError, SerializationError, StoreError
+from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of, unwrap
 from langmem_adapters.keys import Namespace
@@ -195,7 +195,7 @@ def _collect_findings(subject: str, check: Callable[[], Iterator[Finding]]) -> S
     findings: list[Finding] = []
     try:
         findings.extend(check())
-    except (StoreError, SearchError) as error:
+    except LangmemError as error:
         findings.append(Finding("problem", subject, str(error)))
     return findings
 

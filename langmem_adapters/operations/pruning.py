@@ -169,11 +169,15 @@ class Pruning:
         return int(is_removed)
 
     def _discard_namespace(self, namespace: Namespace, before: float) -> Flow[bool]:
+        yield from self._clear_indexes(namespace)  # if this fails, the next run finds the namespace again
         is_removed: bool = yield from step(self._store.discard, namespace, before)
         if is_removed:
-            for index in self._indexes:
-                yield from step(index.clear, namespace)
+            yield from self._clear_indexes(namespace)  # a search may have indexed it in between
         return is_removed
+
+    def _clear_indexes(self, namespace: Namespace) -> Flow[None]:
+        for index in self._indexes:
+            yield from step(index.clear, namespace)
 
     def _scope_parts(self) -> Namespace:
         """The beginning of the names after the kind, as far as it is given."""
