@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from langmem_adapters.codec import to_plain
@@ -30,6 +31,9 @@ def without_unstorable(message: Message) -> Message:
     >>> without_unstorable(plot).host, without_unstorable(plot).metadata
     ({'langchain': {'status': 'error'}}, {'unstored': ['artifact']})
     """
+    with suppress(SerializationError):
+        message.to_bytes()
+        return message
     unstored: set[str] = set()
     content = message.content
     if not isinstance(content, str):
@@ -37,7 +41,7 @@ def without_unstorable(message: Message) -> Message:
     host = {name: _storable_fields(fields, unstored, _OPEN_FIELDS) for name, fields in message.host.items()}
     calls = [ToolCall(**_storable_fields(dict(call), unstored, _OPEN_CALL_FIELDS)) for call in message.tool_calls]
     metadata = _storable_fields(message.metadata, unstored)
-    if not unstored:
+    if not unstored:  # it is refused as a whole
         return message
     metadata[UNSTORED_KEY] = sorted(unstored)
     return message.model_copy(update={"host": host, "tool_calls": calls, "content": content, "metadata": metadata})
