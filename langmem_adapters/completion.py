@@ -36,7 +36,8 @@ _ERROR_PATTERN = re.compile(
     r"\W*((error|exception)(\s+code)?\s*:|error\s+(generating|creating|calling|communicating|while|occurred)\b"
     r"|traceback \(most recent|an? (internal |unexpected |unknown )?error (has )?occurred"
     r"|(http )?[45]\d\d:? (bad|unauthorized|forbidden|not found|too many|internal|service|gateway|client|server)\b"
-    r"|(internal server error|bad gateway|service unavailable|gateway time-?out)\b|rate limit|too many requests\b"
+    r"|(internal server error|bad gateway|service unavailable|gateway time-?out|too many requests)\b"
+    r"|rate limit ((has been|is|was) )?(exceeded|reached|hit)\b"
     r"|(the )?(request|connection) (has )?timed out\b|your (request|prompt|input) (was|has been|is) \w+ed by\b"
     r"|(!doctype|html)\b|(error|detail)\"\s*:)",
     re.IGNORECASE,

@@ -382,6 +382,13 @@ def test_a2_a_damaged_row_does_not_take_the_session_along(any_store: Store, capl
     assert "my-secret" not in caplog.text
 
 
+def test_a_message_that_is_damaged_beyond_reading_can_be_deleted(any_store: Store) -> None:
+    namespace = brain_namespace(Scope(session=SESSION))
+    any_store.append(namespace, [("bad", b"\xff my-secret")])
+    assert BrainMemory(any_store, SESSION).delete(["bad"]) == 1
+    assert any_store.scan(namespace).items == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

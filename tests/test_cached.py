@@ -26,7 +26,7 @@ import typing
 import uuid
 from collections import OrderedDict, UserDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 from unittest.mock import Mock
 from zoneinfo import ZoneInfo
@@ -945,6 +945,11 @@ class Masked(str):
         return "***"
 
 
+class MaskedPath(PurePosixPath):
+    def __str__(self) -> str:
+        return "***"
+
+
 def tone(said: str) -> Any:
     return enum.Enum("Tone", {"SHORT": said})
 
@@ -964,6 +969,7 @@ def with_words(words: Words, *more: str) -> Words:
         (UserDict(a=1), having(UserDict(a=1), name="b")),
         (Asked("a", "en"), Asked("a", "de")),
         (having(Counted("a"), tone=Path("a")), having(Counted("a"), tone=Path("b"))),
+        (MaskedPath("a"), MaskedPath("b")),
         (with_words(Words("en"), "a"), with_words(Words("en"), "b")),
         (Exact(2026, 7, 1), having(Exact(2026, 7, 1), nanosecond=1)),
         (tone("be short"), tone("be very short")),

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ThinkingBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
@@ -230,6 +230,24 @@ async def test_e5_every_block_and_argument_comes_back_equal(any_store: Store) ->
     assert await ours.get_messages("s", ARCHIVED) == chats
     await ours.set_messages("s", chats)
     assert await ours.get_messages("s", None) == chats
+
+
+async def test_a_message_is_kept_without_the_parts_that_no_store_can_keep(caplog: pytest.LogCaptureFixture) -> None:
+    thought = ThinkingBlock(content="Hm.", additional_information={"raw": object(), "signature": "s"})
+    odd = ChatMessage(role="assistant", blocks=[thought, TextBlock(text="In the shed.")])
+    odd.additional_kwargs = {"logprobs": object(), "model": "m"}
+    chats = BrainChatStore(store=MemoryStore())
+    await chats.add_messages("s", [*said("Where is my bike?"), odd])
+    await chats.set_messages("t", [odd])
+    for kept in ((await chats.get_messages("s"))[1], *await chats.get_messages("t")):
+        assert [block.model_dump(exclude_none=True) for block in kept.blocks] == [
+            {"block_type": "thinking", "content": "Hm.", "additional_information": {"signature": "s"}},
+            {"block_type": "text", "text": "In the shed."},
+        ]
+        assert kept.additional_kwargs == {"model": "m"}
+    assert caplog.messages == [
+        "messages are stored without the parts that cannot be stored: additional_kwargs.logprobs, content"
+    ]
 
 
 def test_a_conversation_with_tools_is_langchains_too(any_store: Store) -> None:

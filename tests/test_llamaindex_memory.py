@@ -576,11 +576,20 @@ async def test_what_can_never_be_stored_does_not_wait_and_keeps_nothing_else_fro
     with pytest.raises(StoreUnavailable):
         await talk(block, "one")
     store.reason = ""
+    nested: list[Any] = []
+    for _ in range(195):
+        nested = [nested]
     with pytest.raises(SerializationError):
-        await block.aput([chat("two", own=object())], session_id="s")
+        await block.aput([chat("two", own=nested)], session_id="s")
     assert block.stats()["waiting"] == 1
     await talk(block, "three")
     assert [found.message.text for found in kept.all()] == ["one", "three"]
+
+
+async def test_a_message_is_remembered_without_the_parts_that_no_store_can_keep() -> None:
+    kept = long_term(MemoryStore())
+    await LongTermMemoryBlock(kept).aput([chat("one", raw=object()), chat("two")], session_id="s")
+    assert [found.message.text for found in kept.all()] == ["one", "two"]
 
 
 async def test_what_was_stored_though_its_answer_was_lost_is_stored_once() -> None:

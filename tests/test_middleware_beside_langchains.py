@@ -28,7 +28,7 @@ from langgraph.types import Command
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from tests.agents import Scripted, invalid, look, of, texts
+from tests.agents import Scripted, ask, invalid, look, of, texts
 
 
 def answer(messages: list[BaseMessage]) -> AIMessage:
@@ -161,3 +161,22 @@ def test_calls_that_a_client_does_not_show_go_with_what_is_summarized() -> None:
         thread.append(("user", question))
         thread.append(("assistant", agent.invoke({"messages": thread}, **of("ada", "s"))["messages"][-1].text))
     assert texts(model.seen[-2])[1:] == [f"ok: {QUESTIONS[2]}", QUESTIONS[3]]
+
+
+def test_a_question_of_a_run_that_failed_is_kept_when_the_next_run_summarizes_it() -> None:
+    def answer_or_fail(messages: list[BaseMessage]) -> AIMessage:
+        if messages[-1].text == "three":
+            raise ConnectionError
+        return answer(messages)
+
+    ours, model = BrainMemoryMiddleware(store=MemoryStore(), on_error="raise"), Scripted(answer=answer_or_fail)
+    agent = create_agent(model, middleware=[ours, summarization(1, 6)], checkpointer=InMemorySaver())
+    ask(agent, "one")
+    ask(agent, "two")
+    with pytest.raises(ConnectionError):
+        ask(agent, "three")
+    for question in ("four", "five"):
+        ask(agent, question)
+    stored = texts(ours.brain("s", user="ada").messages())
+    assert stored == ["one", "ok: one", "two", "ok: two", "three", "four", "ok: four", "five", "ok: five"]
+    assert [text.rpartition("\n")[2] for text in texts(model.seen[-1])] == ["SUMMARY", "four", "ok: four", "five"]

@@ -28,6 +28,7 @@ from langgraph.types import Command, interrupt
 
 from langmem_adapters import BrainMemory, Message, SerializationError
 from langmem_adapters.conversation.session import Context
+from langmem_adapters.conversation.storable import without_unstorable
 from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.flow import run
@@ -39,7 +40,7 @@ from langmem_adapters.langchain import (
     to_message,
 )
 from langmem_adapters.langchain.threads.recording import count_recorded_at_start, recorded_positions
-from langmem_adapters.langchain.threads.storable import to_message_leniently, without_unstorable
+from langmem_adapters.langchain.threads.storable import to_message_leniently
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -135,16 +136,17 @@ def test_what_stands_beside_it_is_kept() -> None:
 
 def test_a_text_and_a_call_are_kept_without_the_extras_that_no_store_can_keep() -> None:
     """Providers put what only they know beside a text and a call, and integrations may put an object there."""
-    message = AIMessage([{"type": "text", "text": "In the shed.", "extras": {"source": object()}}], id="a1")
+    extras = {"signature": "s", "source": object()}
+    message = AIMessage([{"type": "text", "text": "In the shed.", "extras": extras}], id="a1")
     call: Any = {"name": "look", "args": {"place": "shed"}, "id": "c1", "type": "tool_call"}
-    message.tool_calls = [call | {"extras": {"signature": "s", "source": object()}}]
+    message.tool_calls = [call | {"extras": extras}]
     ours = BrainMemory(MemoryStore(), "s")
     BrainChatMessageHistory(brain=ours).add_messages([message])
     (kept,) = ours.messages()
     assert kept.metadata["unstored"] == ["content", "extras.source"]
     back = from_message(kept)
     assert isinstance(back, AIMessage)
-    assert back.content == [{"type": "text", "text": "In the shed."}]
+    assert back.content == [{"type": "text", "text": "In the shed.", "extras": {"signature": "s"}}]
     assert back.tool_calls == [call | {"extras": {"signature": "s"}}]
 
 

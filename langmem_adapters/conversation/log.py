@@ -226,11 +226,11 @@ class SessionLog:
                 return len(renamed)
 
     def _read_entries(self, ids: Collection[str]) -> Flow[tuple[list[_LogEntry], _Values]]:
-        """The entries of these ids, newest first, and the values that reveal concurrent changes."""
+        """The entries of these ids, newest first, damaged ones empty; and the values that reveal concurrent changes."""
         page = yield from self.session.scan(limit=PAGE_SIZE if ids else 0, reverse=True, keys=WATCHED_KEYS)
         entries, values, missing_ids = [], page.values, set(ids)
         while page.items:
-            entries += readable_entries(item for item in page.items if item.id in ids)
+            entries += readable_entries((item for item in page.items if item.id in ids), keeps_damaged=True)
             missing_ids.difference_update(item.id for item in page.items)
             if not missing_ids or len(page.items) < PAGE_SIZE:
                 break
@@ -339,10 +339,10 @@ def unchanged_guard(values: dict[str, bytes]) -> dict[str, bytes | None]:
     return {key: values.get(key) for key in WATCHED_KEYS}
 
 
-def readable_entries(items: Iterable[Item]) -> list[_LogEntry]:
-    """Log entries with their messages; entries that are damaged beyond reading are skipped, with a warning."""
+def readable_entries(items: Iterable[Item], *, keeps_damaged: bool = False) -> list[_LogEntry]:
+    """Log entries with their messages; those damaged beyond reading are skipped, or empty, with a warning."""
     entries = ((item, salvage(item.data, f"log entry {item.seq}")) for item in items)
-    return [(item, message) for item, message in entries if message is not None]
+    return [(item, m or Message(id=item.id, role="user")) for item, m in entries if m is not None or keeps_damaged]
 
 
 def entry_id(id_: str) -> str:

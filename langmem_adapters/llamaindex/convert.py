@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, MessageRole, TextBlock
 from pydantic import BaseModel, ValidationError
 
+from langmem_adapters.conversation.storable import LEFT_OUT, UNSTORED_KEY, without_unstorable
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.llamaindex.blocks import (
     OF_FILE,
@@ -27,13 +28,14 @@ from langmem_adapters.llamaindex.blocks import (
 from langmem_adapters.model import Content, Message, ToolCall
 from langmem_adapters.providers.content import standard_block
 from langmem_adapters.validation import checked_list, invalid_fields
-from langmem_adapters.warn_once import warn_of_damage
+from langmem_adapters.warn_once import WarnOnce, warn_of_damage
 
-__all__ = ["checked_chats", "from_message", "to_message"]
+__all__ = ["checked_chats", "from_message", "to_message", "to_storable_message"]
 
 _HOST_KEY: Final = "llama_index"
 _ROLES: Final = {role.value: role for role in MessageRole}
 _ASSISTANT_ROLES: Final = {"chatbot", "model"}  # other providers' words for "assistant"
+_warn = WarnOnce()
 
 
 class _Parts(NamedTuple):
@@ -81,6 +83,15 @@ def to_message(chat: ChatMessage) -> Message:
         return Message(tool_calls=calls, **fields)
     except ValidationError as error:
         raise SerializationError(f"a message of {role!r} has values of a wrong type: {invalid_fields(error)}") from None
+
+
+def to_storable_message(chat: ChatMessage) -> Message:
+    """:func:`to_message` without the parts that no store can keep, with one warning; its metadata names them."""
+    message = to_message(chat)
+    storable = without_unstorable(message)
+    if storable is not message:
+        _warn(f"{LEFT_OUT}: {', '.join(storable.metadata[UNSTORED_KEY])}")
+    return storable
 
 
 def from_message(message: Message) -> ChatMessage:

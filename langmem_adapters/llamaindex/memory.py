@@ -18,7 +18,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import arun, is_coroutine, step
 from langmem_adapters.indexes import index_of, vectors_of
-from langmem_adapters.llamaindex.convert import checked_chats, to_message
+from langmem_adapters.llamaindex.convert import checked_chats, to_storable_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.outages import Outages
@@ -294,7 +294,8 @@ def _message_of(chat: ChatMessage, role: MessageRole, blocks: list[Any]) -> Mess
     copy.blocks = blocks
     # Assigned, as the constructor would make blocks of images once more.
     copy.additional_kwargs = {key: value for key, value in chat.additional_kwargs.items() if key != _SESSION_KEY}
-    return to_message(copy).model_copy(update={"id": uuid.uuid4().hex})  # the id stays the same while it waits
+    message = to_storable_message(copy)
+    return message.model_copy(update={"id": uuid.uuid4().hex})  # it stays the same while the message waits
 
 
 def _strip_recalled(block: Any) -> Any:

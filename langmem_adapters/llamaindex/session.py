@@ -20,7 +20,7 @@ from langmem_adapters.conversation.tombstones import with_deleted
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
-from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
+from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_storable_message
 from langmem_adapters.model import salvage
 from langmem_adapters.protocols import Item, Page, Store
 from langmem_adapters.validation import check_count, check_integer
@@ -60,7 +60,7 @@ class ChatSession:
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Append messages; archived ones go to the end of the archive."""
         _check_status(status)
-        messages = [to_message(chat) for chat in checked_chats(chats)]
+        messages = [to_storable_message(chat) for chat in checked_chats(chats)]
         if status == _ACTIVE:
             yield from step(self._brain.add_messages, messages)
         else:
@@ -93,7 +93,7 @@ class ChatSession:
     def replace(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Put these in place of all messages, archived ones too."""
         _check_status(status)
-        new = [self._log.entry(to_message(chat)) for chat in checked_chats(chats)]
+        new = [self._log.entry(to_storable_message(chat)) for chat in checked_chats(chats)]
         target = "append" if status == _ACTIVE else "archive"
         yield from self._change(lambda page: {**_full_removal(page), target: new}, archive=True)
 

@@ -107,7 +107,9 @@ def _parts(value: Any, nested: bool) -> tuple[Any, ...]:
         names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
         fields = identities_by_name({name: getattr(value, name) for name in names}, nested=nested)
         return "dataclass", fields, *(_container_parts(value, nested) or ())
-    return _container_parts(value, nested) or ("other", str(value) if isinstance(value, PurePath) else value)
+    if isinstance(value, PurePath):  # by what it is, and by what a subclass may show, such as a URL
+        return "other", *dict.fromkeys((str(value), PurePath.__str__(value)))
+    return _container_parts(value, nested) or ("other", value)
 
 
 def _container_parts(value: Any, nested: bool) -> tuple[Any, ...] | None:

@@ -76,7 +76,10 @@ def initial_state_update(
         SENT_KEY: sent_fingerprints(new, text_of),
     } | shared_state(messages, thread, start, recorded_positions(state, messages), text_of)
     if RECORDED_KEY in state:  # a saved thread, which knows what was recorded
-        return update
+        older_questions = [message for message in new if message.role == "user"][:-1]
+        failed = [m for m in older_questions if m.id in (state.get(SENT_KEY) or {})]  # asked in runs that failed
+        originals = [original for message in failed if (original := thread.original(message))]
+        return update | {UNRECORDED_KEY: merge_run_messages(state.get(UNRECORDED_KEY) or [], originals)}
     skipped = yield from _skipped_messages(brain, thread, start, context, text_of)
     new_ids = {message.id for message in new}
     shown = [message for message in state.get(UNRECORDED_KEY) or [] if message.id in new_ids]  # in an outage

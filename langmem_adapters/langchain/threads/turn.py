@@ -8,8 +8,9 @@ from typing import TypeAlias
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 
+from langmem_adapters.conversation.storable import UNSTORED_KEY
 from langmem_adapters.conversation.turn import INTERRUPTED, mark_interrupted
-from langmem_adapters.langchain.threads.storable import UNSTORED_KEY, to_message_leniently
+from langmem_adapters.langchain.threads.storable import to_message_leniently
 from langmem_adapters.model import Message
 from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without_item_ids
 from langmem_adapters.providers.tool_calls import are_complete
