@@ -55,7 +55,7 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
         return (yield Step(lambda: call(*args, **kwargs)))
     flow = getattr(call, "__flow__", None)
     if flow is not None and getattr(call, "__wrapped__", call) is flow:  # else functools.wraps has copied it
-        return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
+        return (yield from flow(call.__self__, *args, **kwargs))  # type: ignore[attr-defined]  # a cast costs a call
     if is_coroutine(call):
         name = getattr(call, "__qualname__", type(call).__qualname__)
         refuse = _refusing_call(

@@ -228,9 +228,9 @@ def checked_messages(messages: Iterable[M]) -> list[M]:
     origin = "which to_message of langmem_adapters.langchain or .llamaindex makes of a host's"
     expected = f'messages are a list of Message(role="user", content="…"), {origin}'
     checked: list[Any] = checked_list(messages, expected, Message, MessageData)
-    without_content = (message for message in checked if isinstance(message, Message) and not message.content)
-    if any("text" in (message.model_extra or ()) for message in without_content):
-        raise ConfigurationError('a message takes content="…", not text=: its text is read from its content')
+    for message in checked:
+        if isinstance(message, Message) and not message.content and "text" in (message.model_extra or ()):
+            raise ConfigurationError('a message takes content="…", not text=: its text is read from its content')
     return checked
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 from langmem_adapters.concurrency.forks import reset_in_child
@@ -66,21 +65,19 @@ class Breaker:
         self._probe_thread: threading.Thread | None = None
         self._next_probe_at = 0.0
 
-    def guard(self, call: Callable[[], T]) -> T:
-        """Make a call; if the server is known to be down, raise StoreUnavailable instead."""
-        with self.guarding():
-            return call()
+    def guard(self, call: Callable[[], T], *, may_close: bool = True) -> T:
+        """Make a call; if the server is known to be down, raise StoreUnavailable instead.
 
-    @contextmanager
-    def guarding(self, *, may_close: bool = True) -> Iterator[None]:
-        """:meth:`guard` for a block, which may be part of a flow; ``may_close`` as for :meth:`after_call`."""
+        ``may_close`` as for :meth:`after_call`.
+        """
         successes = self.before_call()
         try:
-            yield
+            answer = call()
         except Exception as error:
             self.after_call(successes, error)
             raise
         self.after_call(successes, None, may_close=may_close)
+        return answer
 
     def before_call(self) -> int:
         """Raise StoreUnavailable if the server is known to be down. Returns what :meth:`after_call` needs."""

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,7 @@ class Database:
         """Return the rows of one statement, which is a consistent read and needs no transaction around it."""
         if self._breaker is None:
             return self._fetch_all(select, values)
-        with self._breaker.guarding(may_close=False):
-            return self._fetch_all(select, values)
+        return self._breaker.guard(partial(self._fetch_all, select, values), may_close=False)
 
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""

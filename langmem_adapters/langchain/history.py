@@ -179,7 +179,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
         new = _without_recalled(messages)
-        with self._snapshots.around_write():
+        with self._snapshots:
             await arun(self._append(new))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
@@ -211,12 +211,12 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
-        with self._snapshots.around_write():
+        with self._snapshots:
             self.brain.clear()
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        with self._snapshots.around_write():
+        with self._snapshots:
             await self.brain.aclear()
 
     def _read_messages(self) -> Flow[list[BaseMessage]]:
@@ -235,11 +235,11 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         yield from append_messages(self.brain, _to_stored(messages), _warn)
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
-        with self._snapshots.around_write():
+        with self._snapshots:
             run(append_messages(self.brain, messages, _warn))
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
-        with self._snapshots.around_write():
+        with self._snapshots:
             await arun(append_messages(self.brain, messages, _warn))
 
     def __str__(self) -> str:

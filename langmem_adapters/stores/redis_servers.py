@@ -66,7 +66,7 @@ class OneServer:
 
     def call(self, key: bytes, exchange: _Exchange[T]) -> T:  # noqa: ARG002 - a cluster uses it
         attempt: Callable[[], T] = partial(self._call, exchange)
-        return self._breaker.guard(lambda: self._retries.call(attempt))
+        return self._breaker.guard(partial(self._retries.call, attempt))
 
     def close(self) -> None:
         for connections in self._own_connections:

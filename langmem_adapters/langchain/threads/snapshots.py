@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -102,7 +100,10 @@ class _OpenTurn(NamedTuple):
 
 
 class Snapshots:
-    """The reads to repeat: those of turns until they end, and the latest of a step until something is written."""
+    """The reads to repeat: those of turns until they end, and the latest of a step until something is written.
+
+    It is the context manager of each write.
+    """
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
@@ -138,13 +139,12 @@ class Snapshots:
         elif reader.run_id is not None:
             self._latest_read = reader.run_id, reader.last_write, messages
 
-    @contextmanager
-    def around_write(self) -> Iterator[None]:
+    def __enter__(self) -> None:
+        """Surround a write."""
+
+    def __exit__(self, *_: object) -> None:
         """Let a step read again after a write; turns that have begun still end with what they began with.
 
         A read that was under way meanwhile may lack what was written, so it is not repeated either.
         """
-        try:
-            yield
-        finally:
-            self.last_write, self._latest_read = object(), None
+        self.last_write, self._latest_read = object(), None
