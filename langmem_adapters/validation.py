@@ -47,6 +47,10 @@ __all__ = [
 ]
 
 _OPTIONAL_MESSAGE_FIELDS = [name for name in Message.model_fields if name not in {"role", "content"}]
+_EXPECTED_MESSAGES = (
+    'messages are a list of Message(role="user", content="…"), which to_message of langmem_adapters.langchain or'
+    " .llamaindex makes of a host's"
+)
 
 
 class MessageFields(TypedDict, total=False):
@@ -225,9 +229,7 @@ def checked_list(values: Any, expected: str, *kinds: type[T]) -> list[T]:
 
 def checked_messages(messages: Iterable[M]) -> list[M]:
     """Return the messages. Raises ConfigurationError for a single one, a wrong type, or ``text`` without content."""
-    origin = "which to_message of langmem_adapters.langchain or .llamaindex makes of a host's"
-    expected = f'messages are a list of Message(role="user", content="…"), {origin}'
-    checked: list[Any] = checked_list(messages, expected, Message, MessageData)
+    checked: list[Any] = checked_list(messages, _EXPECTED_MESSAGES, Message, MessageData)
     for message in checked:
         if isinstance(message, Message) and not message.content and "text" in (message.model_extra or ()):
             raise ConfigurationError('a message takes content="…", not text=: its text is read from its content')
