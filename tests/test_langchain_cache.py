@@ -1568,7 +1568,12 @@ def test_c4_settings_and_sets_that_are_changed_within_a_field_count(kind: Any, m
     options, words = _Options(), {"a"}
     inner = kind(parts=make(options, words))
     model = CachedChatModel(inner, ExperienceCache(store=MemoryStore()))
-    for change in (lambda: None, lambda: setattr(options, "tone", "curt"), lambda: words.add("b")):
+    changes: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: setattr(options, "tone", "curt"),
+        lambda: words.add("b"),
+    ]
+    for change in changes:
         change()
         for _ in range(2):
             assert model.invoke("Hi").content == repr(inner.parts)
