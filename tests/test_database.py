@@ -294,6 +294,27 @@ def test_where_the_file_was_replaced_the_new_one_is_used(on_disk: Database, tmp_
     assert as_others_see_it(tmp_path / "t.db") == ["new", "old"]
 
 
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("scripts", [0, 1])
+def test_a_restored_backup_that_lacks_tables_or_columns_is_given_them(
+    tmp_path: Path, scripts: int, *, reads: bool
+) -> None:
+    backup, path = tmp_path / "backup.db", tmp_path / "t.db"
+    schema = ("CREATE TABLE t (x TEXT UNIQUE)", "ALTER TABLE t ADD COLUMN y TEXT")
+    older, newer = Database(backup, schema=schema[:scripts], name="t"), Database(path, schema=schema, name="t")
+    for database in (older, newer):
+        with database.writing():
+            pass
+    with closing(sqlite3.connect(backup)) as source, closing(sqlite3.connect(path)) as target:
+        source.backup(target)  # as .restore does it, beside the open connection
+    statement = "SELECT y FROM t" if reads else "INSERT INTO t VALUES ('a', 'b')"
+    with pytest.raises(StoreError, match=r"no such|newer version"):
+        newer.fetch_all(statement, ())
+    assert newer.fetch_all(statement, ()) == []
+    for database in (older, newer):
+        database.close()
+
+
 @needs_unix
 def test_a_file_that_is_replaced_in_the_moment_in_which_it_is_opened_is_opened_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1549,6 +1549,37 @@ def test_c4_settings_that_are_changed_in_themselves_count(any_store: Store, kind
     assert model.stats()["hits"] == 2
 
 
+class _Parted(_Telling):
+    """Has a field of several parts."""
+
+    parts: Any
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(repr(self.parts)))])
+
+
+class _PartedWhole(_Parted):
+    told_whole = True
+
+
+@pytest.mark.parametrize("make", [lambda *parts: [*parts], lambda *parts: parts, lambda *parts: {"all": [*parts]}])
+@pytest.mark.parametrize("kind", [_Parted, _PartedWhole])
+def test_c4_settings_and_sets_that_are_changed_within_a_field_count(kind: Any, make: Any) -> None:
+    options, words = _Options(), {"a"}
+    inner = kind(parts=make(options, words))
+    model = CachedChatModel(inner, ExperienceCache(store=MemoryStore()))
+    changes: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: setattr(options, "tone", "curt"),
+        lambda: words.add("b"),
+    ]
+    for change in changes:
+        change()
+        for _ in range(2):
+            assert model.invoke("Hi").content == repr(inner.parts)
+    assert model.stats()["hits"] == 3
+
+
 class _Sent(_Telling):
     """Has fields that LangChain is not to dump, and makes its client as it is asked, as Anthropic's models do."""
 

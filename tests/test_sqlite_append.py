@@ -252,6 +252,21 @@ def test_neither_is_one_into_which_a_backup_is_restored(stores: tuple[SQLiteStor
     assert ids(store) == ["a", "b", "f"]
 
 
+def test_a_backup_from_before_a_session_gives_its_number_to_another(stores: tuple[SQLiteStore, SQLiteStore]) -> None:
+    store, other = stores
+    other.append(("brain", "", "", "older"), [("o", b"")])
+    with closing(sqlite3.connect(":memory:")) as copy, closing(sqlite3.connect(store.path)) as file:
+        file.backup(copy)
+        for id_ in ("a", "b"):
+            store.append(NS, [(id_, b"")])
+        copy.backup(file)
+    for id_ in ("c", "d"):
+        other.append(OTHER, [(id_, b"")])
+    store.append(NS, [("e", b"")])
+    assert ids(store) == ["e"]
+    assert [item.id for item in other.scan(OTHER).items] == ["c", "d"]
+
+
 _folder = tempfile.TemporaryDirectory()
 _numbers = itertools.count()
 _names = st.sampled_from(["a", "b", "c", "d", "e", "f"])

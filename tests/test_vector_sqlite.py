@@ -418,6 +418,25 @@ def test_what_was_read_of_a_file_before_an_older_backup_was_restored_into_it_is_
         assert vectors.nearest("n/", MAKER, query, 9) == anew.nearest("n/", MAKER, query, 9)
 
 
+def test_what_is_put_anew_after_a_restored_backup_is_not_taken_for_what_was_put_before_it(
+    vectors: SQLiteVectors, tmp_path: Path
+) -> None:
+    """As where an item of LangGraph's store is replaced again: under the same id, as the same row."""
+    first, before, after = ({"a": unit(random.Random(seed))} for seed in range(3))
+    put(vectors, first)
+    with (
+        contextlib.closing(sqlite3.connect(tmp_path / "vectors.db")) as file,
+        contextlib.closing(sqlite3.connect(":memory:")) as copy,
+    ):
+        file.backup(copy)
+        put(vectors, before)
+        assert vectors.nearest("n/", MAKER, before["a"], 1)[0][1] == pytest.approx(1.0)
+        copy.backup(file)
+    with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as theirs:
+        put(theirs, after)
+    assert vectors.nearest("n/", MAKER, after["a"], 1)[0][1] == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("removed", [[], ["c"]])
 @pytest.mark.parametrize("elsewhere", [0, 2])
 def test_what_was_removed_since_a_backup_is_found_again_once_that_was_restored(

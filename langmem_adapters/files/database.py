@@ -206,9 +206,9 @@ class Database:
                 connection = self._idle.pop()  # no lock: pop and append of a list need none
             except IndexError:
                 return self._open_connection()
-            if self.location.is_current(connection):
+            if self._ready and self.location.is_current(connection):
                 return connection
-            # The file was removed or replaced: nobody would ever see what is written to the old one.
+            # The file lacks tables, or was replaced or removed: nobody would see what is written to the old one.
             self.location.close_stale(connection)
             self._ready = False
 
@@ -286,6 +286,7 @@ class Database:
     def _to_store_error(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
         if isinstance(error, UnicodeEncodeError):
             return SerializationError("an id or a key holds half of a surrogate pair, which cannot be stored")
+        self._ready = self._ready and not self.location.lacks_tables(error)
         return self.location.to_store_error(error, self._timeout)
 
 
@@ -341,10 +342,9 @@ def _close_idle() -> None:
     file would believe it was the last of all, and remove the -wal into which the child writes.
     """
     with _registry_lock.held():
-        databases = list(_databases)
+        databases = [database for database in _databases if not database.location.in_memory]
     for database in databases:
-        if not database.location.in_memory:
-            database.close()
+        database.close()
 
 
 forks.call_before_fork(_close_idle)

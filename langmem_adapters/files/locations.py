@@ -213,6 +213,11 @@ class FileLocation:
         explanation = next((sentence for words, sentence in _EXPLANATIONS if words in text), f": {text}")
         return StoreError(f"{self._given_path}{explanation}")
 
+    @staticmethod
+    def lacks_tables(error: sqlite3.Error) -> bool:
+        """Whether SQLite says that tables or columns are missing, as where an older backup was restored."""
+        return any(sign in str(error) for sign in ("no such ", "values were supplied"))
+
     def close_stale(self, connection: Connection) -> None:
         """Close a connection to a file that is no longer at this place."""
         if _identity(self.path) is None:

@@ -109,6 +109,8 @@ class SQLiteVectors:
             number = _ensure_namespace(connection, name, maker)
             _NAMESPACE_TABLES.remove_some(connection, name)
             deleted_count = _delete_rows(connection, number, [*delete, *upsert])
+            # By a random step: else they would repeat after a restored backup, beside matrices of what it replaced.
+            connection.execute(_SKIP_NUMBERS, (int.from_bytes(os.urandom(2), "big"),))
             connection.executemany(
                 "INSERT INTO langmem_vector_rows (namespace, id, vector) VALUES (?, ?, ?)",
                 [(number, to_bytes(id_), pack_vector(embedding.vector)) for id_, embedding in upsert.items()],
@@ -225,6 +227,7 @@ def _find_namespace(connection: sqlite3.Connection, name: str) -> _NamespaceRow 
     return None if row is None else _to_namespace(row)
 
 
+_SKIP_NUMBERS = "UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'langmem_vector_rows'"
 _SELECT_NAMES = "SELECT name FROM langmem_vector_namespaces WHERE name >= ? AND name < ? ORDER BY name"
 _SELECT_NAMESPACE = (
     "SELECT number, documents, embedder, dimension, seq, entry FROM langmem_vector_namespaces WHERE name = ?"

@@ -65,7 +65,7 @@ def append(
         inline_keys = [key for key in keys if key not in ids]
         keys = [*keys, *put]
     statement = _insert_statement(len(entries), len(keys), len(inline_keys), bool(put))
-    row = (end.number, end.next, end.total, now - LISTING_LAG_SECONDS, now, end.next_key - 1, now)
+    row = (end.number, name, end.next, end.total, now - LISTING_LAG_SECONDS, now, end.next_key - 1, now)
     parameters: list[Any] = [end.next_key, *row]
     if keys:
         parameters += (end.number, *keys)
@@ -106,7 +106,8 @@ def _insert_statement(entry_count: int, key_count: int, inline_key_count: int, h
     )
     inline_flag = f" AND beside = {has_put:d}" if key_count else ""
     is_unchanged = (
-        "EXISTS (SELECT 1 FROM langmem_namespaces WHERE number = ? AND next = ? AND total = ?"  # noqa: S608 - same
+        # By name too: after a restored backup, another namespace may have the number.
+        "EXISTS (SELECT 1 FROM langmem_namespaces WHERE number = ? AND name = ? AND next = ? AND total = ?"  # noqa: S608 - same
         f" AND listed_at > ? AND listed_at <= ? AND expires_at IS NULL{inline_flag})"
         " AND EXISTS (SELECT 1 FROM langmem_log WHERE seq = ?)"
         " AND NOT EXISTS (SELECT 1 FROM langmem_namespaces WHERE expires_at <= ?)" + absent

@@ -27,7 +27,6 @@ from langmem_adapters.experience.functions.values import data_fingerprints, iden
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_call_settings
 from langmem_adapters.providers.addresses import ADDRESS_FIELDS, unstated_address
-from langmem_adapters.sharing import independent_copy
 
 __all__ = ["complete_llm_string", "refresh_description", "tracked_call", "with_omitted_parts"]
 
@@ -209,29 +208,32 @@ def _take_snapshot(
             bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
         if changed <= bookkeeping:
             omitted = snapshot.omitted if bookkeeping == snapshot.bookkeeping else None
-            snapshot = _FieldSnapshot(id(model), values, independent_copy(comparable), bookkeeping, omitted)
-            attributes[_SNAPSHOT_KEY] = snapshot
+            attributes[_SNAPSHOT_KEY] = snapshot = _FieldSnapshot(id(model), values, comparable, bookkeeping, omitted)
             return snapshot
     attributes.pop(_DESCRIPTION_KEY, None)
-    attributes[_SNAPSHOT_KEY] = snapshot = _FieldSnapshot(id(model), values, independent_copy(comparable), bookkeeping)
+    attributes[_SNAPSHOT_KEY] = snapshot = _FieldSnapshot(id(model), values, comparable, bookkeeping)
     return snapshot
 
 
 def _comparable_value(value: Any) -> Any:
-    """A field's value to compare with later; for settings or a model, which may change in place, their hash."""
-    return (_hash(value) or value) if _is_record(value) or _is_model(value) else value
+    """A value to compare with later, at any depth; for settings, a model or a set, which may change, their hash."""
+    if isinstance(value, dict):
+        return [[*value], _comparable_value([*value.values()])]
+    if isinstance(value, list | tuple):
+        return [*value] if ATOMS.issuperset(map(type, value)) else [*map(_comparable_value, value)]
+    is_changeable = type(value).__hash__ is None and not isinstance(value, Runnable)
+    return (_hash(value) or value) if is_changeable or _is_record(value) or _is_model(value) else value
 
 
 def _is_record(value: Any) -> bool:
     """Whether it holds fields by name, and is neither a class nor a Runnable."""
-    is_record = isinstance(value, BaseModel) or is_dataclass(value)
-    return is_record and not isinstance(value, type | Runnable)
+    return (isinstance(value, BaseModel) or is_dataclass(value)) and not isinstance(value, type | Runnable)
 
 
 def _may_be_bookkeeping(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
     """Whether a field that changed while the model was asked may be its own count or list of calls.
 
-    That is a number that began with 0, the same list as before if it began empty, or the same object of a class of its
+    That is a number that began with 0, the same list or set if it began empty, or the same object of a class of its
     own; and any field that is not described, if the author describes some. Any other was set by its owner just then.
     """
     field = type(model).model_fields.get(name)
@@ -241,7 +243,7 @@ def _may_be_bookkeeping(model: BaseLanguageModel[Any], name: str, *, is_same: bo
         return True
     if type(field.default) is int:
         return field.default == 0
-    began_empty = field.default_factory is list or (type(field.default) is list and not field.default)
+    began_empty = field.default_factory in (list, set) or (type(field.default) is list and not field.default)
     return is_same and (began_empty or _is_record(getattr(model, name)))
 
 
@@ -262,19 +264,15 @@ def _masked_fields(model: BaseLanguageModel[Any]) -> set[str]:
 
 
 def _is_undumped(value: Any) -> bool:
-    """Whether LangChain does not dump the value of a field, such as an enum, a set, or an object with settings.
-
-    Nor does it dump a model that is not serializable, such as the endpoint in a ChatHuggingFace, or the latter itself.
-    """
+    """Whether LangChain does not dump a value: an enum, a set, settings, a model such as that in a ChatHuggingFace."""
     return _is_model(value) or not (isinstance(value, Serializable | Runnable) or _is_json(value))
 
 
 def _is_json(value: Any) -> bool:
-    try:
+    with suppress(TypeError, ValueError, RecursionError):
         json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+        return True
+    return False
 
 
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
