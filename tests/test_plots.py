@@ -319,6 +319,11 @@ def test_scores_fall_into_bins() -> None:
     assert across(ax.lines[0])[0] == 0.97
 
 
+def test_the_highest_score_is_drawn_however_the_bins_are_rounded() -> None:
+    ax = score_distribution([0.1, 1.7])
+    assert (heights(ax)[0], heights(ax)[-1]) == (1, 1)
+
+
 def test_what_has_a_score_is_drawn_by_it() -> None:
     found = [Recalled(Memory(message=Message(role="user")), 0.5), Hit("a", 0.5)]
     assert heights(score_distribution(found))[10] == 2
