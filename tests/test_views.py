@@ -606,6 +606,28 @@ def test_of_a_long_memory_the_part_that_matched_is_shown() -> None:
     assert "more characters" in made
 
 
+def test_of_a_secret_before_the_part_that_matched_no_end_is_shown() -> None:
+    begin, end = (f"-----{word} RSA PRIVATE KEY-----" for word in ("BEGIN", "END"))
+    said = f"Ada sent this: {begin}\n{'MIIEpAIBAAKCAQEA' * 90}\n{end} It is for the server."
+    made = html(views.Listing([recalled(said)], views.memories, query="server", matching=analysis.matching))
+    assert "<mark>server</mark>" in made
+    assert "KCAQEA" not in made
+
+
+def test_a_memory_of_any_length_is_soon_shown() -> None:
+    said = "bike " + "filler " * 1_000_000
+    searched: list[int] = []
+
+    def matching(query: str, text: str) -> list[tuple[int, int]]:
+        searched.append(len(text))
+        return analysis.matching(query, text)
+
+    made = html(views.Listing([recalled(said)], views.memories, query="bike", matching=matching))
+    assert "<mark>bike</mark>" in made
+    assert "6,999,406 more characters" in re.sub(r"<[^>]+>", "", made)
+    assert sum(searched) < 100_000
+
+
 @pytest.mark.parametrize(
     ("query", "text", "words"),
     [
