@@ -535,6 +535,29 @@ def test_what_left_the_window_is_counted(count: int, memory_k: int, rule: str, d
         assert shown.text.index(rule) > shown.text.index(f"message {count - memory_k - 1}.")
 
 
+EXCHANGE = [Message(role="user", content="Where is my bike?"), Message(role="assistant", content="In the shed.")]
+CALLS = Message(role="assistant", tool_calls=[ToolCall(id=id_, name="look") for id_ in "12345"])
+RESULTS = [Message(role="tool", content="shed", tool_call_id=id_) for id_ in "12345"]
+
+
+@pytest.mark.parametrize(
+    ("said", "memory_k", "max_tokens", "outside"),
+    [
+        (EXCHANGE * 3, 5, None, 2),  # a window begins with the user
+        ([EXCHANGE[0], CALLS, *RESULTS], 3, None, 0),  # results stay with their call
+        (EXCHANGE * 30, 200, 40, 56),
+    ],
+)
+def test_the_window_is_the_one_that_a_model_is_shown(
+    said: list[Message], memory_k: int, max_tokens: int | None, outside: int
+) -> None:
+    brain = BrainMemory(open_store("memory:"), "s", memory_k=memory_k, max_tokens=max_tokens)
+    brain.add_messages(said)
+    assert len(brain.window()) == len(said) - outside
+    shown = read(brain).text
+    assert f"{outside} older messages are outside" in shown if outside else "outside" not in shown
+
+
 def test_what_a_summary_stands_for_is_outside_of_the_window() -> None:
     brain = BrainMemory(open_store("memory:"), "s", model=lambda _: "In short.")
     brain.add_messages([Message(role="user", content=f"message {n}. " + "word " * 600) for n in range(8)])
