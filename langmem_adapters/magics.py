@@ -229,20 +229,29 @@ class Notebook:
 
 
 def load(shell: Any) -> None:
-    """Register the magic with a shell; once, however often this is called."""
-    if _MAGIC_NAME in shell.magics_manager.magics["line"]:
-        return
-    notebook = Notebook(shell)
+    """Register the magic with a shell, in the place of another one of that name; one, however often this is called."""
+    notebook = _notebook_of(shell)
+    if notebook is None:
+        notebook = Notebook(shell)
+        shell.events.register("pre_run_cell", notebook.begin)
+        shell.events.register("post_run_cell", notebook.end)
     shell.register_magic_function(notebook.langmem, "line", _MAGIC_NAME)
-    shell.events.register("pre_run_cell", notebook.begin)
-    shell.events.register("post_run_cell", notebook.end)
 
 
 def unload(shell: Any) -> None:
-    """Remove the magic, and switch its cache off."""
-    magic = shell.magics_manager.magics["line"].pop(_MAGIC_NAME, None)
-    if magic is not None:
-        magic.__self__.close()
+    """Remove the magic, and switch its cache off; another one of that name stays."""
+    notebook = _notebook_of(shell)
+    if notebook is None:
+        return
+    magics = shell.magics_manager.magics["line"]
+    if magics.get(_MAGIC_NAME) == notebook.langmem:
+        del magics[_MAGIC_NAME]
+    notebook.close()
+
+
+def _notebook_of(shell: Any) -> Notebook | None:
+    owners = (getattr(callback, "__self__", None) for callback in shell.events.callbacks["pre_run_cell"])
+    return next((owner for owner in owners if isinstance(owner, Notebook)), None)
 
 
 def _split_line(line: str) -> list[str]:

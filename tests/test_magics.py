@@ -184,6 +184,20 @@ def test_loading_again_and_unloading(notebook: Notebook, url: str) -> None:
     langmem_adapters.unload_ipython_extension(notebook.shell)
 
 
+def test_another_magic_of_that_name_gives_way_and_is_not_removed(notebook: Notebook, url: str) -> None:
+    another = notebook.shell.register_magic_function
+    langmem_adapters.unload_ipython_extension(notebook.shell)
+    another(lambda _: "another", "line", "langmem")
+    langmem_adapters.load_ipython_extension(notebook.shell)
+    assert "is on" in repr(notebook.run(f"%langmem on {url}"))
+    another(lambda _: "another", "line", "langmem")
+    langmem_adapters.unload_ipython_extension(notebook.shell)
+    assert notebook.run("%langmem") == "another"
+    assert get_llm_cache() is None
+    langmem_adapters.unload_ipython_extension(notebook.shell)
+    assert notebook.run("%langmem") == "another"
+
+
 # --- what was done in a cell
 
 
