@@ -273,14 +273,13 @@ def _format_report(cell_name: str, answers: Sequence[_Answer]) -> Report:
         return Report("No cell has asked a model since the cache was on.")
     counts = [(kind, sum(answer.kind == kind for answer in answers)) for kind in ("served", "cached", "not kept")]
     heading = f"{cell_name}: {', '.join(f'{count} {kind}' for kind, count in counts if count)}"
-    lines = [
-        f"  {answer.kind}: {views.one_line(answer.request)} -> {views.one_line(answer.answer)}" for answer in answers
-    ]
-    rows = [(answer.kind, answer.request, answer.answer, _format_age(answer.age)) for answer in answers[:_MAX_ROWS]]
+    visible = answers[:_MAX_ROWS]
+    lines = [f"  {each.kind}: {views.one_line(each.request)} -> {views.one_line(each.answer)}" for each in visible]
+    rows = [(answer.kind, answer.request, answer.answer, _format_age(answer.age)) for answer in visible]
     columns = ("", "request", "answer", "kept since")
-    more = [f"  … {len(lines) - _MAX_ROWS} more"] if len(lines) > _MAX_ROWS else []
+    more = [f"  … {len(answers) - _MAX_ROWS} more"] if len(answers) > _MAX_ROWS else []
     return Report(
-        "\n".join([heading, *lines[:_MAX_ROWS], *more]),
+        "\n".join([heading, *lines, *more]),
         lambda: views.rows(heading, columns, rows, total=len(answers)),
     )
 
