@@ -508,6 +508,10 @@ def test_a_call_has_the_result_that_follows_it_and_a_lone_result_stands_alone() 
     assert re.search(r"f\(\)first.*again", twice.text, re.DOTALL)
     assert twice.of_class("lm-tool") == twice.of_class("lm-result") == 1
     assert "(empty)" in Read(views.conversation([call("1"), result("1", "")])).text
+    picture = Message(role="tool", content=[{"type": "image", "url": "x"}], tool_call_id="1")
+    assert "f()[image]" in Read(views.conversation([call("1"), picture])).text
+    repeated = Message(role="assistant", tool_calls=[ToolCall(id="1", name=name) for name in "fg"])
+    assert "f()the resultg()  no result here" in Read(views.conversation([repeated, result("1", "the result")])).text
 
 
 @pytest.mark.parametrize(
@@ -691,6 +695,7 @@ def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     assert "No experience was found" in read(pool.query("zebra")).text
     assert "No experience was found" in read(pool.query("capital", k=0)).text
     assert "kept as a hash only" in read(Experience(resp="x")).text
+    assert "kept as a hash only" not in read(Experience(req="", resp="x")).text
 
 
 def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:

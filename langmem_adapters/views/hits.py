@@ -186,9 +186,8 @@ def _details(experience: _Experience) -> Iterator[str]:
 
 
 def _request_and_answer(experience: _Experience, query: str, matching: Matching | None) -> Html:
-    text = as_text(experience.req) if experience.req is not None else ""
-    if text:
-        request = element("dd", _marked_text(text, query, matching), dir="auto")
+    if experience.req is not None:
+        request = element("dd", _marked_text(as_text(experience.req), query, matching), dir="auto")
     else:
         request = element("dd", "kept as a hash only", class_="lm-dim")
     rows = [
