@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from IPython.lib.pretty import pretty
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -929,6 +930,19 @@ def test_plain_representations_are_one_short_line() -> None:
     assert repr(recalled("x", name="Ada")) == "Recalled(0.50, Ada: 'x')"
     assert repr(Similar(Experience(req="a", resp={"b": 1}), 1.0)) == """Similar(1.00, 'a' -> '{"b": 1}')"""
     assert repr(Sessions(open_store("memory:"), user="ada")) == "Sessions(MemoryStore(), user='ada')"
+
+
+def test_what_ipython_stores_beside_a_view_is_masked_and_cut_too() -> None:
+    said = "My key is sk-abcdefgh1234567890abcd. " + "word " * 10_000
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    memory.add([Message(role="user", content=said)], session="s")
+    documents = LongTermRetriever(memory=memory).invoke("key")
+    for shown in (Message(role="user", content=said), Experience(req=said), documents):
+        assert "My key is ***. word" in pretty(shown)
+        assert len(pretty(shown)) < 1_300
+        assert said in repr(shown)
+    assert pretty(views.Listing([1, "a"], views.items)) == "[1,\n 'a']"
+    assert pretty(views.Listing(range(2_000), views.items)).endswith("999,\n …]")
 
 
 def test_a_history_shows_what_langchain_wrote() -> None:
