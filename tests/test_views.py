@@ -574,6 +574,14 @@ def test_what_a_summary_stands_for_is_outside_of_the_window() -> None:
     assert f"{left} older message" in shown.text
 
 
+def test_a_question_that_a_summary_covers_is_shown_to_a_model_with_its_answers() -> None:
+    brain = BrainMemory(open_store("memory:"), "s", model=lambda _: "In short.")
+    brain.add_messages([EXCHANGE[0], *EXCHANGE[1:] * 5])
+    brain.summarize(keep=3)
+    assert [message.role for message in brain.window()] == ["user", "assistant", "assistant"]
+    assert "3 older messages are outside" in read(brain).text
+
+
 def test_what_left_the_history_is_counted() -> None:
     store = open_store("memory:")
     memory = LongTermMemory(store, open_index("memory:"), user="ada")

@@ -271,6 +271,8 @@ def count_visible(
     end_id = end_id_in(page.values)
     covered_seq = next((item.seq for item in page.items if item.id == end_id), 0)
     messages = [message for item, message in entries if item.seq > covered_seq]
+    if not text.starts_with_user(messages):
+        messages[:0] = [m for item, m in entries if item.seq <= covered_seq and m.role == "user"][-1:]
     are_all = covered_seq or page.total == len(page.items)
     if are_all or text.is_window_full(messages, k, max_tokens=max_tokens or sys.maxsize, counter=counter):
         return len(text.uncut_window(messages, k, max_tokens, counter))
