@@ -313,10 +313,10 @@ class BrainMemory(Shared, Remembering, Reflection):
         return f"BrainMemory({self.store!r}, {self.scope.session!r}, user={self.scope.user!r})"
 
     def _repr_html_(self) -> str:
-        return views.render_safely(self, self._view)
+        return views.render_safely(self, lambda: self._view(self.memory_k))
 
-    def _view(self) -> str:
-        """The session as a chat, from one scan that reads at most a page and does not count as activity."""
+    def _view(self, k: int | None) -> str:
+        """The session as a chat with a window of ``k``, from one scan of a page, which does not count as activity."""
         keys = [TITLE, SUMMARY, DEPARTED]
         page = self.store.scan(self._flows.namespace, limit=views.MAX_MESSAGES, reverse=True, keys=keys)
         redacted = getattr(self.store, "redacted", lambda data: data)  # entries may be older than the redactor
@@ -329,7 +329,7 @@ class BrainMemory(Shared, Remembering, Reflection):
             details=[f"session {self.scope.session}", f"user {self.scope.user}" if self.scope.user else ""],
             summary=summary.text if summary else "",
             total=page.total,
-            inside=count_visible(page, entries, self.memory_k, self.max_tokens, self._counter),
+            inside=None if k is None else count_visible(page, entries, k, self.max_tokens, self._counter),
             departed=count_departed(values),
         )
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from IPython.lib.pretty import pretty
+from IPython.lib import pretty as ipython
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -126,6 +126,10 @@ def html(shown: Any) -> str:
     assert type(made) is str
     made.encode()  # a notebook is a file in UTF-8
     return str(made)
+
+
+def pretty(shown: object) -> str:
+    return str(ipython.pretty(shown))  # type: ignore[no-untyped-call]
 
 
 def read(shown: Any) -> Read:
@@ -963,6 +967,16 @@ def test_a_history_shows_what_langchain_wrote() -> None:
     )
     assert "look(where='shed')" in read(history).text
     assert html(history) == html(history.brain)
+
+
+def test_a_history_shows_the_window_of_its_own() -> None:
+    brain = BrainMemory(open_store("memory:"), "s")
+    brain.add_messages([*EXCHANGE[1:], *EXCHANGE * 3])
+    every, newest = BrainChatMessageHistory("s", brain=brain), BrainChatMessageHistory("s", brain=brain, memory_k=2)
+    assert len(every.messages) == 7
+    assert "outside" not in read(every).text
+    assert len(newest.messages) == 2
+    assert "5 older messages are outside" in read(newest).text
 
 
 @pytest.mark.parametrize("make", MADE)
