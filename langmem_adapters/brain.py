@@ -16,8 +16,8 @@ from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.conversation.model_tasks import CONTEXT_TOKENS, ModelTasks
 from langmem_adapters.conversation.reflection import Reflection
 from langmem_adapters.conversation.remembering import Remembering
-from langmem_adapters.conversation.session import TITLE, Context, Conversation, read_title
-from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_end_id
+from langmem_adapters.conversation.session import TITLE, Context, Conversation, count_visible, read_title
+from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary
 from langmem_adapters.conversation.tombstones import DEPARTED, count_departed
 from langmem_adapters.conversation.turn import Turn, mark_interrupted, merge_pieces
 from langmem_adapters.errors import ConfigurationError
@@ -313,24 +313,23 @@ class BrainMemory(Shared, Remembering, Reflection):
         return f"BrainMemory({self.store!r}, {self.scope.session!r}, user={self.scope.user!r})"
 
     def _repr_html_(self) -> str:
-        return views.render_safely(self, self._view)
+        return views.render_safely(self, lambda: self._view(self.memory_k))
 
-    def _view(self) -> str:
-        """The session as a chat, from one scan that reads at most a page and does not count as activity."""
+    def _view(self, k: int | None) -> str:
+        """The session as a chat with a window of ``k``, from one scan of a page, which does not count as activity."""
         keys = [TITLE, SUMMARY, DEPARTED]
         page = self.store.scan(self._flows.namespace, limit=views.MAX_MESSAGES, reverse=True, keys=keys)
         redacted = getattr(self.store, "redacted", lambda data: data)  # entries may be older than the redactor
-        items = [item._replace(data=redacted(item.data)) for item in page.items]
+        entries = readable_entries(item._replace(data=redacted(item.data)) for item in reversed(page.items))
         values = {key: redacted(data) for key, data in page.values.items()}
         summary = read_summary(values.get(SUMMARY))
-        uncovered_count = next((i for i, item in enumerate(items) if item.id == summary_end_id(summary)), page.total)
         return views.conversation(
-            [message for _, message in readable_entries(reversed(items))],
+            [message for _, message in entries],
             title=read_title(values.get(TITLE)),
             details=[f"session {self.scope.session}", f"user {self.scope.user}" if self.scope.user else ""],
             summary=summary.text if summary else "",
             total=page.total,
-            inside=min(uncovered_count, self.memory_k),
+            inside=None if k is None else count_visible(page, entries, k, self.max_tokens, self._counter),
             departed=count_departed(values),
         )
 

@@ -229,20 +229,29 @@ class Notebook:
 
 
 def load(shell: Any) -> None:
-    """Register the magic with a shell; once, however often this is called."""
-    if _MAGIC_NAME in shell.magics_manager.magics["line"]:
-        return
-    notebook = Notebook(shell)
+    """Register the magic with a shell, in the place of another one of that name; one, however often this is called."""
+    notebook = _notebook_of(shell)
+    if notebook is None:
+        notebook = Notebook(shell)
+        shell.events.register("pre_run_cell", notebook.begin)
+        shell.events.register("post_run_cell", notebook.end)
     shell.register_magic_function(notebook.langmem, "line", _MAGIC_NAME)
-    shell.events.register("pre_run_cell", notebook.begin)
-    shell.events.register("post_run_cell", notebook.end)
 
 
 def unload(shell: Any) -> None:
-    """Remove the magic, and switch its cache off."""
-    magic = shell.magics_manager.magics["line"].pop(_MAGIC_NAME, None)
-    if magic is not None:
-        magic.__self__.close()
+    """Remove the magic, and switch its cache off; another one of that name stays."""
+    notebook = _notebook_of(shell)
+    if notebook is None:
+        return
+    magics = shell.magics_manager.magics["line"]
+    if magics.get(_MAGIC_NAME) == notebook.langmem:
+        del magics[_MAGIC_NAME]
+    notebook.close()
+
+
+def _notebook_of(shell: Any) -> Notebook | None:
+    owners = (getattr(callback, "__self__", None) for callback in shell.events.callbacks["pre_run_cell"])
+    return next((owner for owner in owners if isinstance(owner, Notebook)), None)
 
 
 def _split_line(line: str) -> list[str]:
@@ -264,14 +273,13 @@ def _format_report(cell_name: str, answers: Sequence[_Answer]) -> Report:
         return Report("No cell has asked a model since the cache was on.")
     counts = [(kind, sum(answer.kind == kind for answer in answers)) for kind in ("served", "cached", "not kept")]
     heading = f"{cell_name}: {', '.join(f'{count} {kind}' for kind, count in counts if count)}"
-    lines = [
-        f"  {answer.kind}: {views.one_line(answer.request)} -> {views.one_line(answer.answer)}" for answer in answers
-    ]
-    rows = [(answer.kind, answer.request, answer.answer, _format_age(answer.age)) for answer in answers[:_MAX_ROWS]]
+    visible = answers[:_MAX_ROWS]
+    lines = [f"  {each.kind}: {views.one_line(each.request)} -> {views.one_line(each.answer)}" for each in visible]
+    rows = [(answer.kind, answer.request, answer.answer, _format_age(answer.age)) for answer in visible]
     columns = ("", "request", "answer", "kept since")
-    more = [f"  … {len(lines) - _MAX_ROWS} more"] if len(lines) > _MAX_ROWS else []
+    more = [f"  … {len(answers) - _MAX_ROWS} more"] if len(answers) > _MAX_ROWS else []
     return Report(
-        "\n".join([heading, *lines[:_MAX_ROWS], *more]),
+        "\n".join([heading, *lines, *more]),
         lambda: views.rows(heading, columns, rows, total=len(answers)),
     )
 

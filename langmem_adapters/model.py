@@ -47,6 +47,8 @@ class _StoredModel(BaseModel):
         extra="allow", ser_json_inf_nan="constants", protected_namespaces=()
     )
 
+    _repr_pretty_ = views.print_masked
+
     def to_bytes(self, **overrides: Any) -> bytes:
         """Write the format version and the fields that differ from their defaults; ``overrides`` replaces some."""
         fields = self.to_data()

@@ -35,6 +35,7 @@ __all__ = [
     "replace_surrogates",
     "starts_with_user",
     "tool_calls_of",
+    "uncut_window",
     "window",
     "without_calls",
 ]
@@ -87,12 +88,15 @@ def window(
     and the question that led to it. If these alone exceed ``max_tokens``, their texts are cut, the longest first,
     with a warning. Calls, images, thoughts and at least one token of each text stay, even if they exceed the budget.
     """
+    newest = uncut_window(messages, k, max_tokens, counter)
+    return newest if max_tokens is None else _shorten_texts(newest, max_tokens, counter)
+
+
+def uncut_window(messages: Sequence[Message], k: int, max_tokens: int | None, counter: TokenCounter) -> list[Message]:
+    """The messages of a :func:`window`, with whole texts."""
     repaired = repair(messages)
-    if max_tokens is None:
-        return _fit_window(repaired, k)
-    sizes = [message_tokens(message, counter) for message in repaired]
-    newest = _fit_window(repaired, k, sizes, max_tokens)
-    return _shorten_texts(newest, max_tokens, counter)
+    sizes = [] if max_tokens is None else [message_tokens(message, counter) for message in repaired]
+    return _fit_window(repaired, k, sizes, max_tokens or 0)
 
 
 def is_window_full(messages: Sequence[Message], k: int, *, max_tokens: int, counter: TokenCounter) -> bool:
@@ -308,11 +312,8 @@ def as_text(messages: Iterable[Message]) -> str:
 
     So no text can speak for someone else with a line that begins with that role.
     """
-    lines = []
-    for message in messages:
-        speaker = " ".join((message.name or message.role).split())
-        lines.append(f"{speaker}: {hanging_indent(message.text)}")
-    return "\n".join(lines)
+    said = ((" ".join((message.name or message.role).split()), hanging_indent(message.text)) for message in messages)
+    return "\n".join(f"{speaker}: {lines}" for speaker, lines in said)
 
 
 def hanging_indent(text: str) -> str:

@@ -22,7 +22,7 @@ from pydantic import create_model
 from traitlets.config import Config
 
 import langmem_adapters
-from langmem_adapters import magics
+from langmem_adapters import magics, views
 from langmem_adapters.langchain import ExperienceCache
 from langmem_adapters.protocols import Appended
 
@@ -184,6 +184,20 @@ def test_loading_again_and_unloading(notebook: Notebook, url: str) -> None:
     langmem_adapters.unload_ipython_extension(notebook.shell)
 
 
+def test_another_magic_of_that_name_gives_way_and_is_not_removed(notebook: Notebook, url: str) -> None:
+    another = notebook.shell.register_magic_function
+    langmem_adapters.unload_ipython_extension(notebook.shell)
+    another(lambda _: "another", "line", "langmem")
+    langmem_adapters.load_ipython_extension(notebook.shell)
+    assert "is on" in repr(notebook.run(f"%langmem on {url}"))
+    another(lambda _: "another", "line", "langmem")
+    langmem_adapters.unload_ipython_extension(notebook.shell)
+    assert notebook.run("%langmem") == "another"
+    assert get_llm_cache() is None
+    langmem_adapters.unload_ipython_extension(notebook.shell)
+    assert notebook.run("%langmem") == "another"
+
+
 # --- what was done in a cell
 
 
@@ -298,6 +312,18 @@ def test_what_is_told_is_escaped_masked_and_cut(notebook: Notebook, url: str) ->
     assert "10 more are not shown" in html(shown)
     assert len(html(shown)) < 40_000
     assert max(map(len, repr(shown).splitlines())) < 160
+
+
+def test_only_the_answers_that_are_shown_are_shortened(
+    notebook: Notebook, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shortened: list[object] = []
+    shorten = views.one_line
+    monkeypatch.setattr(views, "one_line", lambda text: shortened.append(text) or shorten(text))  # type: ignore[func-returns-value]
+    notebook.run(f"%langmem on {url}")
+    notebook.run("for n in range(30): model.invoke(str(n))")
+    assert "30 cached" in repr(notebook.run("%langmem last"))
+    assert len(shortened) == 2 * 20
 
 
 def test_watching_shows_each_cell_that_asked_and_no_other(notebook: Notebook, url: str) -> None:

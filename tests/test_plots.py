@@ -7,7 +7,9 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -253,6 +255,26 @@ def test_figures_of_savings_and_shares_have_no_power_of_ten_and_are_all_only_whe
     assert title(hit_rate([first, last])) == "above 99.9 % of 10,000 requests were answered from the cache"
 
 
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="a process of Windows cannot change its time zone")
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize("month", [1, 7])
+def test_a_look_has_the_local_time_of_its_day_in_summer_and_in_winter(month: int) -> None:
+    noon = datetime(2026, month, 1, 12).astimezone().timestamp()
+    ax = hit_rate(looks((noon, 0, 0), (noon + 3600, 1, 1)))
+    plt.gcf().canvas.draw()
+    labels = [label.get_text() for label in ax.get_xticklabels()]
+    assert (labels[0], labels[-1]) == ("12:00", "13:00")
+
+
 def test_what_cannot_be_drawn_over_time() -> None:
     with pytest.raises(ConfigurationError, match="the cache had no requests"):
         hit_rate(looks((0, 1, 1), (60, 1, 1)))
@@ -317,6 +339,11 @@ def test_scores_fall_into_bins() -> None:
     assert (heights(ax)[0], heights(ax)[1], heights(ax)[-1]) == (2, 1, 2)
     assert title(ax) == "2 of 5 scores are at or above 0.97"
     assert across(ax.lines[0])[0] == 0.97
+
+
+def test_the_highest_score_is_drawn_however_the_bins_are_rounded() -> None:
+    ax = score_distribution([0.1, 1.7])
+    assert (heights(ax)[0], heights(ax)[-1]) == (1, 1)
 
 
 def test_what_has_a_score_is_drawn_by_it() -> None:
@@ -465,6 +492,13 @@ def test_every_message_is_somewhere_once(said: list[tuple[str, bool]], memory_k:
     assert not any(one.window and one.long_term for one in found)
 
 
+def test_messages_stay_in_the_order_of_their_session_whatever_their_times_say() -> None:
+    brain = session(memory_k=2)
+    brain.add_messages([Message(role="user", content=f"{at}", id=f"{at}", created_at=at) for at in (1.0, 3.0, 2.0)])
+    assert placed(brain) == {"1.0": "", "3.0": "w", "2.0": "w"}
+    assert [one.message_id for one in trace(brain)] == ["1.0", "3.0", "2.0"]
+
+
 async def test_the_async_twin_reads_the_same() -> None:
     brain = session(memory_k=2, remembers=True)
     fill(brain, 5)
@@ -600,6 +634,12 @@ def test_any_text_can_be_a_label(tmp_path: Path) -> None:
     assert all(len(text) <= 24 and "\n" not in text for text in shown)
     assert [name.strip("\u200b") for name in named(ax)][:2] == ["_x", "$a^{$"]
     assert len(similarity_map(said, embedder(), labels=0).texts) == 0
+
+
+def test_a_secret_is_no_label() -> None:
+    ax = similarity_map([*TEXTS, "password: hunter2hunter2"], embedder(), labels=7)
+    labels = {text.get_text() for text in ax.texts}
+    assert "password: ***" in labels
 
 
 # --- side by side

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from IPython.lib import pretty as ipython
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -125,6 +126,10 @@ def html(shown: Any) -> str:
     assert type(made) is str
     made.encode()  # a notebook is a file in UTF-8
     return str(made)
+
+
+def pretty(shown: object) -> str:
+    return str(ipython.pretty(shown))  # type: ignore[no-untyped-call]
 
 
 def read(shown: Any) -> Read:
@@ -508,6 +513,10 @@ def test_a_call_has_the_result_that_follows_it_and_a_lone_result_stands_alone() 
     assert re.search(r"f\(\)first.*again", twice.text, re.DOTALL)
     assert twice.of_class("lm-tool") == twice.of_class("lm-result") == 1
     assert "(empty)" in Read(views.conversation([call("1"), result("1", "")])).text
+    picture = Message(role="tool", content=[{"type": "image", "url": "x"}], tool_call_id="1")
+    assert "f()[image]" in Read(views.conversation([call("1"), picture])).text
+    repeated = Message(role="assistant", tool_calls=[ToolCall(id="1", name=name) for name in "fg"])
+    assert "f()the resultg()  no result here" in Read(views.conversation([repeated, result("1", "the result")])).text
 
 
 @pytest.mark.parametrize(
@@ -535,6 +544,29 @@ def test_what_left_the_window_is_counted(count: int, memory_k: int, rule: str, d
         assert shown.text.index(rule) > shown.text.index(f"message {count - memory_k - 1}.")
 
 
+EXCHANGE = [Message(role="user", content="Where is my bike?"), Message(role="assistant", content="In the shed.")]
+CALLS = Message(role="assistant", tool_calls=[ToolCall(id=id_, name="look") for id_ in "12345"])
+RESULTS = [Message(role="tool", content="shed", tool_call_id=id_) for id_ in "12345"]
+
+
+@pytest.mark.parametrize(
+    ("said", "memory_k", "max_tokens", "outside"),
+    [
+        (EXCHANGE * 3, 5, None, 2),  # a window begins with the user
+        ([EXCHANGE[0], CALLS, *RESULTS], 3, None, 0),  # results stay with their call
+        (EXCHANGE * 30, 200, 40, 56),
+    ],
+)
+def test_the_window_is_the_one_that_a_model_is_shown(
+    said: list[Message], memory_k: int, max_tokens: int | None, outside: int
+) -> None:
+    brain = BrainMemory(open_store("memory:"), "s", memory_k=memory_k, max_tokens=max_tokens)
+    brain.add_messages(said)
+    assert len(brain.window()) == len(said) - outside
+    shown = read(brain).text
+    assert f"{outside} older messages are outside" in shown if outside else "outside" not in shown
+
+
 def test_what_a_summary_stands_for_is_outside_of_the_window() -> None:
     brain = BrainMemory(open_store("memory:"), "s", model=lambda _: "In short.")
     brain.add_messages([Message(role="user", content=f"message {n}. " + "word " * 600) for n in range(8)])
@@ -544,6 +576,14 @@ def test_what_a_summary_stands_for_is_outside_of_the_window() -> None:
     shown = read(brain)
     assert "In short." in shown.text
     assert f"{left} older message" in shown.text
+
+
+def test_a_question_that_a_summary_covers_is_shown_to_a_model_with_its_answers() -> None:
+    brain = BrainMemory(open_store("memory:"), "s", model=lambda _: "In short.")
+    brain.add_messages([EXCHANGE[0], *EXCHANGE[1:] * 5])
+    brain.summarize(keep=3)
+    assert [message.role for message in brain.window()] == ["user", "assistant", "assistant"]
+    assert "3 older messages are outside" in read(brain).text
 
 
 def test_what_left_the_history_is_counted() -> None:
@@ -606,6 +646,28 @@ def test_of_a_long_memory_the_part_that_matched_is_shown() -> None:
     assert "more characters" in made
 
 
+def test_of_a_secret_before_the_part_that_matched_no_end_is_shown() -> None:
+    begin, end = (f"-----{word} RSA PRIVATE KEY-----" for word in ("BEGIN", "END"))
+    said = f"Ada sent this: {begin}\n{'MIIEpAIBAAKCAQEA' * 90}\n{end} It is for the server."
+    made = html(views.Listing([recalled(said)], views.memories, query="server", matching=analysis.matching))
+    assert "<mark>server</mark>" in made
+    assert "KCAQEA" not in made
+
+
+def test_a_memory_of_any_length_is_soon_shown() -> None:
+    said = "bike " + "filler " * 1_000_000
+    searched: list[int] = []
+
+    def matching(query: str, text: str) -> list[tuple[int, int]]:
+        searched.append(len(text))
+        return analysis.matching(query, text)
+
+    made = html(views.Listing([recalled(said)], views.memories, query="bike", matching=matching))
+    assert "<mark>bike</mark>" in made
+    assert "6,999,406 more characters" in re.sub(r"<[^>]+>", "", made)
+    assert sum(searched) < 100_000
+
+
 @pytest.mark.parametrize(
     ("query", "text", "words"),
     [
@@ -646,6 +708,7 @@ def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     assert "No experience was found" in read(pool.query("zebra")).text
     assert "No experience was found" in read(pool.query("capital", k=0)).text
     assert "kept as a hash only" in read(Experience(resp="x")).text
+    assert "kept as a hash only" not in read(Experience(req="", resp="x")).text
 
 
 def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
@@ -881,6 +944,19 @@ def test_plain_representations_are_one_short_line() -> None:
     assert repr(Sessions(open_store("memory:"), user="ada")) == "Sessions(MemoryStore(), user='ada')"
 
 
+def test_what_ipython_stores_beside_a_view_is_masked_and_cut_too() -> None:
+    said = "My key is sk-abcdefgh1234567890abcd. " + "word " * 10_000
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    memory.add([Message(role="user", content=said)], session="s")
+    documents = LongTermRetriever(memory=memory).invoke("key")
+    for shown in (Message(role="user", content=said), Experience(req=said), documents):
+        assert "My key is ***. word" in pretty(shown)
+        assert len(pretty(shown)) < 1_300
+        assert said in repr(shown)
+    assert pretty(views.Listing([1, "a"], views.items)) == "[1,\n 'a']"
+    assert pretty(views.Listing(range(2_000), views.items)).endswith("999,\n …]")
+
+
 def test_a_history_shows_what_langchain_wrote() -> None:
     history = BrainChatMessageHistory("s", url="memory:", user="views")
     history.add_messages(
@@ -891,6 +967,16 @@ def test_a_history_shows_what_langchain_wrote() -> None:
     )
     assert "look(where='shed')" in read(history).text
     assert html(history) == html(history.brain)
+
+
+def test_a_history_shows_the_window_of_its_own() -> None:
+    brain = BrainMemory(open_store("memory:"), "s")
+    brain.add_messages([*EXCHANGE[1:], *EXCHANGE * 3])
+    every, newest = BrainChatMessageHistory("s", brain=brain), BrainChatMessageHistory("s", brain=brain, memory_k=2)
+    assert len(every.messages) == 7
+    assert "outside" not in read(every).text
+    assert len(newest.messages) == 2
+    assert "5 older messages are outside" in read(newest).text
 
 
 @pytest.mark.parametrize("make", MADE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -9,12 +10,18 @@ from typing import NamedTuple, TypeVar
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import GENERATION, PAGE_SIZE, WATCHED_KEYS, SessionLog, readable_entries
-from langmem_adapters.conversation.stored_summary import SUMMARY, content_fingerprint, read_summary, summary_end_id
+from langmem_adapters.conversation.stored_summary import (
+    SUMMARY,
+    content_fingerprint,
+    end_id_in,
+    read_summary,
+    summary_end_id,
+)
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.expiry import ExpiringSession
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
-from langmem_adapters.protocols import Item
+from langmem_adapters.protocols import Item, Page
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.validation import check_count, check_integer, check_text, checked_list
 from langmem_adapters.warn_once import warn_of_damage
@@ -25,6 +32,7 @@ __all__ = [
     "Backlog",
     "Context",
     "Conversation",
+    "count_visible",
     "knowledge_after",
     "put_title",
     "read_title",
@@ -254,6 +262,21 @@ class Conversation(SessionLog):
             raise ConfigurationError("this BrainMemory has no long-term memory: give it long_term=")
         _, visible_messages = yield from self.newest(self.memory_k, _readable_messages)
         return (yield from self.long_term.search_flow(query, k, exclude=visible_messages))
+
+
+def count_visible(
+    page: Page, entries: Sequence[tuple[Item, Message]], k: int, max_tokens: int | None, counter: TokenCounter
+) -> int:
+    """How many messages the context of a session holds, by its newest page: exactly, unless older ones may be in it."""
+    end_id = end_id_in(page.values)
+    covered_seq = next((item.seq for item in page.items if item.id == end_id), 0)
+    messages = [message for item, message in entries if item.seq > covered_seq]
+    if not text.starts_with_user(messages):
+        messages[:0] = [m for item, m in entries if item.seq <= covered_seq and m.role == "user"][-1:]
+    are_all = covered_seq or page.total == len(page.items)
+    if are_all or text.is_window_full(messages, k, max_tokens=max_tokens or sys.maxsize, counter=counter):
+        return len(text.uncut_window(messages, k, max_tokens, counter))
+    return min(page.total, k)
 
 
 def knowledge_after(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:

@@ -26,6 +26,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import resolve_store
 from langmem_adapters.validation import check_at_most_one, check_scope, checked_list
+from langmem_adapters.views import render_safely
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["BrainChatMessageHistory"]
@@ -253,7 +254,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         return f"BrainChatMessageHistory({self.session_id!r}, brain={self.brain!r})"
 
     def _repr_html_(self) -> str:
-        return self.brain._repr_html_()
+        return render_safely(self, lambda: self.brain._view(self._window))  # noqa: SLF001 - a view of the same
 
 
 def _summary_messages(summary: Summary | None) -> list[BaseMessage]:

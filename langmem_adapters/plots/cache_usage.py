@@ -114,7 +114,7 @@ def _times(snapshots: Sequence[Snapshot]) -> list[float]:
 
 def _format_dates(ax: Axes) -> None:
     dates = importlib.import_module("matplotlib.dates")
-    zone = datetime.now().astimezone().tzinfo
+    zone = importlib.import_module("dateutil.tz").tzlocal()  # also knows summer from winter time
     locator = dates.AutoDateLocator(minticks=3, maxticks=7, tz=zone)
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from langmem_adapters.errors import MissingDependency
+from langmem_adapters.views.plain import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,11 +72,10 @@ def use_integer_ticks(axis: Axis) -> None:
 
 
 def printable_text(text: str, max_chars: int) -> str:
-    """A text on one line, shortened, with a square for each character that the current font lacks."""
+    """A text on one line, masked and shortened, with a square for each character that the current font lacks."""
     font_manager = importlib.import_module("matplotlib.font_manager")
     families = font_manager.FontProperties().get_family()
     properties = [font_manager.FontProperties(family=[family]) for family in families]
     fonts = [font_manager.get_font(font_manager.findfont(each)) for each in properties]
-    line = " ".join(text.split())
-    line = line if len(line) <= max_chars else line[: max_chars - 1].rstrip() + "…"
+    line = one_line(text, max_chars)
     return "".join(c if any(font.get_char_index(ord(c)) for font in fonts) else _MISSING_CHARACTER for c in line)

@@ -129,4 +129,5 @@ def _bins(values: Sequence[float]) -> list[float]:
     if all(value == int(value) for value in values) and low >= 1 and high <= 10:  # noqa: PLR2004 - the scale
         return [n + 0.5 for n in range(11)]
     width = (high - low) / _BIN_COUNT or 1.0
-    return [low + n * width for n in range(_BIN_COUNT + 1)]
+    edges = [low + n * width for n in range(_BIN_COUNT + 1)]
+    return [*edges[:-1], max(edges[-1], high)]  # rounding must not leave out the highest

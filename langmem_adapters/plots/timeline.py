@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langmem_adapters.brain import BrainMemory
@@ -117,10 +117,12 @@ def _trace_flow(brain: BrainMemory) -> Flow[list[Placed]]:
     remaining = [(message.id, message.role, message.created_at) for message in stored]
     removed_ids, remaining_ids = [id_ for id_, *_ in removed], [id_ for id_, *_ in remaining]
     summarized_ids = _summarized_ids(removed_ids, remaining_ids, last_covered_id(context.summary))
-    rows = sorted(removed + remaining, key=lambda row: row[2] or 0.0)  # a question may stay while its answer leaves
+    # A question may stay while its answer leaves; those that stay keep their order, whatever their times say.
+    times = accumulate((created_at or 0.0 for *_, created_at in remaining), max)
+    rows = [*((row[2] or 0.0, row) for row in removed), *zip(times, remaining, strict=True)]
     return [
         Placed(id_, role, created_at, id_ in visible_ids, id_ in summarized_ids, id_ in archived_ids)
-        for id_, role, created_at in rows
+        for _, (id_, role, created_at) in sorted(rows, key=lambda row: row[0])
     ]
 
 

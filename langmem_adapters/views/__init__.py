@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from langmem_adapters.views.chat import MAX_MESSAGES, conversation
 from langmem_adapters.views.hits import comparison, experiences, memories, one_experience
-from langmem_adapters.views.lists import Figures, Listing
+from langmem_adapters.views.lists import Figures, Listing, print_masked
 from langmem_adapters.views.markup import render_safely
 from langmem_adapters.views.plain import as_text, format_time, mask_secrets, one_line
 from langmem_adapters.views.tables import items, rows, sessions, statistics
@@ -27,6 +27,7 @@ __all__ = [
     "memories",
     "one_experience",
     "one_line",
+    "print_masked",
     "render_safely",
     "rows",
     "sessions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langmem_adapters.views.markup import Html, clip, element, escape, frame, header, join, join_spaced, note
+from langmem_adapters.views.markup import Html, clip, element, frame, header, join, join_spaced, note
 from langmem_adapters.views.plain import as_text, format_time, one_line
 
 __all__ = ["MAX_MESSAGES", "conversation", "other_blocks"]
@@ -115,7 +115,7 @@ def _results_by_call(messages: Sequence[_Message]) -> dict[int, dict[int, int]]:
     results: dict[int, dict[int, int]] = {}
     pending: dict[str, tuple[int, int]] = {}
     for index, message in enumerate(messages):
-        calls = enumerate(message.tool_calls[:_MAX_CALLS])
+        calls = reversed([*enumerate(message.tool_calls[:_MAX_CALLS])])  # of those with the same id, the first counts
         pending |= {call.id: (index, position) for position, call in calls if call.id}
         if message.role == "tool" and message.tool_call_id in pending:
             caller, position = pending.pop(message.tool_call_id)
@@ -155,9 +155,9 @@ def _tool_call(call: _Call, result: _Message | None) -> Html:
     if result is None:
         parts.append(element("span", "  no result here", class_="lm-dim"))
     else:
-        parts.append(
-            element("div", clip(result.text, _MAX_CALL_CHARS) or escape("(empty)"), class_="lm-result", dir="auto")
-        )
+        kinds = [f"[{kind}]" for kind in other_blocks(result.content)]
+        text = "\n".join(filter(None, [result.text, *kinds])) or "(empty)"
+        parts.append(element("div", clip(text, _MAX_CALL_CHARS), class_="lm-result", dir="auto"))
     return element("div", *parts, class_="lm-call")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langmem_adapters.views.markup import Html, bar, clip, element, escape, frame, header, join, join_spaced, note
-from langmem_adapters.views.plain import amount, as_text, format_time, one_line
+from langmem_adapters.views.plain import amount, as_text, format_time, one_line, shorten
 
 __all__ = ["Matching", "comparison", "experiences", "memories", "one_experience"]
 
@@ -15,6 +15,7 @@ Matching = Callable[[str, str], Sequence[tuple[int, int]]]
 
 _MAX_HITS = 20
 _MAX_CHARS = 600  # of each
+_MAX_CHARS_SEARCHED = 50_000  # for the first match
 _MAX_CHARS_BEFORE = 160  # of them before the first match, if it is far into the text
 _MAX_SIGNALS = 8  # the strongest
 
@@ -185,9 +186,8 @@ def _details(experience: _Experience) -> Iterator[str]:
 
 
 def _request_and_answer(experience: _Experience, query: str, matching: Matching | None) -> Html:
-    text = as_text(experience.req) if experience.req is not None else ""
-    if text:
-        request = element("dd", _marked_text(text, query, matching), dir="auto")
+    if experience.req is not None:
+        request = element("dd", _marked_text(as_text(experience.req), query, matching), dir="auto")
     else:
         request = element("dd", "kept as a hash only", class_="lm-dim")
     rows = [
@@ -206,10 +206,12 @@ def _marked_text(text: str, query: str, matching: Matching | None) -> Html:
     """A text with the words of the query marked; of a long one, the part around the first of them."""
     if matching is None or not query:
         return clip(text, _MAX_CHARS)
-    first = next((start for start, _ in matching(query, text)), 0)
+    searched, omitted = shorten(text, _MAX_CHARS_SEARCHED)  # without secrets: the end of one is not known as such
+    first = next((start for start, _ in matching(query, searched)), 0)
     start = first - _MAX_CHARS_BEFORE if first > _MAX_CHARS - _MAX_CHARS_BEFORE else 0
     prefix = [element("span", f"{start:,} characters … ", class_="lm-dim")] if start else []
-    return join([*prefix, clip(text[start:], _MAX_CHARS, lambda visible: _mark(visible, matching(query, visible)))])
+    rest = searched[start:] + text[len(text) - omitted :]
+    return join([*prefix, clip(rest, _MAX_CHARS, lambda visible: _mark(visible, matching(query, visible)))])
 
 
 def _mark(text: str, matches: Sequence[tuple[int, int]]) -> Html:

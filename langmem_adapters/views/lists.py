@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from langmem_adapters.views.markup import render_safely
+from langmem_adapters.views.plain import one_line
 from langmem_adapters.views.tables import statistics
 
-__all__ = ["Figures", "Listing"]
+__all__ = ["Figures", "Listing", "print_masked"]
 
 T = TypeVar("T")
+
+_MAX_CHARS = 1_200  # of an object
+_MAX_ITEMS = 1_000
+
+
+def print_masked(subject: object, printer: Any, cycle: bool) -> None:  # noqa: ARG001 - as IPython calls it
+    """Write an object as IPython's ``_repr_pretty_``: a notebook is stored with this text, too, beside the view."""
+    printer.text(one_line(repr(subject), _MAX_CHARS))
 
 
 class Listing(list[T]):
@@ -34,6 +43,12 @@ class Listing(list[T]):
 
     def _repr_html_(self) -> str:
         return render_safely(self, lambda: self._view(self, **self._about))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - as IPython calls it
+        """See :func:`print_masked`; the items may be of another library."""
+        lines = [one_line(repr(item), _MAX_CHARS) for item in self[:_MAX_ITEMS]]
+        lines += ["…"] if len(self) > _MAX_ITEMS else []
+        printer.text("[" + ",\n ".join(lines) + "]")
 
 
 class Figures(dict[str, Any]):

@@ -20,6 +20,7 @@ _DARK_COLORS = (
 _LIGHT_HOSTS = (
     '[data-jp-theme-light="true"]',
     '[data-vscode-theme-kind="vscode-light"]',
+    '[data-vscode-theme-kind="vscode-high-contrast-light"]',
     'html[theme="light"]',
     '[data-md-color-scheme="default"]',
 )
