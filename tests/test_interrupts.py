@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import math
 import sqlite3
 import subprocess
@@ -150,6 +151,19 @@ def test_j1_an_interrupt_leaves_a_file_to_others(on_disk: SQLiteStore, tmp_path:
         look_at(on_disk)
 
     assert cells(prepare, look) > 15
+
+
+def test_j1_an_interrupted_read_leaves_no_connection_at_an_old_state(on_disk: SQLiteStore, tmp_path: Path) -> None:
+    other, ids = SQLiteStore(tmp_path / "t.db"), map(str, itertools.count())
+    on_disk.append(SESSION, [("second", b"2"), ("third", b"3")])
+
+    def look() -> None:
+        total = other.append(SESSION, [(next(ids), b"")]).total
+        assert on_disk.scan(SESSION, limit=1).total == total
+        assert on_disk.append(SESSION, [(next(ids), b"")]).total == total + 1
+
+    assert cells(lambda: lambda: on_disk.scan(SESSION, limit=3), look) > 15
+    other.close()
 
 
 @pytest.mark.parametrize("name", CALLS)
