@@ -31,7 +31,7 @@ def test_a_call_has_its_answer_its_error_and_the_context_of_its_caller() -> None
 
 
 def test_eight_calls_wait_at_the_same_time_and_a_ninth_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
+    monkeypatch.setitem(background._lanes, "work", background.DaemonThreads(8, "langmem-background"))
     everybody, held = threading.Barrier(9), threading.Event()
     waiting = [submit(lambda: (everybody.wait(120), held.wait(120))) for _ in range(8)]
     everybody.wait(120)
@@ -46,7 +46,7 @@ def test_eight_calls_wait_at_the_same_time_and_a_ninth_has_its_turn(monkeypatch:
 
 
 def test_a_thread_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = background._BackgroundThreads()
+    own = background.DaemonThreads(8, "langmem-background")
     monkeypatch.setitem(background._lanes, "work", own)
     for _ in range(20):
         submit(threading.get_ident).result(120)
@@ -56,8 +56,7 @@ def test_a_thread_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_call_that_was_cancelled_before_its_turn_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
-    monkeypatch.setattr(background, "_MAX_THREADS", 1)
+    monkeypatch.setitem(background._lanes, "work", background.DaemonThreads(1, "langmem-background"))
     held, made = threading.Event(), list[int]()
     submit(lambda: held.wait(120))
     cancelled = submit(lambda: made.append(1))
@@ -70,7 +69,7 @@ def test_a_call_that_was_cancelled_before_its_turn_is_not_made(monkeypatch: pyte
 def test_where_no_thread_can_be_started_the_caller_is_told_or_those_that_are_there_do_the_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
+    monkeypatch.setitem(background._lanes, "work", background.DaemonThreads(8, "langmem-background"))
 
     def refuse(_: Any) -> None:
         raise RuntimeError("can't start new thread")
@@ -91,7 +90,7 @@ def test_where_no_thread_can_be_started_the_caller_is_told_or_those_that_are_the
 def test_where_one_thread_can_be_started_now_and_then_those_that_wait_for_the_end_do_not_take_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(background._lanes, "work", background._BackgroundThreads())
+    monkeypatch.setitem(background._lanes, "work", background.DaemonThreads(8, "langmem-background"))
     start, started = threading.Thread.start, []
 
     def start_unless_it_works(thread: threading.Thread) -> None:
@@ -105,7 +104,7 @@ def test_where_one_thread_can_be_started_now_and_then_those_that_wait_for_the_en
         for _ in range(3):
             with pytest.raises(RuntimeError, match="new thread"):
                 submit(lambda: 1)
-    assert started == ["langmem-start", "langmem-exit"]
+    assert started == ["langmem-exit"]
     assert submit(lambda: 2).result(120) == 2
 
 

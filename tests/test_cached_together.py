@@ -514,7 +514,7 @@ async def test_a_lease_is_given_back_at_once_though_models_are_at_work_in_the_ba
     any_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for lane in ("work", "leases"):
-        monkeypatch.setitem(background._lanes, lane, background._BackgroundThreads())
+        monkeypatch.setitem(background._lanes, lane, background.DaemonThreads(8, "langmem-background"))
     release, entered = threading.Event(), asyncio.Event()
     summaries = [background.submit(lambda: release.wait(120)) for _ in range(background._MAX_THREADS)]
 
@@ -546,7 +546,7 @@ def test_garbage_that_is_collected_in_the_middle_of_a_call_holds_up_nobody(
 ) -> None:
     """A call that nobody has is given up by whoever collects it, which may be the one who begins another."""
     store = MemoryStore()
-    monkeypatch.setitem(background._lanes, "leases", background._BackgroundThreads())
+    monkeypatch.setitem(background._lanes, "leases", background.DaemonThreads(8, "langmem-background"))
 
     @cached(store=store, tag="f")
     def f(n: int) -> int:

@@ -1,19 +1,21 @@
-"""Background tasks, on a few threads for which a script that has ended waits a while, but not for ever."""
+"""Threads for which a script that has ended waits a while, but not for ever; background tasks run on a few of them."""
 
 from __future__ import annotations
 
+import _thread
 import contextvars
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from langmem_adapters.concurrency.forks import call_in_child
 
-__all__ = ["submit"]
+__all__ = ["DaemonThreads", "start_thread", "submit"]
 
 T = TypeVar("T")
 
@@ -22,10 +24,15 @@ _EXIT_WAIT_SECONDS = 10.0
 _log = logging.getLogger("langmem_adapters")
 
 
-class _BackgroundThreads:
-    """Daemon threads, which do not delay the exit, and one that is not a daemon, which delays it for a while."""
+class DaemonThreads:
+    """Daemon threads, which do not delay the exit, and one that is not a daemon, which delays it for a while.
 
-    def __init__(self) -> None:
+    An interrupt may come anywhere in :meth:`submit`, which a ThreadPoolExecutor does not bear: it might never end.
+    """
+
+    def __init__(self, max_threads: int, name: str) -> None:
+        self._max_threads = max_threads
+        self._name = name
         self._lock = threading.RLock()  # reentrant: garbage collection may submit work while it is held
         self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._idle: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C: no interrupt leaves it locked, as a semaphore
@@ -35,6 +42,7 @@ class _BackgroundThreads:
         self._is_shutting_down = False
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Start a call, or queue it. Raises RuntimeError if there is no thread, or the script has ended."""
         future: Future[T] = Future()
         with self._lock:
             if self._is_shutting_down:
@@ -52,26 +60,19 @@ class _BackgroundThreads:
         with suppress(queue.Empty):
             self._idle.get_nowait()
             return
-        if self._threads == _MAX_THREADS:
+        if self._threads == self._max_threads:
             return
         try:
             if not self._has_exit_thread:
-                self._start_exit_thread()
+                # Not a daemon, though its maker may be one: many hosts make their threads daemons.
+                start_thread(threading.Thread(target=self._wait_at_exit, name="langmem-exit", daemon=False))
                 self._has_exit_thread = True
-            threading.Thread(target=self._work, name=f"langmem-background-{self._threads}", daemon=True).start()
+            start_thread(threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True))
         except RuntimeError:  # no thread can be started: the existing ones do the work
             if not self._threads:
                 raise
             return
         self._threads += 1
-
-    def _start_exit_thread(self) -> None:
-        # From a thread that gets no interrupts: one may leave a new thread hanging, and the exit waits for this one.
-        started: Future[None] = Future()
-        # Not a daemon, though its maker may be one: many hosts make their threads daemons.
-        thread = threading.Thread(target=self._wait_at_exit, name="langmem-exit", daemon=False)
-        threading.Thread(target=_resolve, args=(started, thread.start), name="langmem-start", daemon=True).start()
-        started.result()
 
     def _work(self) -> None:
         while True:
@@ -85,10 +86,39 @@ class _BackgroundThreads:
         threading.main_thread().join()
         with self._lock:
             self._is_shutting_down = True
-            unfinished = set(self._unfinished)
-        abandoned = wait(unfinished, timeout=_EXIT_WAIT_SECONDS).not_done
-        if abandoned:
-            _log.warning("background calls that were abandoned as the script ended: %d", len(abandoned))
+        deadline = time.monotonic() + _EXIT_WAIT_SECONDS
+        while self._unfinished and (seconds := deadline - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                self._idle.get(timeout=seconds)  # comes with each call's end; an interrupt may hold a future's lock
+        if self._unfinished:
+            _log.warning("calls that were abandoned as the script ended: %d", len(self._unfinished))
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread, from one that gets no interrupts. Raises RuntimeError if no thread can be started.
+
+    An interrupt in ``Thread.start`` may leave the new thread hanging, for which the exit waits, or be a RuntimeError.
+    """
+    if not _gets_interrupts():
+        thread.start()
+        return
+    outcome: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()
+
+    def start() -> None:
+        try:
+            thread.start()
+        except RuntimeError as error:
+            outcome.put(error)
+        else:
+            outcome.put(None)
+
+    _thread.start_new_thread(start, ())
+    if (error := outcome.get()) is not None:
+        raise error
+
+
+def _gets_interrupts() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def _resolve(future: Future[Any], call: Callable[[], Any]) -> None:
@@ -113,9 +143,9 @@ def submit(call: Callable[[], T], *, lane: Literal["work", "scores", "leases"] =
     """
     context = contextvars.copy_context()
     # Made when it is needed: gevent may have replaced queues since the import, as in gunicorn's workers.
-    background = _lanes.get(lane) or _lanes.setdefault(lane, _BackgroundThreads())
+    background = _lanes.get(lane) or _lanes.setdefault(lane, DaemonThreads(_MAX_THREADS, "langmem-background"))
     return background.submit(lambda: context.run(call))
 
 
-_lanes: dict[str, _BackgroundThreads] = {}
+_lanes: dict[str, DaemonThreads] = {}
 call_in_child(_lanes.clear)  # threads do not survive a fork, and the lock may have been held by one of them

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from langmem_adapters.concurrency.background import start_thread
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.warn_once import BREAKER_SUFFIX
@@ -122,7 +123,7 @@ class Breaker:
                     return None
                 thread = threading.Thread(target=self._run_probe, name="langmem-probe", daemon=True)
                 self._probe_thread = thread
-            thread.start()
+            start_thread(thread)
         except RuntimeError:  # the interpreter is shutting down
             self._run_probe()
         except BaseException:  # an interrupt: others would wait for ever for a probe that may not run

@@ -9,9 +9,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from langmem_adapters.concurrency.background import DaemonThreads
 from langmem_adapters.concurrency.forks import call_in_child
 from langmem_adapters.errors import ConfigurationError
 
@@ -153,21 +153,23 @@ class _WorkerPool:
         self._depth = depth
         self.started_count: int = 0  # the number of jobs and exchanges begun
         self._lock = threading.RLock()  # reentrant: garbage collection may abandon a job while it is held
-        self._workers: ThreadPoolExecutor | None = None  # made when they are needed
-        self._has_thread = False
+        self._threads = DaemonThreads(_MAX_WORKERS, "langmem-step")
         self._running = 0
         self._ready: deque[Job] = deque()
         self._batches: dict[Pipeline, list[Job]] = {}
 
     def submit(self, job: Job) -> None:
         with self._lock:
-            self._ready.append(job)
             try:
+                self._ready.append(job)
                 self._start_worker()
             except RuntimeError:  # no thread can be started: shutdown, or too many threads
                 if not self._running:
                     self._ready.remove(job)
                     raise
+            except BaseException:  # an interrupt: the job would be begun later, by the next one's worker
+                self.abandon(job)
+                raise
             is_full = self._running >= _MAX_RUNNING
         if is_full:
             job.completions.watch(self)
@@ -190,18 +192,13 @@ class _WorkerPool:
 
     def _start_worker(self, max_running: int = _MAX_RUNNING) -> None:
         if self._running < max_running and (self._ready or self._batches):
-            if self._workers is None:
-                self._workers = ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="langmem-step")
             try:
-                self._workers.submit(self._work)
-                self._has_thread = True
+                self._threads.submit(self._work)
             except RuntimeError:
-                if not threading.main_thread().is_alive():
-                    # A loop may go on in another thread, which keeps the process alive; pools take no work then.
-                    threading.Thread(target=self._work, name="langmem-step").start()
-                elif not self._has_thread:
-                    self._workers = None  # else the next one's thread would work twice: a pool has queued it before
+                if threading.main_thread().is_alive():
                     raise
+                # A loop may go on in another thread, which keeps the process alive; these threads take no work then.
+                threading.Thread(target=self._work, name="langmem-step").start()
             self._running += 1  # perhaps when one of its threads is free
 
     def _work(self) -> None:

@@ -89,7 +89,7 @@ class Database:
         weakref.finalize(self, close_all, self._idle, self._pid)
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
-        """Read one consistent state."""
+        """Read one consistent state. Fetch rows whole: a cursor that a kept traceback holds would keep that state."""
         return _Transaction(self, _BEGIN_READ, self._breaker)
 
     def writing(self) -> contextlib.AbstractContextManager[Connection]:

@@ -76,7 +76,7 @@ def clear_namespace(database: Database, namespace: Namespace) -> None:
 
 def _read_builds(connection: sqlite3.Connection, namespace: Namespace) -> list[_Build]:
     select = "SELECT number, analyzer, seq FROM langmem_lexical_namespaces WHERE name >= ? AND name < ?"
-    return [_Build(*row) for row in connection.execute(select, _row_name_bounds(namespace))]
+    return [_Build(*row) for row in connection.execute(select, _row_name_bounds(namespace)).fetchall()]
 
 
 def _row_name_bounds(namespace: Namespace) -> tuple[str, str]:

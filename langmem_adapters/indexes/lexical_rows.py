@@ -231,7 +231,7 @@ def document_ids(connection: sqlite3.Connection, documents: Sequence[int]) -> di
     rows = connection.execute(
         "SELECT number, id FROM langmem_lexical_documents WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(documents),),
-    )
+    ).fetchall()
     return {number: to_text(id_) for number, id_ in rows}
 
 
@@ -240,5 +240,5 @@ def speaker_names(connection: sqlite3.Connection, namespace: int) -> list[str]:
     rows = connection.execute(
         "SELECT name FROM langmem_lexical_speakers WHERE namespace = ? ORDER BY documents DESC, name LIMIT ?",
         (namespace, _MAX_SPEAKERS),
-    )
+    ).fetchall()
     return [to_text(name) for (name,) in rows]

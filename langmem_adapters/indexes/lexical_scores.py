@@ -67,7 +67,8 @@ def weigh_terms(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[s
         batch = keys[start : start + _LARGE_BATCH_SIZE]
         size = _SMALL_BATCH_SIZE if len(batch) <= _SMALL_BATCH_SIZE else _LARGE_BATCH_SIZE
         batch += batch[-1:] * (size - len(batch))
-        rows.update((row[0], row[1:]) for row in connection.execute(_SELECT_TERMS[size], (corpus.namespace, *batch)))
+        found = connection.execute(_SELECT_TERMS[size], (corpus.namespace, *batch)).fetchall()
+        rows.update((row[0], row[1:]) for row in found)
     c, d = corpus.length_norm
     weighted_terms = []
     for key, count in zip(keys, terms.values(), strict=True):

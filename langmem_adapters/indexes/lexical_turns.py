@@ -63,7 +63,7 @@ def rank_thread(
 ) -> list[tuple[float, int]]:
     """All documents said in a thread, as (score, number), best first; without any of the terms the score is 0."""
     name = to_bytes(thread)
-    rows = connection.execute(_SELECT_THREAD_NUMBERS, (corpus.namespace, name, corpus.namespace, name))
+    rows = connection.execute(_SELECT_THREAD_NUMBERS, (corpus.namespace, name, corpus.namespace, name)).fetchall()
     numbers = {row[0] for row in rows}
     present_terms = rarest_terms(terms)
     stretches = {number // STRETCH_SIZE for number in numbers}
@@ -93,7 +93,7 @@ def _document_numbers(connection: sqlite3.Connection, namespace: int, ids: Seque
     numbers: list[int] = []
     for batch in batches:
         values = (namespace, *batch, *batch[-1:] * (_BATCH_SIZE - len(batch)))
-        numbers += [number for (number,) in connection.execute(_SELECT_NUMBERS, values)]
+        numbers += [number for (number,) in connection.execute(_SELECT_NUMBERS, values).fetchall()]
     return numbers
 
 
@@ -138,7 +138,7 @@ def _postings_by_stretch(
     for term in terms:
         postings: Postings | None = cache.get((namespace, term.term), term.version)
         if postings is None:
-            rows = connection.execute(_SELECT_POSTINGS, (stretch_numbers, namespace, term.term))
+            rows = connection.execute(_SELECT_POSTINGS, (stretch_numbers, namespace, term.term)).fetchall()
             postings_by_term.append({stretch: parse_postings(*columns) for stretch, *columns in rows})
         else:
             postings_by_term.append(_split_by_stretch(postings, stretches))
@@ -192,7 +192,7 @@ def _load_turns(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[
         "SELECT number, id, length, speaker, at, marks FROM langmem_lexical_documents"
         " WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(numbers),),
-    )
+    ).fetchall()
     return {
         number: Turn(to_text(id_), length, to_text(speaker), at, marks)
         for number, id_, length, speaker, at, marks in rows

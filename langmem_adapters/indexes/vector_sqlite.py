@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -286,17 +287,18 @@ def _refresh_matrix(connection: sqlite3.Connection, matrix: Matrix, namespace: _
     if matrix.namespace != namespace.number or not _is_consistent(connection, matrix):
         matrix.reset(namespace.number)
         matrix.last_removal = _last_removal(connection, namespace.number)
-    rows = connection.execute(_SELECT_NEW_ROWS, (namespace.number, matrix.newest[0]))
-    while page := rows.fetchmany(_PAGE_SIZE):
-        matrix.extend(page, namespace.documents)
+    with closing(connection.execute(_SELECT_NEW_ROWS, (namespace.number, matrix.newest[0]))) as rows:
+        while page := rows.fetchmany(_PAGE_SIZE):
+            matrix.extend(page, namespace.documents)
     if matrix.living_count != namespace.documents:
         removals = connection.execute(_SELECT_NEW_REMOVALS, (namespace.number, matrix.last_removal[0])).fetchall()
         if removals:
             matrix.remove(row for _, row in removals)
             matrix.last_removal = removals[-1]
     if matrix.living_count != namespace.documents:
-        existing = connection.execute("SELECT number FROM langmem_vector_rows WHERE namespace = ?", (namespace.number,))
-        matrix.retain(number for (number,) in existing)
+        select = "SELECT number FROM langmem_vector_rows WHERE namespace = ?"
+        with closing(connection.execute(select, (namespace.number,))) as existing:
+            matrix.retain(number for (number,) in existing)
 
 
 def _is_consistent(connection: sqlite3.Connection, matrix: Matrix) -> bool:

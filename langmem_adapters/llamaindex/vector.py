@@ -163,7 +163,8 @@ class NodeVectors:
         nodes = self._query(namespace.generation, vector, k)
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             if len(nodes) < k:
-                nodes += [node for node, _ in connection.execute(_NODES, (namespace.number, _MAX_EXACT_VECTORS))]
+                rows = connection.execute(_NODES, (namespace.number, _MAX_EXACT_VECTORS)).fetchall()
+                nodes += [node for node, _ in rows]
             cosines = _cosines(connection, namespace.number, nodes, vector)
         return sorted(cosines.items(), key=lambda pair: -pair[1])[:k]
 

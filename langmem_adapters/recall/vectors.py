@@ -114,11 +114,8 @@ class VectorRecall:
         while self._take_pending():
             try:
                 self.follow()
-            except Exception as error:  # noqa: BLE001, PERF203 - nobody waits: it is counted, and retried
+            except BaseException as error:  # noqa: BLE001, PERF203 - even a cancelled client's: it is counted, and retried
                 self._count("behind", error)
-            except BaseException:
-                self._running_pid = 0
-                raise
 
     def _take_pending(self) -> bool:
         """Whether anything was added since the last call; if not, the next addition starts another thread."""
@@ -173,7 +170,7 @@ class VectorRecall:
     def _position_of(self, index: Index) -> Position:
         return index.position(self.namespace) or START
 
-    def _count(self, counter: str, error: Exception) -> None:
+    def _count(self, counter: str, error: BaseException) -> None:
         cause = f"{counter} {type(error).__name__}"
         self._counts.add(counter)
         with _warned_lock.held():

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 from redis.sentinel import SentinelConnectionPool
 
+from langmem_adapters.concurrency.background import start_thread
 from langmem_adapters.stores.redis_connections import LastUses, close_pool
 
 __all__ = ["SentinelWatch"]
@@ -51,7 +52,7 @@ class SentinelWatch:
         if time.monotonic() >= self._next_poll:
             self._next_poll, self._closed = time.monotonic() + _ANSWER_TIMEOUT_SECONDS, False
             with suppress(RuntimeError):  # no thread can be started
-                threading.Thread(target=self._poll, name="langmem-sentinels", daemon=True).start()
+                start_thread(threading.Thread(target=self._poll, name="langmem-sentinels", daemon=True))
         return self._call(exchange)  # type: ignore[no-any-return]
 
     def close(self) -> None:

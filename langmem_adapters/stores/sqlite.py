@@ -101,7 +101,7 @@ class SQLiteStore(Shared):
             rows = connection.execute(
                 f"SELECT seq, id, {DATA} FROM langmem_log WHERE seq BETWEEN ? AND ? ORDER BY seq {order} LIMIT ?",  # noqa: S608
                 (max(first, after + 1), last, -1 if limit is None else limit),
-            )
+            ).fetchall()
             items = [Item(*entry) for entry in rows]
             return Page(items, total, sqlite_values.read(connection, number, keys))
 
