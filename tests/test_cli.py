@@ -370,12 +370,16 @@ def test_export_of_one_session(url: str, ada: BrainMemory) -> None:
     assert "no session 'friday' of user 'ada'" in fails("export", "friday", "--url", url, "--user", "ada")
 
 
-def test_an_export_does_not_take_the_place_of_its_store(url: str, ada: BrainMemory, tmp_path: Path) -> None:
+def test_an_export_does_not_take_the_place_of_its_store(
+    url: str, ada: BrainMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "memory.db")
     (tmp_path / "name.db").hardlink_to(tmp_path / "memory.db")  # as MEMORY.DB is one, where case makes no difference
     for name in ("memory.db", "link.db", "name.db"):
         said = fails("export", "--output", tmp_path / name, "--url", url, "--user", "ada")
         assert said == f"{tmp_path / name} is the store itself: give the export a file of its own"
+    monkeypatch.setenv("LANGMEM_STORE_URL", url)
+    assert "is the store itself" in fails("export", "--output", tmp_path / "memory.db", "--url", "", "--user", "ada")
     assert ada.count() == 2
 
 
