@@ -232,6 +232,17 @@ def test_stats(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     assert re.search(r"^memories +1$", run("stats", "--url", url).stdout, re.MULTILINE)
 
 
+@pytest.mark.parametrize("of", [{"user": "bob"}, {"user": "ada", "tenant": "acme"}], ids=["memories", "another tenant"])
+def test_nothing_is_imported_as_plain_text_beside_what_is_encrypted(url: str, tmp_path: Path, of: Any) -> None:
+    encrypted = Settings(url=url, codec=AESGCMCodec({"2026": new_key()}), tenant=of.get("tenant", ""))
+    encrypted.long_term(user="ada").add([Message(role="user", content="A red kite.")])
+    chat = written(tmp_path / "chat.json", CHAT)
+    assert "is encrypted" in fails("import", chat, "--long-term", "--url", url, "--user", of["user"])
+    assert not messages(url, "chat", user=of["user"])
+    Settings(url=url).brain("plain").add_talk("Hello.")  # who keeps both knows what he does
+    assert run("import", chat, "--url", url, "--user", of["user"]).exit_code == 0
+
+
 @pytest.mark.parametrize("kind", ["plain keys", "an envelope"])
 def test_what_is_encrypted_is_refused_and_not_taken_for_damaged(kind: str, url: str, tmp_path: Path) -> None:
     keys = AESGCMCodec({"2026": new_key()})
