@@ -65,7 +65,7 @@ def as_typed(value: str | None) -> str | None:
 
 User = Annotated[str, typer.Option(help="The user whose memory it is. Default: none.", callback=as_typed)]
 Tenant = Annotated[str | None, typer.Option(help="The tenant. Default: LANGMEM_TENANT.", callback=as_typed)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for scripts.")]
 
 
 def settings_for(url: str | None, tenant: str | None) -> Settings:

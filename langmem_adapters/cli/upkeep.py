@@ -26,6 +26,7 @@ from langmem_adapters.cli.terminal import (
     OUT,
     format_counts,
     format_findings,
+    is_live,
     one_line,
     progress,
     store_overview,
@@ -103,7 +104,7 @@ def watch(
 ) -> None:
     """Show the store and its latest sessions as they change, until Ctrl-C."""
     view = _StoreView(existing_settings(url, tenant), user, limit)
-    if once or not OUT.is_terminal:
+    if once or not is_live(OUT):
         write(view.render())
         return
     try:
