@@ -502,6 +502,16 @@ def test_what_was_deleted_does_not_come_back_into_the_long_term_memory_with_its_
     assert [each.message.text for each in memory.all()] == ["blue whale"]
 
 
+def test_a_memory_has_the_id_that_its_message_got_in_the_session(url: str, tmp_path: Path) -> None:
+    for text in ("red kite", "blue whale"):
+        file = written(tmp_path / "talk.json", [{"role": "user", "content": text, "id": "m1"}])
+        assert run("import", file, "--long-term", "--url", url, "--user", "ada").stdout.startswith("1 of 1")
+    settings = Settings(url=url, enable_longterm_memory=True)
+    brain, memory = settings.brain("talk", user="ada"), settings.long_term(user="ada")
+    brain.delete([brain.messages()[1].id])
+    assert [kept.message.content for kept in memory.all()] == ["red kite"]
+
+
 def test_import_locomo(url: str, tmp_path: Path) -> None:
     file = tmp_path / "talks.json.gz"
     file.write_bytes(gzip.compress(json.dumps(LOCOMO).encode()))
