@@ -19,7 +19,7 @@ from langmem_adapters.expiry import EXPIRES, ExpiringSession, Refresh, check_exp
 from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.longterm import longterm_namespace
-from langmem_adapters.model import Scope, SessionInfo, salvage
+from langmem_adapters.model import Message, Scope, SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Page, Store
 from langmem_adapters.records.paging import pages
@@ -34,10 +34,16 @@ _MAX_SUBAGENT_DEPTH = 3  # levels of subagents: each agent is called by a tool o
 
 
 class ImportResult(NamedTuple):
-    """How many messages were new, and the ids of those left out because the session had deleted them."""
+    """How many messages were new, the ids of those left out because the session had deleted them, and changed ids."""
 
     new: int
     deleted: set[str]
+    renamed: dict[str, str]
+
+    def as_stored(self, messages: Iterable[Message]) -> list[Message]:
+        """The imported messages that the session has not deleted, with the ids that it gave them."""
+        remaining = [message for message in messages if message.id not in self.deleted]
+        return [message.model_copy(update={"id": self.renamed.get(message.id, message.id)}) for message in remaining]
 
 
 class Sessions(Shared):
@@ -292,10 +298,13 @@ class Sessions(Shared):
         merges = yield from step(self._read_import, given)
         total = sum(merge.line_count for merge in merges)
         with advancing(progress, "importing", total, "lines") as advance:
-            added = 0
+            result = ImportResult(0, set(), {})
             for merge in merges:
-                added += yield from merge.write(advance)
-            return ImportResult(added, set().union(*(merge.deleted for merge in merges)))
+                added = yield from merge.write(advance)
+                result.deleted.update(merge.deleted)
+                result.renamed.update(merge.renamed)
+                result = result._replace(new=result.new + added)
+            return result
 
     def _read_import(self, lines: Iterable[bytes | str]) -> list[Merge]:
         merges: dict[str, Merge] = {}

@@ -146,9 +146,14 @@ class Settings(BaseModel):
     def _name_class(self, value: object) -> str:
         return type(value).__name__
 
-    @field_validator("url", "vectors_url")
+    @field_validator("url")
     @classmethod
-    def _anchor_url(cls, url: str | None) -> str | None:
+    def _anchor_url(cls, url: str) -> str:
+        return anchored_url(url or default_url())  # as open_store takes "": the command line compares it with files
+
+    @field_validator("vectors_url")
+    @classmethod
+    def _anchor_vectors_url(cls, url: str | None) -> str | None:
         return None if url is None else anchored_url(url)
 
     @field_validator("codec")

@@ -232,6 +232,17 @@ def test_stats(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     assert re.search(r"^memories +1$", run("stats", "--url", url).stdout, re.MULTILINE)
 
 
+@pytest.mark.parametrize("of", [{"user": "bob"}, {"user": "ada", "tenant": "acme"}], ids=["memories", "another tenant"])
+def test_nothing_is_imported_as_plain_text_beside_what_is_encrypted(url: str, tmp_path: Path, of: Any) -> None:
+    encrypted = Settings(url=url, codec=AESGCMCodec({"2026": new_key()}), tenant=of.get("tenant", ""))
+    encrypted.long_term(user="ada").add([Message(role="user", content="A red kite.")])
+    chat = written(tmp_path / "chat.json", CHAT)
+    assert "is encrypted" in fails("import", chat, "--long-term", "--url", url, "--user", of["user"])
+    assert not messages(url, "chat", user=of["user"])
+    Settings(url=url).brain("plain").add_talk("Hello.")  # who keeps both knows what he does
+    assert run("import", chat, "--url", url, "--user", of["user"]).exit_code == 0
+
+
 @pytest.mark.parametrize("kind", ["plain keys", "an envelope"])
 def test_what_is_encrypted_is_refused_and_not_taken_for_damaged(kind: str, url: str, tmp_path: Path) -> None:
     keys = AESGCMCodec({"2026": new_key()})
@@ -294,13 +305,11 @@ def test_output_to_a_closed_pipe(url: str) -> None:
 
 
 def test_progress_is_for_terminals(tmp_path: Path) -> None:
-    terminal, pipe = io.StringIO(), io.StringIO()
-    for stream, is_terminal in ((terminal, True), (pipe, False)):
-        with progress(Console(file=stream, force_terminal=is_terminal, width=80)) as bar:
+    for is_coloured in (True, False):  # as FORCE_COLOR makes it, also in a pipe
+        pipe = io.StringIO()
+        with progress(Console(file=pipe, force_terminal=is_coloured, width=80)) as bar:
             bar.update(bar.add_task("importing", total=3), advance=3)
-    assert "importing" in terminal.getvalue()
-    assert "3/3" in terminal.getvalue()
-    assert pipe.getvalue() == ""
+        assert pipe.getvalue() == ""
     ours, theirs = pty.openpty()
     file = written(tmp_path / "chat.json", CHAT)
     command = [sys.executable, "-m", "langmem_adapters", "import", str(file), "--url", f"sqlite:///{tmp_path}/m.db"]
@@ -370,12 +379,16 @@ def test_export_of_one_session(url: str, ada: BrainMemory) -> None:
     assert "no session 'friday' of user 'ada'" in fails("export", "friday", "--url", url, "--user", "ada")
 
 
-def test_an_export_does_not_take_the_place_of_its_store(url: str, ada: BrainMemory, tmp_path: Path) -> None:
+def test_an_export_does_not_take_the_place_of_its_store(
+    url: str, ada: BrainMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "memory.db")
     (tmp_path / "name.db").hardlink_to(tmp_path / "memory.db")  # as MEMORY.DB is one, where case makes no difference
     for name in ("memory.db", "link.db", "name.db"):
         said = fails("export", "--output", tmp_path / name, "--url", url, "--user", "ada")
         assert said == f"{tmp_path / name} is the store itself: give the export a file of its own"
+    monkeypatch.setenv("LANGMEM_STORE_URL", url)
+    assert "is the store itself" in fails("export", "--output", tmp_path / "memory.db", "--url", "", "--user", "ada")
     assert ada.count() == 2
 
 
@@ -487,6 +500,16 @@ def test_what_was_deleted_does_not_come_back_into_the_long_term_memory_with_its_
     BrainMemory(store, "talk", user="ada", long_term=memory).delete(["red kite"])
     assert run(*arguments).stdout.startswith("0 of 2 messages were new")
     assert [each.message.text for each in memory.all()] == ["blue whale"]
+
+
+def test_a_memory_has_the_id_that_its_message_got_in_the_session(url: str, tmp_path: Path) -> None:
+    for text in ("red kite", "blue whale"):
+        file = written(tmp_path / "talk.json", [{"role": "user", "content": text, "id": "m1"}])
+        assert run("import", file, "--long-term", "--url", url, "--user", "ada").stdout.startswith("1 of 1")
+    settings = Settings(url=url, enable_longterm_memory=True)
+    brain, memory = settings.brain("talk", user="ada"), settings.long_term(user="ada")
+    brain.delete([brain.messages()[1].id])
+    assert [kept.message.content for kept in memory.all()] == ["red kite"]
 
 
 def test_import_locomo(url: str, tmp_path: Path) -> None:
@@ -896,6 +919,18 @@ def test_watch_on_a_terminal_until_ctrl_c(url: str, ada: BrainMemory) -> None:
         assert process.wait(30) == 0
     os.close(ours)
     assert b"Traceback" not in seen
+
+
+def test_watch_shows_the_store_once_on_a_terminal_that_overwrites_nothing(url: str, ada: BrainMemory) -> None:
+    assert ada.count() == 2
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "langmem_adapters", "watch", "--url", url, "--user", "ada"]
+    subprocess.run(
+        command, stdout=theirs, stderr=theirs, cwd=ROOT, check=True, timeout=30, env={**os.environ, "TERM": "dumb"}
+    )
+    assert b"monday" in os.read(ours, 65536)
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_prune(url: str, ada: BrainMemory) -> None:

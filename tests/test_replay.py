@@ -172,6 +172,13 @@ def test_recall_is_the_share_of_the_evidence_that_is_shown(by: str, configuratio
     assert half["x"].recall == recall / 2
 
 
+def test_a_question_is_no_evidence_of_itself() -> None:
+    said = [user("Where is the bike?"), *talk()[2:]]
+    question = ask("Where is the bike?", "Where is the bike?")
+    found = replay(said, {"all": Configuration(), "few": Configuration(memory_k=4)}, questions=[question])
+    assert (found["all"].recall, found["few"].recall) == (1.0, 0.0)
+
+
 def test_meaning_finds_what_words_do_not() -> None:
     def near(texts: list[str]) -> list[list[float]]:
         return [[0.01, float("bike" in text or "cycle" in text), float("rain" in text)] for text in texts]

@@ -66,7 +66,7 @@ def test_without_a_user_what_overflows_stays_with_the_session(url: str) -> None:
 def test_the_environment_is_read_when_settings_are_made(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     assert (Settings().memory_k, Settings().similarity_top_k, Settings().ttl, Settings().tenant) == (200, 5, None, "")
     monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
-    assert Settings().url == "redis://127.0.0.1:1/0"
+    assert Settings().url == Settings(url="").url == "redis://127.0.0.1:1/0"
     monkeypatch.setenv("LANGMEM_STORE_URL", url)
     monkeypatch.setenv("LANGMEM_TENANT", "acme")
     monkeypatch.setenv("LANGMEM_MEMORY_K", "7")

@@ -167,7 +167,7 @@ def _import_transcript(
         memory = settings.long_term(user=user, session=transcript.session)
         for start in range(0, len(transcript.lines), _PAGE_SIZE):
             page = transcript._replace(lines=transcript.lines[start : start + _PAGE_SIZE]).messages()
-            memory.add([message for message in page if message.id not in imported.deleted])
+            memory.add(imported.as_stored(page))
             memory.flush()
     return imported.new
 

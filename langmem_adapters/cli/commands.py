@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -65,7 +65,7 @@ def as_typed(value: str | None) -> str | None:
 
 User = Annotated[str, typer.Option(help="The user whose memory it is. Default: none.", callback=as_typed)]
 Tenant = Annotated[str | None, typer.Option(help="The tenant. Default: LANGMEM_TENANT.", callback=as_typed)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for scripts.")]
 
 
 def settings_for(url: str | None, tenant: str | None) -> Settings:
@@ -87,9 +87,13 @@ def existing_settings(url: str | None, tenant: str | None) -> Settings:
 
 
 def check_not_encrypted(settings: Settings) -> None:
-    """Raise SerializationError if sessions are encrypted: a command would write others beside them as plain text."""
+    """Raise SerializationError if what is kept is encrypted: a command would write beside it as plain text.
+
+    The tenant's own sessions and memories decide; if there are none, those of other tenants.
+    """
     store = settings.store
-    for namespace in islice(store.namespaces(("brain", settings.tenant)), 1):
+    prefixes = [(kind, *tenant) for tenant in ((settings.tenant,), ()) for kind in ("brain", "longterm")]
+    for namespace in islice(chain.from_iterable(map(store.namespaces, prefixes)), 1):
         values = [item.data for item in store.scan(namespace, limit=1, reverse=True).items]
         for data in values or store.get(namespace).values():
             refuse_sealed_or_newer(data, "what is kept here")

@@ -26,6 +26,7 @@ __all__ = [
     "format_findings",
     "format_hits",
     "format_message",
+    "is_live",
     "one_line",
     "progress",
     "session_table",
@@ -59,10 +60,15 @@ def one_line(text: str) -> str:
     return escape_control_chars(" ".join(text.split()))
 
 
+def is_live(console: Console) -> bool:
+    """Whether what is written can be overwritten: on a terminal that is not dumb, and no pipe with FORCE_COLOR."""
+    return console.is_interactive and console.file.isatty()
+
+
 def progress(console: Console = ERR) -> Progress:
     """A bar beside the output; only on a terminal, and removed when it is done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal, get_time=time.monotonic)
+    return Progress(*columns, console=console, transient=True, disable=not is_live(console), get_time=time.monotonic)
 
 
 def session_table(sessions: Sequence[SessionInfo]) -> Table:

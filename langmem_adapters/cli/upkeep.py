@@ -26,6 +26,7 @@ from langmem_adapters.cli.terminal import (
     OUT,
     format_counts,
     format_findings,
+    is_live,
     one_line,
     progress,
     store_overview,
@@ -70,12 +71,12 @@ def health(*, as_json: Json = False, url: Url = None) -> None:
 
 
 @upkeep.command()
-def doctor(*, as_json: Json = False, url: Url = None, tenant: Tenant = None) -> None:
+def doctor(*, as_json: Json = False, url: Url = None) -> None:
     """Look for what is wrong with the store, and say what to do: exit code 1, if there is a problem.
 
     Reads all of it, and writes one throw-away namespace.
     """
-    settings = existing_settings(url, tenant)
+    settings = existing_settings(url, None)
     index = settings.index if _has_file(settings.index) else None
     checkup = Checkup(settings.store, index=index, ttl=settings.ttl)
     findings = checkup.examine()
@@ -103,7 +104,7 @@ def watch(
 ) -> None:
     """Show the store and its latest sessions as they change, until Ctrl-C."""
     view = _StoreView(existing_settings(url, tenant), user, limit)
-    if once or not OUT.is_terminal:
+    if once or not is_live(OUT):
         write(view.render())
         return
     try:

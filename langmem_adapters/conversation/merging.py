@@ -59,6 +59,8 @@ class Merge:
         self._archive_mark: bytes | None = None  # the mark of the archive when its ids were read
         self.deleted: set[str] = set()
         """The ids of the lines' messages that were left out because they had been deleted from the session."""
+        self.renamed: dict[str, str] = {}
+        """The ids that the session has for messages of the lines whose own ids are those of other messages."""
 
     @property
     def line_count(self) -> int:
@@ -194,6 +196,7 @@ class Merge:
         renamed_id = content_id(self._read(message.data))  # another message has, or had, the same id
         if is_same and renamed_id not in self._renamed_ids:
             return id_, message.data
+        self.renamed[message.id] = renamed_id
         return renamed_id, dump({**json.loads(message.data), "id": renamed_id})
 
     def _archived_ids(self, values: Mapping[str, bytes]) -> Flow[set[str]]:

@@ -248,7 +248,8 @@ class _Replay:
         recalled = yield from self._recalled_memories(brain, message, visible)
         session_only = BrainMemory(self._memories.store, session, user=user)
         yield _as_step(session_only.delete, session_only.adelete, [message.id])
-        names = {name for each in visible for name in (each.id, fold_text(each.text))}
+        said = [each for each in visible if each.id != message.id]  # the question is no evidence of itself
+        names = {name for each in said for name in (each.id, fold_text(each.text))}
         names.update(name for memory in recalled for name in _evidence_names(memory))
         expected = {name if name in names else fold_text(name) for name in question.evidence}
         return len(expected & names) / len(expected)
