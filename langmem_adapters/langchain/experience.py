@@ -234,10 +234,11 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     def _run_scope(self, runtime: Runtime[Any]) -> Scope | None:
         """The scope whose answers the run may be served; None if it must bypass the cache."""
         scope = self._scope(runtime)
+        if self._strict is False:
+            return scope
         lookups = (self._scope.user, scope.user), (self._scope.tenant, scope.tenant)
-        # An id that was given is not looked for; None looks into the context.
-        is_missing = any(not found and (callable(lookup) or (self._strict and lookup is None)) for lookup, found in lookups)
-        return None if is_missing and self._strict is not False else scope
+        in_vain = [lookup for lookup, found in lookups if not found and not isinstance(lookup, str)]  # an id is not looked for
+        return None if any(callable(lookup) or self._strict for lookup in in_vain) else scope
 
     def _answers_of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():
