@@ -237,7 +237,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         if self._strict is False:
             return scope
         lookups = (self._scope.user, scope.user), (self._scope.tenant, scope.tenant)
-        in_vain = [lookup for lookup, found in lookups if not found and not isinstance(lookup, str)]  # an id is not looked for
+        in_vain = [lookup for lookup, found in lookups if not (found or isinstance(lookup, str))]
         return None if any(callable(lookup) or self._strict for lookup in in_vain) else scope
 
     def _answers_of(self, scope: Scope, output_version: str | None) -> Answers:
