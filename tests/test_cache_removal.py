@@ -368,6 +368,17 @@ def test_of_two_that_ask_the_same_at_once_none_keeps_what_was_asked_before_its_p
         assert (given if face == "sync" else asyncio.run(settled(given))).text == number
 
 
+def test_of_a_batch_with_equal_prompts_nothing_is_kept_that_was_asked_before_its_place_was_cleared() -> None:
+    cache, model = ExperienceCache(store=MemoryStore()), "m"
+    for answered in range(2):
+        assert [cache.lookup("Which bike?", model) for _ in range(3)] == [None] * 3
+        if not answered:
+            cache.clear()
+        for _ in range(3):
+            cache.update("Which bike?", model, [Generation(text="The red one.")])
+        assert cache.pool.count() == answered
+
+
 def test_models_that_failed_do_not_hide_that_what_is_asked_now_was_removed() -> None:
     cache = ExperienceCache(store=MemoryStore())
     for n in range(999):

@@ -21,6 +21,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,16 @@ def test_c3_pieces_add_up_to_the_same_message(content: Any, arguments: list[Any]
         {"c": 2},
         [],
     )
+
+
+def test_arguments_that_are_no_json_are_streamed_as_text() -> None:
+    """As a model of one's own may give them: LangChain's chunks hold JSON alone."""
+    call = {"name": "f", "args": {"when": datetime(2026, 1, 2, tzinfo=timezone.utc)}, "id": "c"}
+    model = CachedChatModel(Scripted(script=[AIMessage("", tool_calls=[call])]), _cache())
+    assert model.invoke("Hi").tool_calls[0]["args"] == call["args"]
+    *_, last = model.stream("Hi")
+    assert isinstance(last, AIMessage)
+    assert last.tool_calls[0]["args"] == {"when": "2026-01-02 00:00:00+00:00"}
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -422,7 +422,7 @@ def tenant(runtime: Any) -> object:
 
 def test_c10_nobody_has_the_answers_of_another_user_or_tenant() -> None:
     inner = Scripted(script=[str(n) for n in range(1, 9)])
-    cache = memory(tenant=tenant)
+    cache = memory(tenant=tenant, strict=False)
     agent = create_agent(inner, middleware=[cache])
     people: list[dict[str, Any]] = [
         {"user": "ada", "tenant_id": "x"},
@@ -435,6 +435,10 @@ def test_c10_nobody_has_the_answers_of_another_user_or_tenant() -> None:
     assert answers == ["1", "2", "3", "4", "5"] * 2
 
 
+def nobody(_: Any) -> object:
+    return None
+
+
 def test_c10_without_a_scope_a_strict_cache_goes_by() -> None:
     for settings, person, served in (
         ({"strict": True}, {"user": None}, False),
@@ -444,6 +448,9 @@ def test_c10_without_a_scope_a_strict_cache_goes_by() -> None:
         ({"strict": True, "tenant": tenant, "user": ""}, {"user": None, "tenant_id": "x"}, True),
         ({"strict": True, "user": "all"}, {"user": None}, True),
         ({}, {"user": None}, True),
+        ({"user": nobody}, {"user": "ada"}, False),
+        ({"tenant": nobody}, {"user": "ada"}, False),
+        ({"user": nobody, "tenant": nobody, "strict": False}, {"user": "ada"}, True),
     ):
         inner, store = Scripted(), MemoryStore()
         cache = memory(store=store, **settings)

@@ -574,6 +574,13 @@ def test_h5_without_a_user_or_a_session_the_run_is_refused_before_the_model_is_a
     assert short.brain("s").long_term is None
 
 
+@pytest.mark.parametrize("part", ["user", "tenant"])
+def test_h5_a_run_is_refused_whose_user_or_tenant_a_function_does_not_find(part: str) -> None:
+    ours = memory(long_term=False, **{part: lambda _: None})
+    with pytest.raises(ConfigurationError, match=f"the run has no {part}"):
+        ask(create_agent(Scripted(), middleware=[ours]), "one")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -1386,6 +1386,8 @@ async def test_a_query_on_an_event_loop_holds_no_thread_while_the_model_thinks(r
     store = make(MemoryStore(), index=open_vectors("memory:", Embedder(Awaited(), remembered=remembered)))
     await store.aput(ADA, "k", {"text": "shed"})
     assert await store.asearch(ADA)
+    with pytest.raises(ConfigurationError, match="limit"):
+        await store.asearch(ADA, query="shed", limit=-1)
     assert ways == []
     assert [item.key for item in await store.asearch(ADA, query="shed")] == ["k"]
     assert ways == ["awaited" if remembered else "blocking"]

@@ -37,6 +37,7 @@ from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock, Lon
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
 from langmem_adapters.records import journal
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from tests.faults import Overtaken, Refusing, Slow
 from tests.loops import ticking
@@ -568,7 +569,7 @@ async def test_what_is_said_while_nobody_can_tell_whose_session_it_is_waits_unti
     assert block.stats()["waiting"] == 0
 
 
-async def test_what_can_never_be_stored_does_not_wait_and_keeps_nothing_else_from_being_stored() -> None:
+async def test_what_can_never_be_stored_keeps_nothing_else_from_being_stored() -> None:
     store = Refusing()
     kept = long_term(store)
     block = LongTermMemoryBlock(kept)
@@ -581,9 +582,36 @@ async def test_what_can_never_be_stored_does_not_wait_and_keeps_nothing_else_fro
         nested = [nested]
     with pytest.raises(SerializationError):
         await block.aput([chat("two", own=nested)], session_id="s")
-    assert block.stats()["waiting"] == 1
+    with pytest.raises(SerializationError):  # still of "two", as "three" can be stored
+        await talk(block, "three")
+    assert sorted(found.message.text for found in kept.all()) == ["one", "three"]
+    assert block.stats()["waiting"] == 0
+    await talk(block, "four")
+
+
+async def test_what_is_said_while_a_codec_is_away_waits_until_it_is_back() -> None:
+    class Codec:
+        away = False
+
+        def encode(self, data: bytes) -> bytes:
+            if self.away:
+                raise TimeoutError
+            return data
+
+        decode = encode
+
+    codec = Codec()
+    kept = long_term(SealedStore(MemoryStore(), codec=codec))
+    block = LongTermMemoryBlock(kept)
+    codec.away = True
+    for text in ("one", "two"):
+        with pytest.raises(SerializationError):
+            await talk(block, text)
+    assert block.stats()["waiting"] == 2
+    codec.away = False
     await talk(block, "three")
-    assert [found.message.text for found in kept.all()] == ["one", "three"]
+    assert [found.message.text for found in kept.all()] == ["one", "two", "three"]
+    assert block.stats()["waiting"] == 0
 
 
 async def test_a_message_is_remembered_without_the_parts_that_no_store_can_keep() -> None:

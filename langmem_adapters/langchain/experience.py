@@ -66,7 +66,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         user, tenant: Whose answers: an id, or a function that takes the runtime and returns one. Default: the context's
             ``user_id``; no tenant. ``user=""`` shares answers among the users of a tenant.
         strict: Whether a run whose user or tenant was looked for and not found bypasses the cache. If False, all such
-            runs share their answers.
+            runs share their answers. Default: only if a function of yours looked for it, and not for the ``user_id``.
         examples: How many similar requests, with their answers, the model is shown on a miss, in the system message
             and marked as data; 0: none. Above 0, the users' questions are stored; otherwise only hashes are.
             Tool calls, and answers that were made with tools, are no examples.
@@ -102,7 +102,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         store: Store | None = None,
         user: Lookup | None = None,
         tenant: Lookup = "",
-        strict: bool = False,
+        strict: bool | None = None,
         examples: int = 0,
         deterministic_tools: Collection[str] = (),
         index: Index | None = None,
@@ -124,7 +124,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         self._store = cache_store(url, store)
         if examples and index is None:
             index = cache_index(url, store)
-        self._scope = ScopeResolver(user, "-", tenant, needs_user=False)
+        self._scope = ScopeResolver(user, "-", tenant, needs_user=False, needs_tenant=False)
         clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}
         self._strict = strict
         self._pool_settings: dict[str, Any] = {
@@ -234,9 +234,11 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     def _run_scope(self, runtime: Runtime[Any]) -> Scope | None:
         """The scope whose answers the run may be served; None if it must bypass the cache."""
         scope = self._scope(runtime)
-        lacks_user = not scope.user and not isinstance(self._scope.user, str)  # an id that was given is not looked for
-        lacks_tenant = not scope.tenant and not isinstance(self._scope.tenant, str)
-        return None if self._strict and (lacks_user or lacks_tenant) else scope
+        if self._strict is False:
+            return scope
+        lookups = (self._scope.user, scope.user), (self._scope.tenant, scope.tenant)
+        in_vain = [lookup for lookup, found in lookups if not (found or isinstance(lookup, str))]
+        return None if any(callable(lookup) or self._strict for lookup in in_vain) else scope
 
     def _answers_of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():

@@ -103,7 +103,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         user, session, tenant: Whose memory: an id, or a function that takes the runtime and returns one, such as
             ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
             context's ``user_id``; its ``session_id``, else the thread's id (with ``"|tools"`` appended for an agent
-            that another agent's tool calls); no tenant.
+            that another agent's tool calls); no tenant. A run for which a function finds none is refused.
         long_term: Whether messages that leave the window move to their user's memory. Each run needs a user then.
         recall_k: How many memories a model call is shown at most; 0: none.
         memory_k: How many messages a model call is shown at most.
@@ -167,7 +167,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         self._store = resolve_store(url, store)
         self._index = index_of(url, store) if index is None else index
         self._vectors = vectors_of(url, store, init_embeddings(embedder) if isinstance(embedder, str) else embedder)
-        self._scope = ScopeResolver(user, session, tenant, needs_user=long_term)
+        self._scope = ScopeResolver(user, session, tenant, long_term or callable(user), callable(tenant))
         self._long_term, self._recall_k = long_term, recall_k
         self._memory_k, self._max_tokens, self._counter, self._on_error = memory_k, max_tokens, counter, on_error
         self._clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
@@ -12,14 +12,21 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.validation import check_count, check_integer, check_text
 
-__all__ = ["check_operation", "common_prefix", "item_filter", "matches_conditions"]
+__all__ = ["checked_operations", "common_prefix", "item_filter", "matches_conditions"]
 
 
-def check_operation(op: Op) -> None:
-    """Refuse an operation that LangGraph's own methods would refuse, or whose offset or limit is invalid.
+def checked_operations(ops: Iterable[Op]) -> list[Op]:
+    """Return the operations. Refuses one that LangGraph's own methods would refuse, or an invalid offset or limit.
 
     Raises LangGraph's InvalidNamespaceError (a ValueError) for labels, ConfigurationError for everything else.
     """
+    operations = list(ops)
+    for op in operations:
+        _check_operation(op)
+    return operations
+
+
+def _check_operation(op: Op) -> None:
     if isinstance(op, SearchOp | ListNamespacesOp):
         for name in ("offset", "limit"):
             check_count(name, getattr(op, name), minimum=0)

@@ -33,7 +33,7 @@ from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.index_config import index_and_fields
 from langmem_adapters.langgraph.items import NamespaceItems
-from langmem_adapters.langgraph.matching import check_operation, common_prefix, item_filter, matches_conditions
+from langmem_adapters.langgraph.matching import checked_operations, common_prefix, item_filter, matches_conditions
 from langmem_adapters.langgraph.stored_item import StoredItem
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import NamespaceTree
@@ -127,11 +127,11 @@ class LongTermStore(Shared, BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer operations in their order."""
-        return run(step(self._answer, list(ops)))
+        return run(step(self._answer, checked_operations(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """:meth:`batch`, without blocking the event loop."""
-        return await arun(self._answer_flow(list(ops)))
+        return await arun(self._answer_flow(checked_operations(ops)))
 
     def _answer_flow(self, ops: Sequence[Op]) -> Flow[list[Result]]:
         embedder = getattr(self._index, "embedder", None)
@@ -175,8 +175,6 @@ class LongTermStore(Shared, BaseStore):
         return "\n".join(_leaves(item.value) if paths is None else _texts_at(item.value, paths))
 
     def _answer(self, ops: Sequence[Op]) -> list[Result]:
-        for op in ops:
-            check_operation(op)
         changes_by_namespace = self._changes([op for op in ops if isinstance(op, PutOp)])
         items = self._get([op for op in ops if isinstance(op, GetOp)])
         results = [self._result(op, items) for op in ops]

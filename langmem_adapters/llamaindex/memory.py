@@ -199,12 +199,32 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     async def _store_messages(self, chats: Sequence[ChatMessage], session: str) -> None:
         messages = [message for chat in checked_chats(chats) for message in _storable_messages(chat)]
         waiting = self._waiting.pop(session, [])
+        unstored = [*waiting, *messages]
         try:
-            await self._memory(session).aadd([*waiting, *messages], session=session)
-        except BaseException as error:
-            unstored = waiting if isinstance(error, SerializationError) else [*waiting, *messages]
+            memory = self._memory(session)
+            try:
+                await memory.aadd(unstored, session=session)
+                unstored = []
+            except SerializationError:
+                if not (waiting and messages):
+                    raise
+                await memory.aadd(messages, session=session)  # fails if a codec is away: then all of them wait
+                unstored = waiting
+                await self._store_singly(memory, waiting, session)
+        finally:
             self._enqueue(session, unstored + self._waiting.get(session, []))
-            raise
+
+    async def _store_singly(self, memory: LongTermMemory, waiting: list[Message], session: str) -> None:
+        """Store what waited beside messages that could be stored. What cannot be is dropped, and its error raised."""
+        refusal: SerializationError | None = None
+        while waiting:
+            try:
+                await memory.aadd(waiting[:1], session=session)
+            except SerializationError as error:
+                refusal = error
+            del waiting[0]
+        if refusal is not None:
+            raise refusal
 
     def _enqueue(self, session: str, messages: list[Message]) -> None:
         """Keep what could not be stored for the next time; if it is too much, only the latest messages."""

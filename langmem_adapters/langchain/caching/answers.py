@@ -74,6 +74,17 @@ def record_request_key(request: Request) -> Request:
     return request
 
 
+class _Pending(NamedTuple):
+    """A request in flight: when its latest call began, and how many calls it has."""
+
+    start_mark: StartMark | None
+    started: float
+    calls: int
+
+
+_NOT_PENDING = _Pending(None, math.inf, 0)
+
+
 class Answers(SingleFlightAnswers):
     """The answers in a pool, around the calls of a model.
 
@@ -113,7 +124,7 @@ class Answers(SingleFlightAnswers):
         **rules: Any,
     ) -> None:
         self._output_version = output_version
-        self._pending: dict[tuple[str, int], tuple[StartMark | None, float]] = {}
+        self._pending: dict[tuple[str, int], _Pending] = {}
         context_builder = _as_examples if examples else None
         super().__init__(
             pool,
@@ -157,24 +168,31 @@ class Answers(SingleFlightAnswers):
             return cast("list[Generation]", self._mark_served(call))
         if call.keeps:
             for call_id in (request.call, 0):
-                self._note_pending((request.key, call_id), (call.start_mark, call.started))
+                self._note_pending((request.key, call_id), call)
         return None
 
-    def _note_pending(self, name: tuple[str, int], pending: tuple[StartMark | None, float]) -> None:
+    def _note_pending(self, name: tuple[str, int], call: Invocation) -> None:
         """Note a request in flight, as the newest; beyond the bound, the oldest is forgotten: its call has failed."""
-        self._pending.pop(name, None)
+        pending = _Pending(call.start_mark, call.started, self._pending.pop(name, _NOT_PENDING).calls + 1)
         while len(self._pending) >= _MAX_PENDING:
             with suppress(KeyError, RuntimeError):  # another thread forgets it, too
                 del self._pending[next(iter(self._pending))]
         self._pending[name] = pending
 
+    def _take_pending(self, name: tuple[str, int]) -> _Pending:
+        """A request in flight; it stays noted for the others of a batch with equal prompts."""
+        pending = self._pending.pop(name, _NOT_PENDING)
+        if pending.calls > 1:
+            self._pending[name] = pending._replace(calls=pending.calls - 1)
+        return pending
+
     def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
         """Keep the model's answer. Pass the result to :meth:`score`."""
         # The latest call with this key counts if update gets another string object than lookup.
-        latest_call = self._pending.pop((request.key, 0), (None, math.inf))
-        start_mark, started = self._pending.pop((request.key, request.call), latest_call)
+        latest, own = (self._take_pending((request.key, call_id)) for call_id in (0, request.call))
+        mark, started, _ = own if own.calls else latest
         call = Invocation(
-            request, {}, key=request.key, key_arguments=request._asdict(), start_mark=start_mark, started=started
+            request, {}, key=request.key, key_arguments=request._asdict(), start_mark=mark, started=started
         )
         call.keeps = self.pool.writes and not self._calls._rules.is_judging  # noqa: SLF001 - as its calls do
         self._calls.note_request(call)

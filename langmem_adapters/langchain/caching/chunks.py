@@ -49,7 +49,7 @@ def _call_chunks(message: Any) -> Iterator[ToolCallChunk]:
         return
     for index, call in enumerate([*message.tool_calls, *message.invalid_tool_calls]):
         args = call["args"]  # of an invalid one, the text that could not be read
-        text = json.dumps(args) if isinstance(args, dict) else args or ""
+        text = json.dumps(args, default=str) if isinstance(args, dict) else args or ""  # chunks hold JSON alone
         yield tool_call_chunk(name=call["name"], args=text, id=call["id"], index=index)
 
 

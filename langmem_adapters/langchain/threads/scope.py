@@ -39,12 +39,13 @@ def _context_value(runtime: Runtime[Any], name: str) -> object:
 
 
 class ScopeResolver(NamedTuple):
-    """Finds the scope of a run. Refuses a run without a session, and with ``needs_user`` also one without a user."""
+    """Finds the scope of a run. Refuses a run without a session, or without a user or tenant that it needs."""
 
     user: Lookup | None  # None: the context's ``user_id``
     session: Lookup | None  # None: the context's ``session_id``, else the thread's id; a subagent's has a suffix
     tenant: Lookup
     needs_user: bool
+    needs_tenant: bool
 
     def __call__(self, runtime: Runtime[Any]) -> Scope:
         """The scope. Raises ConfigurationError if it is incomplete, so that nobody is given another's memory."""
@@ -61,7 +62,10 @@ class ScopeResolver(NamedTuple):
             )
         if self.session is None:
             session += _subagent_suffix(runtime)
-        return Scope(tenant=_resolve_id("tenant", self.tenant, runtime), user=user, session=session)
+        tenant = _resolve_id("tenant", self.tenant, runtime)
+        if self.needs_tenant and not tenant:
+            raise ConfigurationError("the run has no tenant: the middleware's tenant= found none")
+        return Scope(tenant=tenant, user=user, session=session)
 
     def bind_context(self, runtime: Runtime[Any]) -> Callable[[], Scope]:
         """A function that finds the scope later, in the present context: a user's function may ask for its run."""
