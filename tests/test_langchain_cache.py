@@ -1097,6 +1097,7 @@ def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkey
 
 
 CUT = ["MALFORMED_RESPONSE", "MODEL_ARMOR", "CONTINUATION", "insufficient_system_resource", "compaction", "sensitive"]
+CUT += ["time_limit", "token_limit", "cancelled", "not_finished"]  # watsonx's
 CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFETY"]  # as chunks add up
 
 

@@ -9,14 +9,15 @@ from langmem_adapters.providers.usage import as_mapping, sent_data
 
 __all__ = ["Ending", "ending_of", "field", "is_broken_off", "is_cut", "refuses"]
 
-# In the words of OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, vLLM and Ollama.
+# In the words of OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, watsonx, vLLM and Ollama.
 _INCOMPLETE_REASONS = tuple(
     """length max_tokens model_length model_context_window_exceeded error_limit pause_turn timeout user_cancel load
     unload content_filter content_filtered safety image_safety recitation image_recitation language blocklist
     prohibited_content image_prohibited_content spii refusal guardrail_intervened error error_toxic other image_other
     no_image malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call
     too_many_tool_calls missing_thought_signature incomplete malformed_response model_armor escalation
-    pup_limited_disabled continuation compaction insufficient_system_resource sensitive abort repetition""".split()  # noqa: SIM905 - one line a word, otherwise
+    pup_limited_disabled continuation compaction insufficient_system_resource sensitive abort repetition cancelled
+    time_limit token_limit not_finished""".split()  # noqa: SIM905 - one line a word, otherwise
 )
 _REASON_FIELDS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
 _REPORTED_FIELDS = (*_REASON_FIELDS, "refusal", "incomplete_details", "status")
