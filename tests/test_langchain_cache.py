@@ -1127,8 +1127,11 @@ CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFET
         answer([{"type": "refusal", "refusal": "I will not."}]),
         answer([{"type": "text", "text": "No."}, {"type": "non_standard", "value": {"type": "refusal"}}]),
         Generation(text=" "),
+        answer("<think>Hm."),
+        answer([{"type": "text", "text": "<think>Hm.</think>\n\n"}]),
+        Generation(text="Hm.\n</think>\n\n"),
     ],
-    ids=range(18 + len(CUT)),
+    ids=range(21 + len(CUT)),
 )
 def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache = ExperienceCache(store=MemoryStore())
@@ -1141,6 +1144,7 @@ def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     "content",
     [
         "Yes.",
+        "<think>Hm.</think>Yes.",
         ["Yes."],
         [{"type": "reasoning", "reasoning": "Hm."}, {"type": "output_text", "text": "Yes."}],
         [{"type": "image", "base64": "aGk=", "mime_type": "image/png"}],

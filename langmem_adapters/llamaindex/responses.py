@@ -23,6 +23,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.model_answers import split_words
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
+from langmem_adapters.providers.content import without_thoughts
 from langmem_adapters.providers.finish_reasons import ending_of
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import are_complete, with_new_call_ids
@@ -56,14 +57,14 @@ def _has_incomplete_call(response: Response) -> bool:
 
 def _has_content(response: Response) -> bool:
     if isinstance(response, CompletionResponse):
-        return bool(response.text.strip())
+        return bool(without_thoughts(response.text))
     message = response.message
     return bool(message.additional_kwargs.get("tool_calls")) or any(map(_is_content, message.blocks))
 
 
 def _is_content(block: ContentBlock) -> bool:
     """Whether it is text, and not an empty one, or anything but a thought."""
-    return bool(block.text.strip()) if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock)
+    return bool(without_thoughts(block.text)) if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock)
 
 
 def write_response(response: Response) -> dict[str, Any]:
