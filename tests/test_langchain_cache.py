@@ -1130,8 +1130,9 @@ CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFET
         answer("<think>Hm."),
         answer([{"type": "text", "text": "<think>Hm.</think>\n\n"}]),
         Generation(text="Hm.\n</think>\n\n"),
+        answer("Let me look.", response_metadata={"finish_reason": "tool_calls"}),
     ],
-    ids=range(21 + len(CUT)),
+    ids=range(22 + len(CUT)),
 )
 def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache = ExperienceCache(store=MemoryStore())

@@ -13,13 +13,14 @@ from langmem_adapters.langchain.convert import from_message, to_stored_message
 from langmem_adapters.langchain.rebuild import message_from_data, rebuild_generation
 from langmem_adapters.model import Message
 from langmem_adapters.providers.content import THOUGHT_TYPES, standard_block, without_thoughts
-from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
+from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses, tells_of_call
 from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without_item_ids
 from langmem_adapters.providers.tool_calls import with_new_call_ids
 from langmem_adapters.providers.usage import with_zero_usage
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
+_CALL_KEYS = frozenset({"function_call", "tool_calls"})  # of additional_kwargs, if LangChain does not read the calls
 _CONTAINER_KEY = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
 
 
@@ -36,6 +37,9 @@ def _is_whole(generation: Generation) -> bool:
         if getattr(message, "invalid_tool_calls", None):
             return False
         if isinstance(message.content, list) and any(map(_is_awaited_call, message.content)):
+            return False
+        has_calls = getattr(message, "tool_calls", None) or _CALL_KEYS & message.additional_kwargs.keys()
+        if not has_calls and any(map(tells_of_call, metadata)):
             return False
         if not (_has_content(message.content) or getattr(message, "tool_calls", None)):
             return False
