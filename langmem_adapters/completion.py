@@ -10,6 +10,7 @@ from typing import Any
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, is_coroutine
+from langmem_adapters.providers.content import without_thoughts
 from langmem_adapters.providers.finish_reasons import ending_of, field, is_cut, refuses
 from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.run_callbacks import call_without_callbacks
@@ -19,7 +20,6 @@ from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_toke
 __all__ = ["Completer", "is_apology", "is_refusal"]
 
 _ASYNC_MODEL_ERROR = "this model is a coroutine function: call the async twin of this method, whose name begins with a"
-_THOUGHT_PATTERN = re.compile(r"<think>.*?</think>", re.DOTALL)
 _APOLOGY_PATTERN = re.compile(
     r"\W*((i'?m|i am|we'?re|we are)\s+(very\s+|so\s+)?(sorry|afraid|unable|not able)\b|sorry\b"
     r"|i\s+(can'?t|can\s?not|won'?t|will not|(must|have to) decline|apologi[sz]e)\b|as an ai\b"
@@ -146,13 +146,7 @@ def _is_blocking(model: Any) -> bool:
 def _answer_text(response: Any) -> str:
     """The text of a LangChain message, a LlamaIndex response, or of a text itself, without written-out thoughts."""
     given = response if isinstance(response, str) else getattr(response, "text", None)
-    text = str(given or "")
-    thoughts, end_tag, rest = text.partition("</think>\n")
-    if end_tag and "<think>" not in thoughts:  # some servers put the opening <think> into the prompt
-        text = rest
-    before, last_tag, after = text.rpartition("</think>")  # behind the last end tag, no thought is searched for
-    answer = (_THOUGHT_PATTERN.sub("", before + last_tag) + after).strip()
-    return "" if answer.startswith("<think>") else answer  # cut off before it came to an answer
+    return without_thoughts(str(given or ""))
 
 
 def _is_cache_hit(response: Any) -> bool:

@@ -497,13 +497,16 @@ class _Reason:
         ChatResponse(message=ChatMessage(role="assistant", blocks=[])),
         ChatResponse(message=ChatMessage(role="assistant", content=" \n")),
         ChatResponse(message=ChatMessage(role="assistant", blocks=[ThinkingBlock(content="Hm.")])),
+        ChatResponse(message=ChatMessage(role="assistant", content="<think>Hm.</think>\n")),
         CompletionResponse(text=""),
+        CompletionResponse(text="<think>Hm."),
         ChatResponse(message=HI[0], raw={"choices": [{"finish_reason": "length"}]}),
         ChatResponse(message=HI[0], raw={"stop_reason": "max_tokens"}),
         ChatResponse(message=HI[0], raw={"finish_reason": _Reason()}),
         ChatResponse(message=HI[0], additional_kwargs={"stop_reason": "refusal"}),
         ChatResponse(message=ChatMessage(role="assistant", content="a", additional_kwargs={"finish_reason": "SAFETY"})),
         CompletionResponse(text="a", raw={"done_reason": "length"}),
+        ChatResponse(message=HI[0], raw={"choices": [{"finish_reason": "tool_calls"}]}),
     ],
 )
 def test_c7_what_was_cut_off_filtered_or_empty_is_not_worth_storing(spoiled: Any) -> None:

@@ -1097,6 +1097,7 @@ def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkey
 
 
 CUT = ["MALFORMED_RESPONSE", "MODEL_ARMOR", "CONTINUATION", "insufficient_system_resource", "compaction", "sensitive"]
+CUT += ["time_limit", "token_limit", "cancelled", "not_finished"]  # watsonx's
 CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFETY"]  # as chunks add up
 
 
@@ -1126,8 +1127,12 @@ CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFET
         answer([{"type": "refusal", "refusal": "I will not."}]),
         answer([{"type": "text", "text": "No."}, {"type": "non_standard", "value": {"type": "refusal"}}]),
         Generation(text=" "),
+        answer("<think>Hm."),
+        answer([{"type": "text", "text": "<think>Hm.</think>\n\n"}]),
+        Generation(text="Hm.\n</think>\n\n"),
+        answer("Let me look.", response_metadata={"finish_reason": "tool_calls"}),
     ],
-    ids=range(18 + len(CUT)),
+    ids=range(22 + len(CUT)),
 )
 def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache = ExperienceCache(store=MemoryStore())
@@ -1140,6 +1145,7 @@ def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     "content",
     [
         "Yes.",
+        "<think>Hm.</think>Yes.",
         ["Yes."],
         [{"type": "reasoning", "reasoning": "Hm."}, {"type": "output_text", "text": "Yes."}],
         [{"type": "image", "base64": "aGk=", "mime_type": "image/png"}],

@@ -456,6 +456,24 @@ def test_a_lost_answer_to_a_guarded_write_is_told(
     assert far.get(NS) == {"n": b"2"}
 
 
+def test_a_guarded_write_is_not_called_unmade_where_the_server_goes_before_it_is_listed(
+    store: RedisStore, proxy: Counting, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = RedisStore(f"redis://127.0.0.1:{proxy.port}", prefix=key_prefix, retry_for=0)
+    transact = redis_wire._transact
+
+    def going(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        replies = transact(connection, commands)
+        proxy.cut = True
+        return replies
+
+    with monkeypatch.context() as once, closing(far):
+        once.setattr(redis_wire, "_transact", going)
+        with pytest.raises(StoreUnavailable, match="may have been made: read again"):
+            far.write(NS, put={"n": b"1"}, guard={"n": None}, ttl=60)
+    assert store.get(NS) == {"n": b"1"}
+
+
 def test_both_ways_of_packing_a_command_are_the_same() -> None:
     words = ("XADD", b"\0\r\n", "é", 12, -1, b"")
     assert redis_packing.pack(*words) == redis_packing.pack_in_python(words)

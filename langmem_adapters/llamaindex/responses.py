@@ -23,6 +23,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.model_answers import split_words
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
+from langmem_adapters.providers.content import without_thoughts
 from langmem_adapters.providers.finish_reasons import ending_of
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import are_complete, with_new_call_ids
@@ -39,7 +40,9 @@ _STREAM_KWARGS = ("usage", "thinking_delta")  # not stored here: usage is stored
 
 def worth_storing(response: Response) -> bool:
     """Whether a response is whole: neither cut off, filtered, refused, nor empty, and its calls have all arguments."""
-    return _has_content(response) and not ending_of(response).cut and not _has_incomplete_call(response)
+    ending = ending_of(response)
+    is_cut = ending.cut or (ending.calls and not _has_call(response))
+    return _has_content(response) and not is_cut and not _has_incomplete_call(response)
 
 
 def reached_limit(response: Response, limit: Any) -> bool:
@@ -56,14 +59,21 @@ def _has_incomplete_call(response: Response) -> bool:
 
 def _has_content(response: Response) -> bool:
     if isinstance(response, CompletionResponse):
-        return bool(response.text.strip())
+        return bool(without_thoughts(response.text))
+    return _has_call(response) or any(map(_is_content, response.message.blocks))
+
+
+def _has_call(response: Response) -> bool:
+    if isinstance(response, CompletionResponse):
+        return False
     message = response.message
-    return bool(message.additional_kwargs.get("tool_calls")) or any(map(_is_content, message.blocks))
+    in_blocks = any(isinstance(block, ToolCallBlock) for block in message.blocks)
+    return in_blocks or bool(message.additional_kwargs.get("tool_calls"))
 
 
 def _is_content(block: ContentBlock) -> bool:
     """Whether it is text, and not an empty one, or anything but a thought."""
-    return bool(block.text.strip()) if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock)
+    return bool(without_thoughts(block.text)) if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock)
 
 
 def write_response(response: Response) -> dict[str, Any]:

@@ -7,17 +7,29 @@ as ``base64``, or a ``url``, and a ``mime_type``), ``reasoning``, ``tool_call``.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["THOUGHT_TYPES", "standard_block"]
+__all__ = ["THOUGHT_TYPES", "standard_block", "without_thoughts"]
 
 THOUGHT_TYPES: Final = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
 """The types of blocks with a model's thoughts: as LangChain and OpenAI, Bedrock and Anthropic call them."""
 
+_THOUGHT_PATTERN = re.compile(r"<think>.*?</think>", re.DOTALL)
 _Block = Mapping[str, Any]
 _Standard = dict[str, Any]
+
+
+def without_thoughts(text: str) -> str:
+    """An answer's text without the thoughts that some servers write out in it; "" if it was cut off among them."""
+    thoughts, end_tag, rest = text.partition("</think>\n")
+    if end_tag and "<think>" not in thoughts:  # some servers put the opening <think> into the prompt
+        text = rest
+    before, last_tag, after = text.rpartition("</think>")  # behind the last end tag, no thought is searched for
+    answer = (_THOUGHT_PATTERN.sub("", before + last_tag) + after).strip()
+    return "" if answer.startswith("<think>") else answer
 
 
 def standard_block(block: str | _Block) -> _Standard:

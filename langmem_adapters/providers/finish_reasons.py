@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from langmem_adapters.providers.usage import as_mapping, sent_data
 
-__all__ = ["Ending", "ending_of", "field", "is_broken_off", "is_cut", "refuses"]
+__all__ = ["Ending", "ending_of", "field", "is_broken_off", "is_cut", "refuses", "tells_of_call"]
 
-# In the words of OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, vLLM and Ollama.
+# In the words of OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, watsonx, vLLM and Ollama.
 _INCOMPLETE_REASONS = tuple(
     """length max_tokens model_length model_context_window_exceeded error_limit pause_turn timeout user_cancel load
     unload content_filter content_filtered safety image_safety recitation image_recitation language blocklist
     prohibited_content image_prohibited_content spii refusal guardrail_intervened error error_toxic other image_other
     no_image malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call
     too_many_tool_calls missing_thought_signature incomplete malformed_response model_armor escalation
-    pup_limited_disabled continuation compaction insufficient_system_resource sensitive abort repetition""".split()  # noqa: SIM905 - one line a word, otherwise
+    pup_limited_disabled continuation compaction insufficient_system_resource sensitive abort repetition cancelled
+    time_limit token_limit not_finished""".split()  # noqa: SIM905 - one line a word, otherwise
 )
+_CALL_REASONS = ("tool_calls", "tool_call", "tool_use", "function_call")
 _REASON_FIELDS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
 _REPORTED_FIELDS = (*_REASON_FIELDS, "refusal", "incomplete_details", "status")
 _REPORTING_PROVIDERS = frozenset(
@@ -31,13 +33,21 @@ def is_cut(report: Any) -> bool:
     """Whether what a provider tells beside its answer, in a mapping or in attributes, says that it is not whole."""
     if not isinstance(report, dict):
         report = {name: field(report, name) for name in _REPORTED_FIELDS}
-    for name in _REASON_FIELDS.intersection(report):
-        reason = report[name]
-        # By its end: chunks that repeat it, as OpenRouter's do, add up to "lengthlength".
-        if str(getattr(reason, "name", reason)).rpartition(".")[2].lower().endswith(_INCOMPLETE_REASONS):
-            return True
+    # By its end: chunks that repeat it, as OpenRouter's do, add up to "lengthlength".
+    if any(reason.endswith(_INCOMPLETE_REASONS) for reason in _reasons(report)):
+        return True
     is_unfinished = report.get("status") in _UNFINISHED_STATUSES
     return is_unfinished or bool(report.get("refusal") or report.get("incomplete_details"))
+
+
+def tells_of_call(report: Mapping[str, Any]) -> bool:
+    """Whether it says that the answer ends with a call of a tool; vLLM says so also where it could not read one."""
+    return any(reason.endswith(_CALL_REASONS) for reason in _reasons(report))
+
+
+def _reasons(report: Mapping[str, Any]) -> Iterator[str]:
+    for name in _REASON_FIELDS.intersection(report):
+        yield str(getattr(report[name], "name", report[name])).rpartition(".")[2].lower()
 
 
 class Ending(NamedTuple):
@@ -48,6 +58,9 @@ class Ending(NamedTuple):
     last_flags: frozenset[bool]
     """Whether it is the last piece; empty if it has no field that could say so."""
 
+    calls: bool
+    """Whether it should end with a call: see :func:`tells_of_call`."""
+
 
 def ending_of(response: Any) -> Ending:
     """Look for the end in all places in which providers tell it."""
@@ -56,7 +69,7 @@ def ending_of(response: Any) -> Ending:
     event = as_mapping(raw.get("response"))  # of OpenAI's Responses, whose streams all begin under way
     cut = any(map(is_cut, reports)) or (event.get("status") not in _RUNNING_STATUSES and is_cut(event))
     flags = map(_is_last, (*reports, event))
-    return Ending(cut, frozenset(flag for flag in flags if flag is not None))
+    return Ending(cut, frozenset(flag for flag in flags if flag is not None), any(map(tells_of_call, reports)))
 
 
 def _reports(response: Any, raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -265,14 +265,19 @@ class RedisStore(Shared):
             can_batch = sum(map(len, commands)) <= _MAX_BATCHED_BYTES
             replies = yield self._wire.transact_step(redis_keys.log, all_commands, can_batch=can_batch)
         listing_replies = replies
-        if listing_commands and not self._wire.one_slot:
-            listing_replies = yield self._wire.transact_step(redis_keys.directory, listing_commands)
-        if listing_commands and lifetime is not None:
-            directory = Directory(self._wire, self._keys, namespace[:-1])
-            if directory.may_expire_before(lifetime, listing_replies):
-                yield from step(directory.extend_expiry, redis_keys.row, lifetime)
-            if directory.is_sweep_due(listing_replies):
-                yield from step(directory.sweep, listing_replies[-1])
+        try:
+            if listing_commands and not self._wire.one_slot:
+                listing_replies = yield self._wire.transact_step(redis_keys.directory, listing_commands)
+            if listing_commands and lifetime is not None:
+                directory = Directory(self._wire, self._keys, namespace[:-1])
+                if directory.may_expire_before(lifetime, listing_replies):
+                    yield from step(directory.extend_expiry, redis_keys.row, lifetime)
+                if directory.is_sweep_due(listing_replies):
+                    yield from step(directory.sweep, listing_replies[-1])
+        except StoreUnavailable as error:
+            if guard:  # it was made, so it must not be repeated as it is
+                raise self._wire.lost_write() from error
+            raise
         return replies[: len(commands)]
 
     def _transact_guarded(

@@ -154,15 +154,19 @@ class Wire:
             except LOST_CONNECTION_ERRORS as error:
                 if not commands:
                     raise
-                raise StoreUnavailable(
-                    f"the connection to Redis at {self.address} was lost before it answered a guarded write,"
-                    " which may have been made: read again before you write again"
-                ) from error
+                raise self.lost_write() from error
 
         for _ in range(_MAX_ATTEMPTS):
             with suppress(WatchError), self._translate_errors():
                 return self._servers.call(key, attempt)
         raise Conflict(f"other writers changed the same namespace {_MAX_ATTEMPTS} times in a row; try again")
+
+    def lost_write(self) -> StoreUnavailable:
+        """The error of a guarded write whose outcome the caller does not get to know."""
+        return StoreUnavailable(
+            f"the connection to Redis at {self.address} was lost before it answered a guarded write,"
+            " which may have been made: read again before you write again"
+        )
 
     def send(self, *commands: tuple[bytes, bytes]) -> list[Any]:
         """Send commands, each with its key, as they are: in one round trip to each server.

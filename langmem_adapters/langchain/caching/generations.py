@@ -12,14 +12,15 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.langchain.convert import from_message, to_stored_message
 from langmem_adapters.langchain.rebuild import message_from_data, rebuild_generation
 from langmem_adapters.model import Message
-from langmem_adapters.providers.content import THOUGHT_TYPES, standard_block
-from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
+from langmem_adapters.providers.content import THOUGHT_TYPES, standard_block, without_thoughts
+from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses, tells_of_call
 from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without_item_ids
 from langmem_adapters.providers.tool_calls import with_new_call_ids
 from langmem_adapters.providers.usage import with_zero_usage
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
+_CALL_KEYS = frozenset({"function_call", "tool_calls"})  # of additional_kwargs, if LangChain does not read the calls
 _CONTAINER_KEY = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
 
 
@@ -37,9 +38,12 @@ def _is_whole(generation: Generation) -> bool:
             return False
         if isinstance(message.content, list) and any(map(_is_awaited_call, message.content)):
             return False
+        has_calls = getattr(message, "tool_calls", None) or _CALL_KEYS & message.additional_kwargs.keys()
+        if not has_calls and any(map(tells_of_call, metadata)):
+            return False
         if not (_has_content(message.content) or getattr(message, "tool_calls", None)):
             return False
-    elif not generation.text.strip():
+    elif not without_thoughts(generation.text):
         return False
     return not (any(map(is_cut, metadata)) or is_broken_off(*metadata))
 
@@ -47,11 +51,11 @@ def _is_whole(generation: Generation) -> bool:
 def _has_content(content: str | list[Any]) -> bool:
     """Whether there is any text, or anything other than text and thoughts; a refusal says nothing."""
     if isinstance(content, str):
-        return bool(content.strip())
+        return bool(without_thoughts(content))
     blocks = [standard_block(block) for block in content]
     types = set(map(_block_type, blocks))
     text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
-    return not refuses(content) and bool(text.strip() or types - THOUGHT_TYPES - {"text"})
+    return not refuses(content) and bool(without_thoughts(text) or types - THOUGHT_TYPES - {"text"})
 
 
 def _is_awaited_call(block: Any) -> bool:
