@@ -295,7 +295,7 @@ def test_a_conversation_of_langchain_is_ours_too(any_store: Store) -> None:
 
 
 async def test_an_archive_leaves_what_others_keep_in_the_session(any_store: Store) -> None:
-    brain = BrainMemory(any_store, "s", clock=iter([0.0, 1.0, 2.0, 3.0]).__next__)
+    brain = BrainMemory(any_store, "s", clock=iter([1.0, 2.0, 3.0]).__next__)
     brain.add_talk("one")
     brain.add_answer("two")
     brain.add_knowledge(["a fact"])

@@ -85,18 +85,18 @@ def test_conversations_types_users_and_tenants_are_apart(any_store: Store) -> No
 
 def test_times_and_metadata_through_an_items_life() -> None:
     clock = FakeClock()
-    memory = WorkingMemory(MemoryStore(clock=clock), clock=clock, new_id=numbered())  # tried once
+    memory = WorkingMemory(MemoryStore(clock=clock), clock=clock, new_id=numbered())
     (item,) = memory.store(C, "a", metadata={"k": 1})
-    assert (item.id, item.created_at, item.updated_at) == ("id2", clock.now, clock.now)
+    assert (item.id, item.created_at, item.updated_at) == ("id1", clock.now, clock.now)
     born = clock.now
     clock.advance(5)
     item = memory.update(C, "b")  # type: ignore[assignment]
-    assert (item.id, item.data, item.metadata) == ("id2", "b", {"k": 1})
+    assert (item.id, item.data, item.metadata) == ("id1", "b", {"k": 1})
     assert (item.created_at, item.updated_at) == (born, clock.now)
     clock.advance(5)
     memory.update(C, str.upper, metadata={"other": 2})
     (item,) = memory.retrieve(C)
-    assert (item.id, item.data, item.metadata) == ("id2", "B", {"other": 2})
+    assert (item.id, item.data, item.metadata) == ("id1", "B", {"other": 2})
     assert (item.created_at, item.updated_at) == (born, clock.now)
 
 
