@@ -7,6 +7,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache, lru_cache
 from numbers import Integral
 from typing import Any, TypedDict, TypeVar
@@ -168,11 +169,19 @@ def check_sync_function(name: str, value: object) -> None:
 
 
 def check_sync_functions(**functions: object) -> None:
-    """Raise ConfigurationError for anything but a plain function: for clocks, id sources and sleeps."""
+    """Raise ConfigurationError for anything but a plain function: for clocks, id sources and sleeps.
+
+    None is called, as it may count: ``datetime.now`` and ``uuid.uuid4``, whose values no store can hold, are known.
+    """
     for name, value in functions.items():
         if value is None:
             raise ConfigurationError(f"{name} is a function, or is left out, and not None")
         check_sync_function(name, value)
+        owner = getattr(value, "__self__", None)
+        if name == "clock" and isinstance(owner, type) and issubclass(owner, datetime):
+            raise ConfigurationError("a clock gives Unix seconds as a number, as time.time does, and not a datetime")
+        if name == "new_id" and getattr(value, "__module__", None) == "uuid":
+            raise ConfigurationError("new_id gives a text, as lambda: uuid.uuid4().hex does, and not a UUID")
 
 
 def check_seconds(name: str, value: object, *, or_none: bool = True) -> None:

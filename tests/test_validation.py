@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -505,6 +507,14 @@ def test_an_index_that_must_be_awaited_is_none(awaited: str) -> None:
 def test_what_gives_times_and_ids_is_a_plain_function(make: Callable[..., object], name: str, wrong: object) -> None:
     with pytest.raises(ConfigurationError, match=rf"^{name} is a (coroutine )?function"):
         make(**{name: wrong})
+
+
+@pytest.mark.parametrize(("make", "names"), _SOURCED)
+def test_a_clock_gives_seconds_and_ids_are_texts(make: Callable[..., object], names: str) -> None:
+    for name, wrong in {"clock": datetime.now, "new_id": uuid.uuid4}.items():
+        if name in names:
+            with pytest.raises(ConfigurationError, match=f"{name} gives .*, and not a (datetime|UUID)$"):
+                make(**{name: wrong})
 
 
 def test_what_comes_one_by_one_is_taken_as_a_list() -> None:
