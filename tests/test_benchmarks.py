@@ -271,4 +271,4 @@ def test_the_verifier_is_timed_at_each_length(capsys: pytest.CaptureFixture[str]
     verifier.main(rounds=3)
     _, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
     assert [int(size) for size, _ in rows] == list(verifier.SIZES)
-    assert float(rows[0][1]) < float(rows[-1][1])
+    assert all(float(milliseconds) > 0 for _, milliseconds in rows)  # which is longer, a busy machine decides
