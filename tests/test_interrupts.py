@@ -293,7 +293,7 @@ def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLoc
 @_locks_are_let_go
 def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(used: bool) -> Callable[[], object]:
-        monkeypatch.setitem(background._lanes, "work", background.DaemonThreads(8, "langmem-background"))
+        monkeypatch.setattr(background, "_lanes", {})
         if used:
             look()
         return lambda: background.submit(lambda: 1)
