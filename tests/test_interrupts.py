@@ -153,7 +153,10 @@ def test_j1_an_interrupt_leaves_a_file_to_others(on_disk: SQLiteStore, tmp_path:
     assert cells(prepare, look) > 15
 
 
-def test_j1_an_interrupted_read_leaves_no_connection_at_an_old_state(on_disk: SQLiteStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [lambda store: store.scan(SESSION, limit=3), lambda store: list(store.examine())])
+def test_j1_an_interrupted_read_leaves_no_connection_at_an_old_state(
+    on_disk: SQLiteStore, tmp_path: Path, read: Callable[[SQLiteStore], object]
+) -> None:
     other, ids = SQLiteStore(tmp_path / "t.db"), map(str, itertools.count())
     on_disk.append(SESSION, [("second", b"2"), ("third", b"3")])
 
@@ -162,7 +165,7 @@ def test_j1_an_interrupted_read_leaves_no_connection_at_an_old_state(on_disk: SQ
         assert on_disk.scan(SESSION, limit=1).total == total
         assert on_disk.append(SESSION, [(next(ids), b"")]).total == total + 1
 
-    assert cells(lambda: lambda: on_disk.scan(SESSION, limit=3), look) > 15
+    assert cells(lambda: lambda: read(on_disk), look) > 15
     other.close()
 
 
