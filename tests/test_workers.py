@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import gc
 import itertools
@@ -9,12 +10,12 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from langmem_adapters.concurrency import workers
+from langmem_adapters.concurrency import background, workers
 from langmem_adapters.flow import Answer, Flow, Step, arun, blocking, gather, run, step
 from tests.test_flow import _double, _sum, _triple, who
 from tests.waiting import auntil
@@ -327,17 +328,16 @@ async def test_a_loop_is_woken_once_for_all_that_was_done_while_it_was_busy(monk
 @pytest.fixture
 def thread_limit(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many more threads a new pool may start, as in a container with few."""
-    limit, start = [0], threading.Thread.start
+    limit, start = [0], _thread.start_new_thread
 
-    def start_if_allowed(thread: threading.Thread) -> None:
-        if thread.name.startswith("langmem-step"):
-            if not limit[0]:
-                raise RuntimeError("can't start new thread")
-            limit[0] -= 1
-        start(thread)
+    def start_if_allowed(call: Any, arguments: Any) -> int:
+        if not limit[0]:
+            raise RuntimeError("can't start new thread")
+        limit[0] -= 1
+        return start(call, arguments)
 
     monkeypatch.setitem(workers._pools, 0, workers._WorkerPool())
-    monkeypatch.setattr(threading.Thread, "start", start_if_allowed)
+    monkeypatch.setattr(_thread, "start_new_thread", start_if_allowed)
     return limit
 
 
@@ -533,8 +533,9 @@ async def test_a_flow_that_fails_as_it_ends_is_logged(caplog: pytest.LogCaptureF
     assert await arun(_sum()) == 6
 
 
-def test_a_call_that_garbage_collection_ends_holds_up_no_worker() -> None:
-    """Its loop was closed before it was over; whatever a worker makes may start the collection, under the lock too."""
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """A call whose loop was closed before it was over, for garbage collection to end."""
     free = threading.Event()
 
     async def begin() -> None:
@@ -543,22 +544,61 @@ def test_a_call_that_garbage_collection_ends_holds_up_no_worker() -> None:
         known: list[Any] = [call]
         known.append(known)  # nobody else knows it
 
-    def collect() -> None:
-        with workers._pool()._lock:
-            gc.collect()
-
     gc.disable()
     try:
         loop = asyncio.new_event_loop()
         loop.run_until_complete(begin())
         loop.close()
-        worker = threading.Thread(target=collect, daemon=True)
-        worker.start()
-        worker.join(5)
-        assert not worker.is_alive()
+        yield
     finally:
         gc.enable()
         free.set()
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_a_call_that_garbage_collection_ends_holds_up_no_worker() -> None:
+    """Whatever a worker makes may start the collection, under the lock too."""
+
+    def collect() -> None:
+        with workers._pool()._lock:
+            gc.collect()
+
+    worker = threading.Thread(target=collect, daemon=True)
+    worker.start()
+    worker.join(5)
+    assert not worker.is_alive()
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_a_call_that_garbage_collection_ends_as_a_worker_is_started_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected, begin = threading.Event(), threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def collect_and_begin(thread: threading.Thread) -> None:
+        if thread.name.startswith("langmem-step"):
+            gc.collect()
+            collected.set()
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", collect_and_begin)
+    monkeypatch.setattr(workers._pool(), "_threads", background.DaemonThreads(1, "langmem-step"))
+    caller = threading.Thread(target=lambda: asyncio.run(arun(_sum())), daemon=True)
+    caller.start()
+    caller.join(5)
+    assert not caller.is_alive()
+    assert collected.wait(5)
+
+
+@pytest.mark.usefixtures("forgotten")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_no_thread_is_started_as_a_forked_child_forgets_a_call_of_its_parent() -> None:
+    child = os.fork()
+    if child == 0:
+        gc.collect()
+        os._exit(threading.active_count() - 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 async def test_who_is_cancelled_when_the_answer_is_there_holds_up_nobody_else() -> None:

@@ -28,6 +28,7 @@ class DaemonThreads:
     """Daemon threads, which do not delay the exit, and one that is not a daemon, which delays it for a while.
 
     An interrupt may come anywhere in :meth:`submit`, which a ThreadPoolExecutor does not bear: it might never end.
+    Raises RuntimeError if no thread can be started.
     """
 
     def __init__(self, max_threads: int, name: str) -> None:
@@ -37,9 +38,10 @@ class DaemonThreads:
         self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._idle: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C: no interrupt leaves it locked, as a semaphore
         self._threads = 0
-        self._has_exit_thread = False
         self._unfinished: set[Future[Any]] = set()
         self._is_shutting_down = False
+        # Not a daemon, though its maker may be one: many hosts make their threads daemons.
+        start_thread(threading.Thread(target=self._wait_at_exit, name="langmem-exit", daemon=False))
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Start a call, or queue it. Raises RuntimeError if there is no thread, or the script has ended."""
@@ -62,12 +64,10 @@ class DaemonThreads:
             return
         if self._threads == self._max_threads:
             return
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True)
         try:
-            if not self._has_exit_thread:
-                # Not a daemon, though its maker may be one: many hosts make their threads daemons.
-                start_thread(threading.Thread(target=self._wait_at_exit, name="langmem-exit", daemon=False))
-                self._has_exit_thread = True
-            start_thread(threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True))
+            # Not waited for, as by Thread.start: it may collect garbage, which may need a lock that is held here.
+            _thread.start_new_thread(_start_or_run, (thread,))
         except RuntimeError:  # no thread can be started: the existing ones do the work
             if not self._threads:
                 raise
@@ -115,6 +115,13 @@ def start_thread(thread: threading.Thread) -> None:
     _thread.start_new_thread(start, ())
     if (error := outcome.get()) is not None:
         raise error
+
+
+def _start_or_run(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except RuntimeError:  # no other thread can be started: this one does the work
+        thread.run()
 
 
 def _gets_interrupts() -> bool:

@@ -319,7 +319,10 @@ def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
 
 def abandon(job: Job) -> None:
     """Give up a job that nobody waits for any more; if it is running, it is closed when it stops."""
-    _pool(job.depth).abandon(job)
+    if (pool := _pools.get(job.depth)) is not None:
+        pool.abandon(job)
+    elif job.finished or not job.started:  # this is a forked child, and the job is its parent's
+        job.end()
 
 
 def _pool(depth: int = 0) -> _WorkerPool:

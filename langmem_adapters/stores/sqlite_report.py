@@ -70,7 +70,7 @@ def _check_structure(database: Database) -> tuple[list[str], int, int]:
     """The result of SQLite's own check, the number of pages, and how many of them are empty."""
     try:
         with database.reading() as connection, connection:
-            flaws = [row[0] for row in connection.execute(f"PRAGMA quick_check({_MAX_FLAWS})")]
+            flaws = [row[0] for row in connection.execute(f"PRAGMA quick_check({_MAX_FLAWS})").fetchall()]
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
     except StoreUnavailable:
