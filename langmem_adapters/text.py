@@ -27,7 +27,6 @@ __all__ = [
     "decode_escaped_utf8",
     "escape_tags",
     "hanging_indent",
-    "invalid_call_ids",
     "is_window_full",
     "newest_window",
     "removable_positions",
@@ -36,6 +35,7 @@ __all__ = [
     "starts_with_user",
     "tool_calls_of",
     "uncut_window",
+    "unlisted_call_ids",
     "window",
     "without_calls",
 ]
@@ -74,6 +74,7 @@ INDENT = "  "
 _log = logging.getLogger("langmem_adapters")
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 _CALL_ID_KEYS = ("id", "tool_call_id", "call_id")
+_CALL_BLOCK_TYPES = ("invalid_tool_call", "computer_call")  # the second is OpenAI's
 
 
 def window(
@@ -228,23 +229,22 @@ def _result_positions(messages: Sequence[MessageLike], calls: Sequence[Sequence[
 
 
 def tool_calls_of(message: Message) -> Sequence[_CallLike]:
-    """A message's calls, including those whose arguments cannot be parsed."""
+    """A message's calls, including those whose arguments cannot be parsed, and those of OpenAI's computer tool."""
     if not message.host and isinstance(message.content, str):
         return message.tool_calls
-    listed: list[Any] = []
-    for host_fields in message.host.values():
-        calls = host_fields.get("invalid_tool_calls")
-        listed += calls if isinstance(calls, list) else []
-    invalid_ids = invalid_call_ids(message.content, listed)
-    valid_ids = {call.id for call in message.tool_calls} if invalid_ids else ()
-    return [*message.tool_calls, *(ToolCall(id=id_) for id_ in invalid_ids if id_ not in valid_ids)]
+    lists = [host_fields.get("invalid_tool_calls") for host_fields in message.host.values()]
+    invalid_calls = [call for calls in lists if isinstance(calls, list) for call in calls]
+    unlisted_ids = unlisted_call_ids(message.content, invalid_calls)
+    valid_ids = {call.id for call in message.tool_calls} if unlisted_ids else ()
+    return [*message.tool_calls, *(ToolCall(id=id_) for id_ in unlisted_ids if id_ not in valid_ids)]
 
 
-def invalid_call_ids(content: Content, listed: Iterable[Any]) -> list[str | None]:
-    """The ids of calls whose arguments cannot be parsed: those that a host lists, and those among content blocks."""
+def unlisted_call_ids(content: Content, invalid: Iterable[Any]) -> list[str | None]:
+    """The ids of calls that are in no host's ``tool_calls``: invalid ones, and blocks of content that are calls."""
     blocks = [] if isinstance(content, str) else [block for block in content if isinstance(block, dict)]
-    invalid_calls = [*listed, *(block for block in blocks if block.get("type") == "invalid_tool_call")]
-    ids = (call.get("id") for call in invalid_calls if isinstance(call, dict))
+    values = (block.get("value", block) for block in blocks)  # LangChain wraps a block that it does not know
+    calls = [call for call in values if isinstance(call, dict) and call.get("type") in _CALL_BLOCK_TYPES]
+    ids = (call.get("call_id", call.get("id")) for call in (*invalid, *calls) if isinstance(call, dict))
     return list(dict.fromkeys(id_ for id_ in ids if id_ is None or isinstance(id_, str)))
 
 

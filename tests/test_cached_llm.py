@@ -507,6 +507,7 @@ class _Reason:
         ChatResponse(message=ChatMessage(role="assistant", content="a", additional_kwargs={"finish_reason": "SAFETY"})),
         CompletionResponse(text="a", raw={"done_reason": "length"}),
         ChatResponse(message=HI[0], raw={"choices": [{"finish_reason": "tool_calls"}]}),
+        ChatResponse(message=ChatMessage(role="assistant", content="a", additional_kwargs={"reference_audio_id": "b"})),
     ],
 )
 def test_c7_what_was_cut_off_filtered_or_empty_is_not_worth_storing(spoiled: Any) -> None:

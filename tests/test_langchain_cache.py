@@ -1131,8 +1131,11 @@ CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFET
         answer([{"type": "text", "text": "<think>Hm.</think>\n\n"}]),
         Generation(text="Hm.\n</think>\n\n"),
         answer("Let me look.", response_metadata={"finish_reason": "tool_calls"}),
+        answer([{"type": "reasoning", "id": "rs_1", "summary": []}, {"type": "computer_call", "id": "cu_1"}]),
+        answer([{"type": "non_standard", "value": {"type": "mcp_approval_request", "id": "mcpr_1"}}]),
+        answer("I edit it.", additional_kwargs={"tool_outputs": [{"type": "apply_patch_call", "id": "apc_1"}]}),
     ],
-    ids=range(22 + len(CUT)),
+    ids=range(25 + len(CUT)),
 )
 def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache = ExperienceCache(store=MemoryStore())

@@ -779,6 +779,20 @@ def test_b1_a_call_whose_arguments_are_no_json_keeps_its_result(
 
 
 @pytest.mark.parametrize("limits", [{"memory_k": 50}, {"max_tokens": 500}], ids=["k", "tokens"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_b1_a_screenshot_stays_with_the_call_of_openais_computer(limits: dict[str, int], wrapped: bool) -> None:
+    """It is in the content alone, and OpenAI refuses the one without the other."""
+    store = MemoryStore()
+    call = {"type": "computer_call", "id": "cu_1", "call_id": "c1", "action": {"type": "screenshot"}}
+    asking = AIMessage([{"type": "non_standard", "value": call} if wrapped else call], id="asking")
+    picture = [{"type": "computer_screenshot", "image_url": "https://example.com/a.png"}]
+    result = ToolMessage(picture, tool_call_id="c1", additional_kwargs={"type": "computer_call_output"})  # type: ignore[arg-type]
+    said = [HumanMessage("q"), asking, result, AIMessage("ok"), HumanMessage("q2")]
+    history(store).add_messages(said)
+    assert history(store, **limits).messages == said
+
+
+@pytest.mark.parametrize("limits", [{"memory_k": 50}, {"max_tokens": 500}], ids=["k", "tokens"])
 @pytest.mark.parametrize("raw", [{}, RAW], ids=["plain", "raw"])
 @pytest.mark.parametrize("answered", ["a", "x"])
 def test_b1_a_call_without_a_result_goes_and_the_other_stays_with_its_own(

@@ -614,6 +614,46 @@ async def test_what_is_said_while_a_codec_is_away_waits_until_it_is_back() -> No
     assert block.stats()["waiting"] == 0
 
 
+async def test_what_waited_waits_on_if_the_codec_goes_away_while_it_is_stored() -> None:
+    class Codec:
+        refusals = 0
+
+        def encode(self, data: bytes) -> bytes:
+            self.refusals += b"poison" in data
+            if b"poison" in data or self.refusals == 3:  # away once it refused the poison on its own
+                raise TimeoutError
+            return data
+
+        decode = encode
+
+    codec = Codec()
+    kept = long_term(SealedStore(MemoryStore(), codec=codec))
+    block = LongTermMemoryBlock(kept)
+    for said in (("one", "poison", "two"), ("three",)):
+        with pytest.raises(SerializationError):
+            await talk(block, *said)
+    codec.refusals = 4
+    assert block.stats()["waiting"] == 2
+    with pytest.raises(SerializationError):  # of the poison
+        await talk(block, "four")
+    assert [(found.message.text, len(found.occurrences)) for found in kept.all()] == [
+        (text, 1) for text in ("three", "one", "four", "two")
+    ]
+    assert block.stats()["waiting"] == 0
+
+
+async def test_each_session_that_could_not_be_stored_waits() -> None:
+    store = Refusing()
+    kept = long_term(store)
+    block = LongTermMemoryBlock(kept)
+    store.reason = "it is away"
+    with pytest.raises(StoreUnavailable):
+        await block.aput([chat("one", session_id="a"), chat("two", session_id="b")])
+    store.reason = ""
+    await block.aput([chat("three", session_id="a"), chat("four", session_id="b")])
+    assert [found.message.text for found in kept.all()] == ["one", "three", "two", "four"]
+
+
 async def test_a_message_is_remembered_without_the_parts_that_no_store_can_keep() -> None:
     kept = long_term(MemoryStore())
     await LongTermMemoryBlock(kept).aput([chat("one", raw=object()), chat("two")], session_id="s")

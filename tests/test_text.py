@@ -375,6 +375,13 @@ def test_a_call_without_an_id_goes_and_what_the_user_says_next_is_no_result_of_i
     assert [message.content for message in shown] == ["hello", ["I did look"], "and?"]
 
 
+def test_a_call_of_openais_computer_without_a_screenshot_goes_with_its_thought() -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    call = {"type": "computer_call", "id": "cu_1", "call_id": "c1"}
+    shown = repair([say("user"), say("assistant", [thought, call]), say("user", "and?")])
+    assert [message.text for message in shown] == ["hello", "and?"]
+
+
 def test_the_question_stands_in_front_of_a_long_run_of_tools() -> None:
     run = [message for n in range(10) for message in (ask(str(n)), answer(str(n)))]
     shown = window([say("user", "old"), say("user", "question"), *run], 5)

@@ -13,7 +13,7 @@ from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.langchain.convert import from_message, role_of, to_message
 from langmem_adapters.langchain.rebuild import message_from_bytes
 from langmem_adapters.protocols import Item
-from langmem_adapters.text import invalid_call_ids, without_calls
+from langmem_adapters.text import unlisted_call_ids, without_calls
 
 __all__ = ["MessageView", "message_views", "read_messages"]
 
@@ -62,7 +62,7 @@ class MessageView:
         calls, invalid_calls = fields.get("tool_calls"), fields.get("invalid_tool_calls")
         self.tool_calls: list[CallView] = [CallView(call["id"]) for call in calls] if calls else []
         if type(fields["content"]) is list:
-            invalid_calls = [{"id": id_} for id_ in invalid_call_ids(fields["content"], invalid_calls or ())]
+            invalid_calls = [{"id": id_} for id_ in unlisted_call_ids(fields["content"], invalid_calls or ())]
         if invalid_calls:
             self.tool_calls += [CallView(call.get("id")) for call in invalid_calls]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import lru_cache, partial
 from typing import Any, Literal, TypedDict
 
@@ -193,8 +194,9 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         by_session: dict[str, list[ChatMessage]] = {}
         for chat in checked_chats(messages):
             by_session.setdefault(str(chat.additional_kwargs.get(_SESSION_KEY) or ""), []).append(chat)
-        for session, chats in by_session.items():
-            await self._store_messages(chats, session)
+        async with AsyncExitStack() as stack:  # which runs all of them, whichever fails
+            for session, chats in reversed(by_session.items()):
+                stack.push_async_callback(self._store_messages, chats, session)
 
     async def _store_messages(self, chats: Sequence[ChatMessage], session: str) -> None:
         messages = [message for chat in checked_chats(chats) for message in _storable_messages(chat)]
@@ -210,11 +212,13 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
                     raise
                 await memory.aadd(messages, session=session)  # fails if a codec is away: then all of them wait
                 unstored = waiting
-                await self._store_singly(memory, waiting, session)
+                await self._store_singly(memory, waiting, messages, session)
         finally:
             self._enqueue(session, unstored + self._waiting.get(session, []))
 
-    async def _store_singly(self, memory: LongTermMemory, waiting: list[Message], session: str) -> None:
+    async def _store_singly(
+        self, memory: LongTermMemory, waiting: list[Message], stored: list[Message], session: str
+    ) -> None:
         """Store what waited beside messages that could be stored. What cannot be is dropped, and its error raised."""
         refusal: SerializationError | None = None
         while waiting:
@@ -222,6 +226,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
                 await memory.aadd(waiting[:1], session=session)
             except SerializationError as error:
                 refusal = error
+                await memory.aadd(stored, session=session)  # fails if a codec went away: then the rest waits
             del waiting[0]
         if refusal is not None:
             raise refusal

@@ -42,13 +42,18 @@ def worth_storing(response: Response) -> bool:
     """Whether a response is whole: neither cut off, filtered, refused, nor empty, and its calls have all arguments."""
     ending = ending_of(response)
     is_cut = ending.cut or (ending.calls and not _has_call(response))
-    return _has_content(response) and not is_cut and not _has_incomplete_call(response)
+    return _has_content(response) and not (is_cut or _has_incomplete_call(response) or _is_kept_by_openai(response))
 
 
 def reached_limit(response: Response, limit: Any) -> bool:
     """Whether a response took all tokens it was allowed: streams of BedrockConverse do not tell that they were cut."""
     usage = usage_of(response)
     return type(limit) is int and usage is not None and usage["output_tokens"] >= limit > 0
+
+
+def _is_kept_by_openai(response: Response) -> bool:
+    """Whether a model would be shown only the id of an answer in audio, which OpenAI soon forgets."""
+    return isinstance(response, ChatResponse) and "reference_audio_id" in response.message.additional_kwargs
 
 
 def _has_incomplete_call(response: Response) -> bool:

@@ -21,6 +21,7 @@ from langmem_adapters.providers.usage import with_zero_usage
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
 _CALL_KEYS = frozenset({"function_call", "tool_calls"})  # of additional_kwargs, if LangChain does not read the calls
+_OPENAI_CALL_TYPES = ("apply_patch_call", "computer_call", "mcp_approval_request")  # not taken without their thought
 _CONTAINER_KEY = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
 
 
@@ -36,7 +37,8 @@ def _is_whole(generation: Generation) -> bool:
         metadata += [message.response_metadata, message.additional_kwargs]
         if getattr(message, "invalid_tool_calls", None):
             return False
-        if isinstance(message.content, list) and any(map(_is_awaited_call, message.content)):
+        content = message.content if isinstance(message.content, list) else []
+        if any(map(_is_awaited_call, [*content, *(message.additional_kwargs.get("tool_outputs") or ())])):
             return False
         has_calls = getattr(message, "tool_calls", None) or _CALL_KEYS & message.additional_kwargs.keys()
         if not has_calls and any(map(tells_of_call, metadata)):
@@ -59,9 +61,12 @@ def _has_content(content: str | list[Any]) -> bool:
 
 
 def _is_awaited_call(block: Any) -> bool:
-    """Whether code of the model made the call, and waits for its result in the container of the first caller."""
-    caller = block.get("caller") if isinstance(block, dict) else None
-    return isinstance(caller, dict) and str(caller.get("type")).startswith("code_execution")
+    """Whether the provider awaits the call's result, and holds what belongs to it: a container, or OpenAI's thought."""
+    if not isinstance(block, dict):
+        return False
+    caller = block.get("caller")
+    is_of_code = isinstance(caller, dict) and str(caller.get("type")).startswith("code_execution")
+    return is_of_code or _block_type(block) in _OPENAI_CALL_TYPES
 
 
 def _block_type(block: dict[str, Any]) -> Any:
