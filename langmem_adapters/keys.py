@@ -54,7 +54,7 @@ def _encode_parts(namespace: str | Namespace) -> str:
 
 def decode_namespace(name: str) -> Namespace:
     """Read back what :func:`encode_namespace` wrote."""
-    return tuple(to_text(unquote_to_bytes(part)) for part in name.split("/")[:-1])
+    return tuple(to_text(unquote_to_bytes(part)) if "%" in part else part for part in name.split("/")[:-1])
 
 
 def fingerprint(*parts: Any) -> str:

@@ -573,6 +573,23 @@ def test_the_last_updated_of_many_items_are_found_without_reading_all(distant: t
     assert b"{langgraph//items/" not in distant[1].sent[sent:].partition(b"HGETALL")[2].partition(b"HGETALL")[2]
 
 
+def test_the_first_of_many_items_of_one_batch_are_found_without_reading_all(
+    distant: tuple[RedisStore, RoundTrips],
+) -> None:
+    clock = FakeClock()
+    store = LongTermStore(store=distant[0], index=open_index("memory:"), clock=clock)
+    store.batch([PutOp(ADA, f"{n * 77 % 2000:04}", {"odd": n % 2}) for n in range(2000)])
+    clock.advance(1)
+    store.batch([PutOp(ADA, key, None if key == "0000" else {"odd": 0}) for key in ("1999", "0000", "0002", "0001")])
+    keys = ["0001", "0002", "1999", *(f"{n:04}" for n in range(3, 1999))]
+    store.search(ADA)  # now it knows that there are many
+    sent = len(distant[1].sent)
+    assert [item.key for item in store.search(ADA)] == keys[:10]
+    assert [item.key for item in store.search(ADA, offset=10)] == keys[10:20]
+    assert distant[1].sent[sent:].count(b"HGETALL") == 2  # of the tree of namespaces
+    assert [item.key for item in store.search(ADA, filter={"odd": 1})] == [f"{n:04}" for n in range(3, 22, 2)]
+
+
 def test_items_that_were_logged_again_are_not_the_last_updated(distant: tuple[RedisStore, RoundTrips]) -> None:
     clock = FakeClock()
     place = ("langgraph", "", "items", *ADA)

@@ -6,7 +6,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -110,26 +109,29 @@ class NamespaceItems:
     def newest(self, count: int, matches: Callable[[StoredItem], bool]) -> Flow[dict[str, StoredItem] | None]:
         """At least the ``count`` last updated of the items that match, if there are as many; None if there is no item.
 
-        Where there are many, they are found from the end of the log, which names each item where it was last put.
+        Where there are many, they are found from the end of the log, which names each item where it was last put. Those
+        of one entry were put at the same time, so that the first of their keys are enough.
         """
-        found: dict[str, StoredItem] = {}
-        named: set[str] = set()
+        found, named = dict[str, StoredItem](), set[str]()
         before: int | None = None
-        limit = count + _EXTRA_READS
-        while _MIN_SHARE * (len(named) + limit) < self._known_size:
+        limit, reads = count + _EXTRA_READS, 0
+        while _MIN_SHARE * (reads + limit) < self._known_size:
             page = yield from step(
                 self._store.scan, self._namespace, before=before, limit=limit, reverse=True, keys=[_TOTALS_KEY]
             )
-            names, before = _last_names(page.items, limit)
-            if not names or self._is_due(Totals.of(page.values.get(_TOTALS_KEY))):
+            groups, before = _last_keys(page.items, named, count, limit)
+            if not groups or self._is_due(Totals.of(page.values.get(_TOTALS_KEY))):
                 break
-            new_names = [name for name in names if name not in named]
-            named.update(new_names)
-            values = yield from step(self._store.get, self._namespace, new_names)
-            read = self._unexpired_items(values)
-            found |= {key: item for key, item in read.items() if matches(item)}
-            oldest = min((item.updated_at for item in read.values()), default=float("inf"))  # unread ones may be as old
-            if sum(item.updated_at > oldest for item in found.values()) >= count:
+            is_last = len(page.items) < limit and page.items[-1].seq == before
+            oldest = float("-inf" if is_last else "inf")  # of those that were read; any that follow may be as old
+            for part in (slice(count), slice(count, None)):
+                keys = [key for group in groups if len(found.keys() & group) < count for key in group[part]]
+                reads += len(keys)
+                if keys and _MIN_SHARE * reads < self._known_size:
+                    read = yield from step(self.get, keys)
+                    found |= {key: item for key, item in read.items() if matches(item)}
+                    oldest = min([oldest, *(item.updated_at for item in read.values())])
+            if _MIN_SHARE * reads < self._known_size and sum(i.updated_at > oldest for i in found.values()) >= count:
                 return found
             limit = min(4 * limit, PAGE_SIZE)
         items = yield from step(self.all)
@@ -174,7 +176,7 @@ class NamespaceItems:
         page = self._store.scan(self._namespace, limit=0, keys=[_TOTALS_KEY, *changes])
         before = Totals.of(page.values.get(_TOTALS_KEY))
         old = {_encode_key(key): item for key, item in self._unexpired_items(page.values).items()}
-        put = {name: _created_as(item, old.get(name)) for name, item in changes.items() if item is not None}
+        put = {name: item.in_place_of(old.get(name)) for name, item in changes.items() if item is not None}
         deleted = [name for name, item in changes.items() if item is None and name in page.values]
         if not put and not deleted:
             return True
@@ -307,19 +309,19 @@ class NamespaceItems:
         return {key: item for key, item in items.items() if item is not None and item.is_unexpired(now)}
 
 
-def _last_names(entries: Sequence[Item], count: int) -> tuple[list[str], int]:
-    """About ``count`` names that the first of these entries name, and the last of these; none if they tell no order."""
-    names: dict[str, None] = {}
-    seq = 0
+def _last_keys(entries: Sequence[Item], named: set[str], count: int, limit: int) -> tuple[list[list[str]], int]:
+    """Keys not ``named`` before, sorted by entry, up to ``limit`` (``count`` an entry); none if they tell no order."""
+    groups, seq, size = list[list[str]](), 0, 0
     for entry in entries:
-        keys = keys_of([entry])
-        if not keys or is_logged_again(entry):
+        names = keys_of([entry])
+        if not names or is_logged_again(entry):
             return [], 0
-        names |= dict.fromkeys(keys)
-        seq = entry.seq
-        if len(names) >= count:
+        groups.append(sorted(_decode_key(name) for name in names if name not in named and _is_item_name(name)))
+        named.update(names)
+        seq, size = entry.seq, size + min(len(groups[-1]), count)
+        if size >= limit:
             break
-    return [*names], seq
+    return groups, seq
 
 
 def _lasts(item: StoredItem | None) -> bool:
@@ -343,7 +345,3 @@ def _is_item_name(name: str) -> bool:
 def _item_text(text_of: Callable[[StoredItem], str], _: str, data: bytes) -> str | None:
     item = StoredItem.from_bytes(data)
     return None if item is None or item.fields is False else text_of(item)
-
-
-def _created_as(item: StoredItem, old: StoredItem | None) -> StoredItem:
-    return item if old is None else replace(item, created_at=old.created_at)

@@ -43,6 +43,10 @@ class StoredItem:
         warn_of_damage(data, f"the long-term store holds a damaged item: {damage}")
         return None
 
+    def in_place_of(self, old: StoredItem | None) -> StoredItem:
+        """The item, created when that which it replaces was."""
+        return self if old is None else replace(self, created_at=old.created_at)
+
     def is_stored_as(self, data: bytes | None) -> bool:
         """Whether these bytes are this very item; not by ``==``, as a NaN in a value equals nothing."""
         stored = None if data is None else StoredItem.from_bytes(data)

@@ -80,12 +80,12 @@ class Answers(SingleFlightAnswers):
             new_id=new_id,
         )
 
-    def _mark_served(self, call: Invocation) -> Any:
-        kwargs = call.value.additional_kwargs
-        kwargs["cache_key"] = call.key
+    def _mark_served(self, key: str, answer: Any) -> Any:
+        kwargs = answer.additional_kwargs
+        kwargs["cache_key"] = key
         saved = (kwargs["cache_usage"] or {}).get("total_tokens", 0)
         self._counts.add("saved_tokens", saved)
-        return call.value
+        return answer
 
     def _pieces(self, served: Response) -> Iterator[Response]:
         return pieces(served)

@@ -154,7 +154,7 @@ class SingleFlightAnswers(Shared):
             with self._avoiding_self_wait(request.key):
                 run(self._calls.begin(call))
             if call.served:
-                return convert(self._mark_served(call))
+                return convert(self._mark_served(call.key, call.value))
             with self._calls.led(call):
                 answer = ask(call.args)
                 storable = self._storable(answer)
@@ -169,7 +169,7 @@ class SingleFlightAnswers(Shared):
         with self._avoiding_self_wait(request.key):
             call = await arun(self._calls.begin(Invocation(request, {})))
         if call.served:
-            return cast("A", await _await_if_needed(convert(self._mark_served(call))))
+            return cast("A", await _await_if_needed(convert(self._mark_served(call.key, call.value))))
         with self._calls.held(call), self._calls.led(call):
             answer = await ask(call.args)
             storable = self._storable(answer)
@@ -188,7 +188,7 @@ class SingleFlightAnswers(Shared):
             with self._avoiding_self_wait(request.key):
                 run(self._calls.begin(call))
             if call.served:
-                return cast("Iterator[A]", convert(self._pieces(self._mark_served(call))))
+                return cast("Iterator[A]", convert(self._pieces(self._mark_served(call.key, call.value))))
             stream = ask(call.args)
             self._note_reader(call, threading.current_thread(), is_started=False)
             return self._record(call, stream)
@@ -218,7 +218,7 @@ class SingleFlightAnswers(Shared):
         with self._avoiding_self_wait(request.key):
             call = await arun(self._calls.begin(Invocation(request, {})))
         if call.served:
-            pieces = _to_async(self._pieces(self._mark_served(call)))
+            pieces = _to_async(self._pieces(self._mark_served(call.key, call.value)))
             return cast("AsyncIterator[Any]", await _await_if_needed(convert(pieces)))
         with self._calls.held(call):
             stream = await _await_if_needed(ask(call.args))
@@ -241,7 +241,7 @@ class SingleFlightAnswers(Shared):
             await self._calls.afinish(call, storable)
             self._calls.score_later(call, on_loop=True)
 
-    def _mark_served(self, call: Invocation) -> Any:
+    def _mark_served(self, key: str, answer: Any) -> Any:
         """Mark the answer of a hit as served, and count it."""
         raise NotImplementedError
 

@@ -24,7 +24,7 @@ from langmem_adapters.experience.shelf.shelf import Evicted
 from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers, StoredAnswers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.caching.chunks import Recording, answer_chunks, as_cached
-from langmem_adapters.langchain.caching.costs import count_saved, metric_of
+from langmem_adapters.langchain.caching.costs import metric_of, saved_tokens
 from langmem_adapters.langchain.caching.generations import read_generations, write_generations
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import dumped_messages, last_question
@@ -165,7 +165,7 @@ class Answers(SingleFlightAnswers):
         """The answer to a request; None if the model must be called."""
         call = yield from self._calls.begin(Invocation(request, {}))
         if call.served:
-            return cast("list[Generation]", self._mark_served(call))
+            return cast("list[Generation]", self._mark_served(call.key, call.value))
         if call.keeps:
             for call_id in (request.call, 0):
                 self._note_pending((request.key, call_id), call)
@@ -213,18 +213,18 @@ class Answers(SingleFlightAnswers):
         if value is None:
             return None
         self.pool.tally(experience)
-        return cast("list[Generation]", self._mark_served(Invocation((), {}, key=key, value=value)))
+        return cast("list[Generation]", self._mark_served(key, value))
 
     def read(self, experience: Experience) -> list[Generation]:
         """The generations of a stored answer. Raises SerializationError if they cannot be read."""
         return cast("list[Generation]", self._calls.responses.from_experience(experience))
 
-    def _mark_served(self, call: Invocation) -> Any:
-        for generation in call.value:
-            if isinstance(generation, ChatGeneration):
-                generation.message.response_metadata.setdefault("cache_key", call.key)
-        count_saved(self._counts, call.value)
-        return call.value
+    def _mark_served(self, key: str, answer: Any) -> Any:
+        reports = [each.message.response_metadata for each in answer if isinstance(each, ChatGeneration)]
+        for report in reports:
+            report.setdefault("cache_key", key)
+        self._counts.add("saved_tokens", saved_tokens(reports))
+        return answer
 
     def _pieces(self, served: list[ChatGeneration]) -> Iterator[ChatGenerationChunk]:
         return answer_chunks(served[0])

@@ -8,10 +8,9 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
-from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.model import Metric
 
-__all__ = ["count_saved", "metric_of"]
+__all__ = ["metric_of", "saved_tokens"]
 
 
 def metric_of(generations: Sequence[Generation]) -> Metric:
@@ -33,11 +32,10 @@ def metric_of(generations: Sequence[Generation]) -> Metric:
     )
 
 
-def count_saved(counts: Counts, generations: Sequence[Generation]) -> None:
-    """Count the tokens that a served answer took when it was made."""
-    messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
-    usages = _distinct_usages([message.response_metadata.get("cache_usage") for message in messages])
-    counts.add("saved_tokens", sum(usage.get("total_tokens") or 0 for usage in usages))
+def saved_tokens(reports: Sequence[dict[str, Any]]) -> int:
+    """The tokens that a served answer took when it was made, by the metadata of its messages."""
+    usages = _distinct_usages([report.get("cache_usage") for report in reports])
+    return sum([usage.get("total_tokens") or 0 for usage in usages])
 
 
 def _distinct_usages(usages: Sequence[Any]) -> list[Any]:

@@ -192,10 +192,11 @@ def _take_snapshot(
     enclosing = (*enclosing, model)
     attributes = model.__dict__
     values = {name: value for name, value in attributes.copy().items() if name[0] != "_"}  # other threads may add to it
-    for value in values.values():
+    composite = {name: value for name, value in values.items() if type(value) not in ATOMS}
+    for value in composite.values():
         if _is_model(value) and not _is_in(value, enclosing):
             _take_snapshot(value, was_asked=was_asked, enclosing=enclosing)
-    comparable = {name: value if type(value) in ATOMS else _comparable_value(value) for name, value in values.items()}
+    comparable = values | {name: _comparable_value(value) for name, value in composite.items()}
     snapshot: _FieldSnapshot | None = attributes.get(_SNAPSHOT_KEY)
     bookkeeping: frozenset[str] = frozenset() if snapshot is None else snapshot.bookkeeping
     if snapshot is not None and snapshot.model_id == id(model):
