@@ -20,6 +20,7 @@ from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, 
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Experience, Memory, Message
 from langmem_adapters.protocols import Index, Item, Store
+from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.journal import keys_of
 from langmem_adapters.records.paging import pages, values_of
 from langmem_adapters.validation import check_index, check_seconds, check_store, check_sync_functions
@@ -207,7 +208,8 @@ class Checkup:
             return
         lags: list[int] = []
         for namespace in self._store.namespaces(("longterm",)):
-            seq = (self._index.position(namespace) or (0, ""))[0]
+            with own_index_errors(self._index):
+                seq = (self._index.position(namespace) or (0, ""))[0]
             lags.append(sum(map(len, pages(self._store, namespace, after=seq))))
         if any(lags):
             message = f"it is {sum(lags):,} entries behind the store, in {sum(map(bool, lags)):,} memories"
