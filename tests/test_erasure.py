@@ -30,6 +30,7 @@ from langmem_adapters.erasure import PLACES, adelete_user, delete_user
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.files import scrubbing
+from langmem_adapters.files.locations import vacuum_file
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
@@ -390,7 +391,7 @@ def test_no_thread_writes_to_chromas_folder_while_it_is_rewritten(
     writer = threading.Thread(
         target=vectors.apply, args=[("longterm", "", "bob")], kwargs={"upsert": [Document("2", "a blue kite")]}
     )
-    vacuum = scrubbing.vacuum_file
+    vacuum = vacuum_file
 
     def vacuum_beside_a_writer(*args: Any) -> None:
         writer.start()
