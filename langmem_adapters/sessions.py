@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import NamedTuple, cast
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode
+from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.export_lines import VERSION, Line, dump, is_valid_value, load, parse_lines
 from langmem_adapters.conversation.log import CREATED, GENERATION, brain_namespace
 from langmem_adapters.conversation.merging import Merge
-from langmem_adapters.conversation.session import TITLE, put_title, read_title
-from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
-from langmem_adapters.expiry import EXPIRES, ExpiringSession, Refresh, check_expiry
+from langmem_adapters.conversation.session import TITLE, read_title
+from langmem_adapters.errors import ConfigurationError, Conflict, NotSealed, SerializationError
+from langmem_adapters.expiry import EMPTY_TTL_SECONDS, EXPIRES, ExpiringSession, Refresh, check_expiry
 from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.longterm import longterm_namespace
@@ -237,23 +239,31 @@ class Sessions(Shared):
             cursor=f"{row.updated_at!r} {row.namespace[-1]}",
         )
 
-    def _exist(self, *sessions: str) -> Flow[bool]:
-        """Whether any of these sessions has messages or values."""
+    def _exist(self, *sessions: str, beside: Iterable[str] = ()) -> Flow[bool]:
+        """Whether any of these sessions has messages or values, ``beside`` those of some keys."""
         namespaces = list(map(self._namespace, sessions))
         logs = yield from gather(step(self.store.scan, namespace, limit=0) for namespace in namespaces)
         if any(log.total for log in logs):
             return True
         for namespace in namespaces:
-            if (yield from step(self.store.get, namespace)):
+            if (yield from step(self.store.get, namespace)).keys() - beside:
                 return True
         return False
 
     def _rename(self, session: str, title: str) -> Flow[bool]:
         check_text("a title", title)
-        if not (yield from self._exist(session)):
-            return False
-        yield from put_title(self._expiring_session(session), title)
-        return True
+        expiring, put, own_keys = self._expiring_session(session), {TITLE: encode(title)}, (TITLE, EXPIRES)
+        while (yield from self._exist(session)):
+            values = yield from expiring.get([TITLE])
+            read_title(values.get(TITLE))  # raises if it is sealed and there is no codec
+            if not (yield from expiring.try_write(put=put, guard={TITLE: values.get(TITLE)})):
+                continue  # another writer was first
+            if values or (yield from self._exist(session, beside=own_keys)):
+                return True
+            with suppress(Conflict):  # it was deleted just now, and must not come back
+                clear = partial(self.store.write, delete=own_keys, guard=put, ttl=EMPTY_TTL_SECONDS)
+                yield from step(clear, self._namespace(session))
+        return False
 
     def _delete(self, session: str) -> Flow[bool]:
         name = self._namespace(session)[-1]

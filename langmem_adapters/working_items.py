@@ -13,7 +13,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.protocols import Item
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["WorkingItem", "metadata_dict", "read_item", "require_data", "write_item"]
+__all__ = ["WorkingItem", "metadata_dict", "parse_item", "read_item", "require_data", "write_item"]
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,22 @@ def write_item(item: WorkingItem) -> bytes:
     return encode({"v": FORMAT, **item.__dict__})
 
 
-def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
-    """Decode a stored item; None, with a warning, if it is damaged, so that the others can still be read."""
-    with suppress(SerializationError, AttributeError, KeyError, TypeError):
-        fields = decode(entry.data)
+def parse_item(data: bytes) -> WorkingItem:
+    """Decode a stored item. Raises SerializationError if it is damaged."""
+    with suppress(AttributeError, KeyError, TypeError):
+        fields = decode(data)
         version = fields.pop("v")
         item = WorkingItem(**fields)
         has_valid_types = isinstance(item.id, str) and isinstance(item.metadata, dict)
         if version == FORMAT and has_valid_types and is_number(item.created_at) and is_number(item.updated_at):
             return item
+    raise SerializationError("a stored item of a working memory has another form")
+
+
+def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
+    """Decode a stored item; None, with a warning, if it is damaged, so that the others can still be read."""
+    with suppress(SerializationError):
+        return parse_item(entry.data)
     refuse_sealed_or_newer(entry.data, "a working memory")
     warn_of_damage(entry, f"a working memory of type {memory_type} holds a damaged item, which is left out")
     return None

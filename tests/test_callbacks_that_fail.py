@@ -39,6 +39,7 @@ from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.llamaindex import BrainRetriever, CachedLLM
 from langmem_adapters.model import Score
+from langmem_adapters.operations import Checkup, Pruning
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -401,6 +402,41 @@ def test_an_index_that_cannot_be_cleared_is_a_search_error(kind: str) -> None:
     memory = LongTermMemory(MemoryStore(), index, user="ada")
     with pytest.raises(SearchError, match=r"^the index OwnIndex failed: KeyError$"):
         (memory if kind == "memories" else ExperiencePool(MemoryStore(), index=index)).clear()
+
+
+@pytest.mark.parametrize("name", ["position", "apply"])
+def test_an_index_that_cannot_follow_is_a_search_error(name: str) -> None:
+    store = MemoryStore()
+    memory = LongTermMemory(store, own_index(**{name: Failing()}), user="ada")
+    memory.add([Message(role="user", content="My bike is in the shed.")])
+    with pytest.raises(SearchError, match=r"^the index OwnIndex failed: KeyError$"):
+        memory.flush()
+    with pytest.raises(SearchError, match=r"^the index OwnVectors failed: KeyError$"):
+        LongTermMemory(store, open_index("memory:"), vectors=OwnVectors(**{name: Failing()}), user="ada").flush()
+
+
+def test_what_a_report_raises_is_not_taken_for_the_indexs_failure() -> None:
+    memory = LongTermMemory(MemoryStore(), own_index(), user="ada")
+    memory.add([Message(role="user", content="My bike is in the shed.")])
+    with pytest.raises(KeyError):
+        memory.flush(Failing())
+
+
+@pytest.mark.parametrize("name", ["clear", "namespaces"])
+def test_an_index_that_cannot_be_pruned_is_a_search_error(name: str) -> None:
+    store = MemoryStore(clock=lambda: 0.0)
+    BrainMemory(store, "s").add_talk("My bike is in the shed.")
+    index = own_index(namespaces=lambda _: [("longterm", "", "ada")])
+    setattr(index, name, Failing())
+    with pytest.raises(SearchError, match=r"^the index OwnIndex failed: KeyError$"):
+        Pruning(store, 1, indexes=[index]).run()
+
+
+def test_an_index_that_fails_in_an_examination_is_a_finding() -> None:
+    store = MemoryStore()
+    LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="My bike is red.")])
+    (finding,) = (f for f in Checkup(store, index=own_index(position=Failing())).examine() if f.level == "problem")
+    assert finding.message == "the index OwnIndex failed: KeyError"
 
 
 def test_a_user_is_deleted_elsewhere_though_an_own_index_fails() -> None:

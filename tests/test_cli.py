@@ -855,7 +855,7 @@ def test_doctor(url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> 
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"ok"}
-    assert "ok       entries: 2 were checked" in lines
+    assert "ok       entries: 5 were checked" in lines
     monkeypatch.setenv("LANGMEM_TTL", "60")
     result = run("doctor", "--url", url)
     assert result.exit_code == 1

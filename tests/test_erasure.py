@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from langmem_adapters.erasure import PLACES, adelete_user, delete_user
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.files import scrubbing
+from langmem_adapters.files.locations import vacuum_file
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
@@ -47,6 +49,7 @@ from langmem_adapters.working import WorkingMemory
 from tests.at_rest import KINDS, Backend, backend, fill, numbers, snapshot
 from tests.benchmarks.round_trips import RoundTrips
 from tests.servers import RedisServer
+from tests.vector_places import word_vectors
 
 MARK = "zq71"  # in all that is written for Ada, but her name
 ADA = "user-ada/5"
@@ -377,6 +380,30 @@ def test_an_index_that_was_not_given_is_noticed_in_the_stores_own_file(file: Bac
             delete_user(file.store, given, user=ADA)
     delete_user(file.store, file.indexes, user=ADA)
     assert MARK.encode() not in file.bytes()
+
+
+def test_no_thread_writes_to_chromas_folder_while_it_is_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two copies of SQLite in one process do not see each other's locks: both could wait for ever."""
+    vectors = open_vectors(f"chroma:///{tmp_path}/chroma", Embedder(word_vectors, name="words"))
+    vectors.apply(("longterm", "", "bob"), upsert=[Document("1", "a red kite")])
+    writer = threading.Thread(
+        target=vectors.apply, args=[("longterm", "", "bob")], kwargs={"upsert": [Document("2", "a blue kite")]}
+    )
+    vacuum = vacuum_file
+
+    def vacuum_beside_a_writer(*args: Any) -> None:
+        writer.start()
+        writer.join(0.5)
+        assert writer.is_alive()
+        vacuum(*args)
+
+    monkeypatch.setattr(scrubbing, "vacuum_file", vacuum_beside_a_writer)
+    scrubbing.scrub(vectors)
+    writer.join()
+    assert len(vectors.search(("longterm", "", "bob"), "kite", 9)) == 2
+    vectors.close()
 
 
 class Busy(LexicalIndex):

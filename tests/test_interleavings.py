@@ -226,6 +226,19 @@ def test_an_archive_does_not_bring_back_a_session_that_was_deleted() -> None:
     )
 
 
+def rename_session(brain: BrainMemory) -> bool:
+    return Sessions(brain.store).rename_session("monday", "Title")
+
+
+def test_a_session_that_was_deleted_is_not_renamed_either() -> None:
+    def check(outcome: Outcome) -> None:
+        assert outcome.store.get(("brain", "", "", "monday")) == {}
+        assert outcome.done()
+
+    processes = [on("summary", rename_session), on("summary", delete_session)]
+    explore(lambda: begun("summary", "m1"), processes, check)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("deed", ["adds", "adds again", "archives", "deletes", "summarises"])
 def test_whoever_is_killed_leaves_nothing_that_the_next_message_does_not_mend(kind: str, deed: str) -> None:

@@ -964,7 +964,7 @@ def test_sessions_without_expiry(store: Any) -> None:
 def test_damaged_rows(store: Any) -> None:
     BrainMemory(store, "s", user="ada").add_talk("Hello.")
     store.append(("brain", "", "ada", "s"), [("x", b'{"v": 1, "role"'), ("y", b'{"v": 1, "rule": 2}')])
-    store.append(("experience", "", "", "tag"), [("x", b"[")])
+    store.append(("working", "", "", "tag", "SHORT_TERM"), [("x", b"[")])
     store.append(("nodes", "", "x"), [("x", b"\0 of somebody else")])
     assert said(Checkup(store).examine(), "entries") == [
         "problem: 3 of 4 entries cannot be read, the first in brain//ada/s"
@@ -980,7 +980,41 @@ def test_experiences_are_values_whose_entries_are_empty(store: Any) -> None:
     first, second, _ = (item.id for item in store.scan(place).items)
     store.write(place, put={first: b'{"v": 1, "req'}, delete=[second])
     (line,) = said(Checkup(store).examine(), "entries")
-    assert line.startswith("problem: 1 of 3 entries cannot be read")
+    assert line.startswith("problem: 1 of 2 entries cannot be read")
+
+
+@pytest.mark.parametrize("damage", [b'{"v":1,"', b'{"v":"1"}'])
+def test_damaged_values_are_counted(damage: bytes) -> None:
+    store = MemoryStore()
+    brain = BrainMemory(store, "s")
+    brain.add_talk("Hello.")
+    brain.add_knowledge(["The kite is red."])
+    brain.set_summary("A talk about kites.")
+    brain.set_title("Kites")
+    LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A red kite.")])
+    ExperiencePool(store).create(Experience(req="question", resp="answer"))
+    WorkingMemory(store).store("talk", {"goal": "a kite"})
+    assert said(Checkup(store).examine(), "entries") == ["ok: 8 were checked"]  # two in the long-term memory
+    damaged = 0
+    for namespace in store.namespaces():
+        for key, data in store.get(namespace).items():
+            if data[:1] in b'{["':
+                store.write(namespace, put={key: damage})
+                damaged += 1
+                (line,) = said(Checkup(store).examine(), "entries")
+                assert line.startswith(f"problem: {damaged} of 8 entries cannot be read, the first in ")
+    assert damaged == 5
+    (entry,) = store.scan(("working", "", "", "talk", "SHORT_TERM")).items
+    store.write(("working", "", "", "talk", "SHORT_TERM"), remove=[entry], append=[("x", damage)])
+    (line,) = said(Checkup(store).examine(), "entries")
+    assert line.startswith("problem: 6 of 8 entries")
+
+
+def test_an_encrypted_store_with_memories_is_sound() -> None:
+    store = SealedStore(MemoryStore(), codec=AESGCMCodec({"1": bytes(32)}))
+    LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A red kite.")])
+    BrainMemory(store, "s").set_title("Kites")
+    assert said(Checkup(store).examine(), "entries") == ["ok: 2 were checked, all encrypted"]
 
 
 def test_what_a_codec_has_sealed_is_not_called_damaged(store: Any) -> None:

@@ -17,7 +17,7 @@ from langmem_adapters.model import Message, Summary
 from langmem_adapters.validation import lines_of
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["VERSION", "Line", "dump", "is_valid_value", "load", "parse_lines"]
+__all__ = ["VERSION", "Line", "check_value", "dump", "is_valid_value", "load", "parse_lines"]
 
 VERSION = 1
 Line = dict[str, Any]
@@ -48,14 +48,17 @@ def _checked_line(line: Any, number: int) -> Line:
         Message.from_bytes(dump(line["message"]))
     elif line["type"] == "session":
         for key, value in line["values"].items():
-            _check_value(key, dump(value))
+            check_value(key, dump(value))
     else:
         raise ValueError('its type is neither "session" nor "message"')
     return dict(line)
 
 
-def _check_value(key: str, data: bytes) -> None:
-    """Raise if a session's value is not what its readers expect; unknown keys come from a newer version."""
+def check_value(key: str, data: bytes) -> None:
+    """Raise ValueError or SerializationError if a session's value is not what its readers expect.
+
+    Unknown keys come from a newer version.
+    """
     if key.startswith(KNOWLEDGE):
         int(key[len(KNOWLEDGE) :])
         Message.from_bytes(data)
@@ -76,7 +79,7 @@ def _check_value(key: str, data: bytes) -> None:
 def is_valid_value(key: str, data: bytes) -> bool:
     """Whether a session's stored value is what its readers expect; a warning tells if it is not."""
     try:
-        _check_value(key, data)
+        check_value(key, data)
         load(data)
     except (ValueError, SerializationError) as damage:
         refuse_sealed_or_newer(data, "a stored value")

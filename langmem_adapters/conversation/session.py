@@ -18,7 +18,6 @@ from langmem_adapters.conversation.stored_summary import (
     summary_end_id,
 )
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.expiry import ExpiringSession
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item, Page
@@ -34,7 +33,6 @@ __all__ = [
     "Conversation",
     "count_visible",
     "knowledge_after",
-    "put_title",
     "read_title",
 ]
 
@@ -231,7 +229,8 @@ class Conversation(SessionLog):
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
         check_text("a title", title)
-        yield from put_title(self.session, title)
+        yield from self.get_title()  # raises if it is sealed and there is no codec, or unsealed and there is one
+        yield from self.session.write(put={TITLE: encode(title)})
 
     def set_generated_title(self, title: str, latest: list[Item]) -> Flow[str]:
         """Store a title made by a model, unless the session has one by now or was cleared; returns its title.
@@ -284,13 +283,6 @@ def knowledge_after(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, 
     numbers = [int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)]
     first = max(numbers, default=0) + 1
     return {f"{KNOWLEDGE}{number:08}": data for number, data in enumerate(facts, start=first)}
-
-
-def put_title(session: ExpiringSession, title: str) -> Flow[None]:
-    """Replace a session's title, unless the old one is sealed and there is no codec, or unsealed and there is one."""
-    values = yield from session.get([TITLE])
-    read_title(values.get(TITLE))  # raises if it is sealed and there is no codec
-    yield from session.write(put={TITLE: encode(title)})
 
 
 def read_title(data: bytes | None) -> str:

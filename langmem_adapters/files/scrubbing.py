@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from langmem_adapters.concurrency.locks import lock_of
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import FileLocation, is_damage, vacuum_file
@@ -105,8 +106,9 @@ def scrub(*backends: object) -> None:
     for path in sorted(files.databases):
         _vacuum(path)
     for folder in sorted(files.folders):
-        _vacuum(folder / _CHROMA_FILE)
-        _remove_dropped(folder)
+        with lock_of(str(folder)).held():  # beside a write of this process, Chroma's own SQLite and this one block
+            _vacuum(folder / _CHROMA_FILE)
+            _remove_dropped(folder)
 
 
 def _library_objects(backend: object, depth: int) -> Iterator[object]:

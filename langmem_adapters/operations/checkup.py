@@ -6,21 +6,40 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from langmem_adapters.codec import decode, is_newer
+from langmem_adapters.conversation.export_lines import check_value
+from langmem_adapters.conversation.log import ARCHIVE
+from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
+from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of, unwrap
 from langmem_adapters.keys import Namespace
-from langmem_adapters.model import Message
-from langmem_adapters.protocols import Index, Store
-from langmem_adapters.records.paging import pages
+from langmem_adapters.model import Experience, Memory, Message
+from langmem_adapters.protocols import Index, Item, Store
+from langmem_adapters.records.following import own_index_errors
+from langmem_adapters.records.journal import keys_of
+from langmem_adapters.records.paging import pages, values_of
 from langmem_adapters.validation import check_index, check_seconds, check_store, check_sync_functions
+from langmem_adapters.working_items import parse_item
 
 __all__ = ["Checkup"]
 
-_READABLE_KINDS = ("brain", "longterm", "working", "experience")
+_Reader: TypeAlias = Callable[[bytes], object]
+_ENTRY_READERS: dict[str, _Reader] = {
+    "brain": Message.from_bytes,
+    "longterm": decode,
+    "working": parse_item,
+    "langgraph": decode,
+}
+_RECORD_READERS: dict[str, _Reader] = {
+    "longterm": Memory.from_bytes,
+    "experience": Experience.from_bytes,
+    "langgraph": decode,
+}
 _TRIAL_TTL_SECONDS = 60.0  # lifetime of the trial's namespace, in case it is interrupted
 
 
@@ -145,13 +164,13 @@ class Checkup:
             yield Finding("ok", "expiry", f"all {sessions.namespaces:,} sessions expire")
 
     def _check_entries(self) -> Iterator[Finding]:
-        """Read every entry. Entries sealed by a codec cannot be judged without it."""
+        """Read every entry and value. What a codec has sealed cannot be judged without it."""
         flaw_counts: Counter[str] = Counter()
         first_damaged = ""
-        for kind in _READABLE_KINDS:
+        for kind in _ENTRY_READERS | _RECORD_READERS:
             for namespace in self._store.namespaces((kind,)):
-                for data in self._entries(namespace):
-                    flaw = _flaw(namespace, data)
+                for read, data in self._contents(namespace):
+                    flaw = _flaw(read, data)
                     flaw_counts[flaw] += 1
                     if flaw == "damaged" and not first_damaged:
                         first_damaged = f", the first in {'/'.join(namespace)}"
@@ -169,10 +188,19 @@ class Checkup:
             sealed = ", all encrypted" if flaw_counts["sealed"] else ""
             yield Finding("ok", "entries", f"{flaw_counts.total():,} were checked{sealed}")
 
-    def _entries(self, namespace: Namespace) -> Iterator[bytes]:
-        for items in pages(self._store, namespace):
-            values = self._store.get(namespace, [item.id for item in items if not item.data])  # as experiences are
-            yield from (values.get(item.id, item.data) for item in items)
+    def _contents(self, namespace: Namespace) -> Iterator[tuple[_Reader, bytes]]:
+        """What readers of a namespace come across, each with what reads it."""
+        kind = namespace[0]
+        if kind in _ENTRY_READERS:
+            for items in pages(self._store, namespace):
+                yield from ((_ENTRY_READERS[kind], item.data) for item in items)
+        if kind in _RECORD_READERS:
+            records = values_of(self._store, namespace, _keys_named)
+            yield from ((_RECORD_READERS[kind], data) for _, data in records)
+        if kind == "brain":
+            values = self._store.get(namespace)
+            contents = (key for key in values if key in {SUMMARY, TITLE} or key.startswith((ARCHIVE, KNOWLEDGE)))
+            yield from ((partial(check_value, key), values[key]) for key in contents)
 
     def _check_index(self) -> Iterator[Finding]:
         """Count the entries that the index has yet to read."""
@@ -180,7 +208,8 @@ class Checkup:
             return
         lags: list[int] = []
         for namespace in self._store.namespaces(("longterm",)):
-            seq = (self._index.position(namespace) or (0, ""))[0]
+            with own_index_errors(self._index):
+                seq = (self._index.position(namespace) or (0, ""))[0]
             lags.append(sum(map(len, pages(self._store, namespace, after=seq))))
         if any(lags):
             message = f"it is {sum(lags):,} entries behind the store, in {sum(map(bool, lags)):,} memories"
@@ -200,19 +229,20 @@ def _collect_findings(subject: str, check: Callable[[], Iterator[Finding]]) -> S
     return findings
 
 
-def _flaw(namespace: Namespace, data: bytes) -> str:
-    """What is wrong with an entry, if anything. Entries sealed by a codec do not begin as JSON does."""
-    if not data and namespace[0] == "experience":
-        return ""  # it was removed; its entry goes when somebody comes across it
+def _keys_named(items: Sequence[Item]) -> list[str]:
+    """The keys of the records that entries name; an entry without data is that of an experience, which has its key."""
+    readable_items = [item for item in items if item.data and not _flaw(decode, item.data)]
+    return [*(item.id for item in items if not item.data), *keys_of(readable_items)]
+
+
+def _flaw(read: _Reader, data: bytes) -> str:
+    """What is wrong with stored bytes, if anything. What a codec has sealed does not begin as JSON does."""
     if data[:1] not in b'{["':
         return "sealed"
     if is_newer(data):
         return "newer"
     try:
-        if namespace[0] == "brain":
-            Message.from_bytes(data)
-        else:
-            decode(data)
-    except SerializationError:
+        read(data)
+    except (SerializationError, ValueError):
         return "damaged"
     return ""

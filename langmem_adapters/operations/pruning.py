@@ -13,6 +13,7 @@ from langmem_adapters.inspection import Dates, unwrap
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import Index, Listed, Store
+from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.paging import values_of
 from langmem_adapters.validation import (
     check_seconds,
@@ -150,13 +151,15 @@ class Pruning:
             listing: Any = getattr(index, "namespaces", None)
             if listing is None:
                 continue
-            for namespace in (yield from step(listing, (_MEMORY_KIND, *self._scope_parts()))):
+            with own_index_errors(index):
+                listed = yield from step(listing, (_MEMORY_KIND, *self._scope_parts()))
+            for namespace in listed:
                 if self._user not in {None, namespace[2]}:
                     continue
                 if not (yield from step(self._store.scan, namespace, limit=0)).total:
                     orphaned.add(namespace)
                     if not self._dry_run:
-                        yield from step(index.clear, namespace)
+                        yield from self._clear_index(index, namespace)
         return orphaned
 
     def _discard(self, namespace: Namespace, before: float) -> Flow[int]:
@@ -177,6 +180,10 @@ class Pruning:
 
     def _clear_indexes(self, namespace: Namespace) -> Flow[None]:
         for index in self._indexes:
+            yield from self._clear_index(index, namespace)
+
+    def _clear_index(self, index: Index, namespace: Namespace) -> Flow[None]:
+        with own_index_errors(index):
             yield from step(index.clear, namespace)
 
     def _scope_parts(self) -> Namespace:

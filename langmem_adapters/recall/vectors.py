@@ -74,7 +74,8 @@ class VectorRecall:
         try:
             self._records.follow(report, index=self._index)
             if isinstance(self._index, SelectiveIndex):
-                self._retry_refused(self._index)
+                with own_index_errors(self._index):
+                    self._retry_refused(self._index)
         except BaseException:
             self._follow_failed_at, self._level_position = self._clock(), None
             raise

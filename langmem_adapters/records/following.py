@@ -73,7 +73,8 @@ def follow(
     """
     starts = 0
     while True:
-        unread = _read_unread(store, index, namespace, text_format, on_lost_entry)
+        with own_index_errors(index):
+            unread = _read_unread(store, index, namespace, text_format, on_lost_entry)
         if not unread.items:
             return unread.since
         try:
@@ -88,7 +89,10 @@ def follow(
             items = unread.items[: batch_length(unread.items)]
             change = change_of(items)
             position = _with_text_format(position_after(items[-1], unread.compacted_to), text_format)
-            index.apply(namespace, upsert=change.upsert, delete=change.delete, position=position, since=unread.since)
+            with own_index_errors(index):
+                index.apply(
+                    namespace, upsert=change.upsert, delete=change.delete, position=position, since=unread.since
+                )
         except Conflict:
             continue  # another follower has cleared or advanced the index: see where it is now
         if report:
@@ -125,7 +129,8 @@ def own_index_errors(index: Index) -> Iterator[None]:
 
 def start_index(index: Index, namespace: Namespace, id_: str) -> None:
     """Begin an index that has not begun; raises Conflict if another follower has begun it."""
-    index.apply(namespace, position=(0, id_), since=START)
+    with own_index_errors(index):
+        index.apply(namespace, position=(0, id_), since=START)
 
 
 def _with_text_format(position: Position, text_format: str) -> Position:
