@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -276,14 +276,14 @@ def _file_state(location: FileLocation) -> tuple[int, int, int] | None:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def vacuum_file(connection: sqlite3.Connection, path: str, seconds: float = 5.0) -> None:
+def vacuum_file(execute: Callable[[str], Sequence[Sequence[Any]]], path: str, seconds: float = 5.0) -> None:
     """Rewrite a file without deleted data, and empty its log. Raises StoreUnavailable if it is read all that time.
 
     SQLite itself waits for readers, but not for another process that is moving the log into the file.
     """
-    connection.execute("VACUUM")
+    execute("VACUUM")
     deadline = time.monotonic() + seconds
-    while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+    while execute("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
         if time.monotonic() >= deadline:
             raise StoreUnavailable(
                 f"{path} was read for {seconds:g} s without a pause, so its -wal could not be emptied"

@@ -7,12 +7,16 @@ A backend is a store or an index. The files behind it are found through what it 
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from langmem_adapters.concurrency.locks import lock_of
 from langmem_adapters.errors import StoreError, StoreUnavailable
@@ -25,6 +29,15 @@ __all__ = ["Files", "can_list_namespaces", "files_of", "has_vectors", "is_damage
 _MAX_DEPTH = 4  # from a vector index to its vectors to their database, and one to spare
 _TIMEOUT_SECONDS = 5.0  # to wait for others
 _CHROMA_FILE = "chroma.sqlite3"
+_EXECUTE_SCRIPT = """
+import json, pathlib, sqlite3, sys
+path, seconds, statement = sys.argv[1:]
+try:
+    connection = sqlite3.connect(pathlib.Path(path), timeout=float(seconds), isolation_level=None)
+    print(json.dumps({"rows": connection.execute(statement).fetchall()}))
+except sqlite3.Error as error:
+    print(json.dumps({"error": str(error)}))
+"""
 _PACKAGE_PREFIX = "langmem_adapters."
 _VECTOR_TABLE = "langmem_vector_namespaces"
 _NAMESPACE_TABLES = {"store": "langmem_namespaces", "index": "langmem_*_namespaces"}
@@ -89,8 +102,7 @@ def is_damaged(backend: object) -> bool:
     """Whether nothing in a Chroma folder of a backend can be read any more."""
     try:
         for folder in files_of(backend).folders:
-            with _connect(folder / _CHROMA_FILE) as connection:
-                connection.execute("SELECT count(*) FROM collections").fetchone()
+            _execute_apart(folder / _CHROMA_FILE, "SELECT count(*) FROM collections")
     except StoreError as error:
         return is_damage(error)
     return False
@@ -106,8 +118,9 @@ def scrub(*backends: object) -> None:
     for path in sorted(files.databases):
         _vacuum(path)
     for folder in sorted(files.folders):
-        with lock_of(str(folder)).held():  # beside a write of this process, Chroma's own SQLite and this one block
-            _vacuum(folder / _CHROMA_FILE)
+        with lock_of(str(folder)).held():  # a write would wait only as long as Chroma does
+            file = folder / _CHROMA_FILE
+            vacuum_file(partial(_execute_apart, file), str(file), _TIMEOUT_SECONDS)
             _remove_dropped(folder)
 
 
@@ -133,14 +146,33 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _vacuum(path: Path) -> None:
     with _connect(path) as connection:
-        vacuum_file(connection, str(path), _TIMEOUT_SECONDS)
+        vacuum_file(lambda statement: connection.execute(statement).fetchall(), str(path), _TIMEOUT_SECONDS)
+
+
+def _execute_apart(path: Path, statement: str) -> list[list[Any]]:
+    """Execute a statement on a file that Chroma may have open, in a process of its own; returns the rows.
+
+    Chroma has an SQLite of its own. Two of them in one process do not see each other's locks: a read beside a VACUUM
+    made Chroma fail until the process ended, and damaged the file.
+    """
+    command = [sys.executable, "-I", "-c", _EXECUTE_SCRIPT, str(path), str(_TIMEOUT_SECONDS), statement]
+    child = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603 - this Python
+    if child.returncode:
+        reason = child.stderr.strip().rpartition("\n")[2] or f"exit code {child.returncode}"
+        raise StoreError(f"{path} cannot be rewritten, as another process of {sys.executable} failed: {reason}")
+    outcome = json.loads(child.stdout)
+    if "error" in outcome:
+        error = sqlite3.DatabaseError(outcome["error"])
+        raise FileLocation(str(path)).to_store_error(error, _TIMEOUT_SECONDS) from error
+    rows: list[list[Any]] = outcome["rows"]
+    return rows
 
 
 def _remove_dropped(folder: Path) -> None:
     """Remove the files of dropped collections: Chroma leaves them, with ids and vectors."""
     paths = [path for path in folder.iterdir() if path.is_dir() and _is_segment(path.name)]
-    with _connect(folder / _CHROMA_FILE) as connection:  # after these: a segment is recorded before its folder is made
-        segments = {name for (name,) in connection.execute("SELECT id FROM segments")}
+    # After these: a segment is recorded before its folder is made.
+    segments = {name for (name,) in _execute_apart(folder / _CHROMA_FILE, "SELECT id FROM segments")}
     for path in paths:
         if path.name not in segments:
             _remove(path)

@@ -238,7 +238,7 @@ class SQLiteStore(Shared):
     def vacuum(self) -> None:
         """Return the space of deleted data to the disk; meanwhile, this takes the space of another copy."""
         with self._database.autocommit() as connection:
-            vacuum_file(connection, self.path)
+            vacuum_file(lambda statement: connection.execute(statement).fetchall(), self.path)
 
     def __repr__(self) -> str:
         return f"SQLiteStore({path_to_show(self.path)!r})"
