@@ -352,7 +352,7 @@ def test_the_checkup_says_of_a_newer_version_what_to_do() -> None:
     fill(store)
     let_be_newer(store)
     (found,) = [finding for finding in Checkup(store).examine() if finding.subject == "entries"]
-    assert (found.level, found.message) == ("problem", "3 of 4 entries were written by a newer version")
+    assert (found.level, found.message) == ("problem", "8 of 10 entries were written by a newer version")
     assert found.remedy.startswith("upgrade langmem_adapters")
 
 
