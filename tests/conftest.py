@@ -231,6 +231,19 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]
 
 
 @pytest.fixture
+def set_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Changes the local time zone, until the test ends; not on Windows."""
+
+    def change(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield change
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
 def distant(redis_server: RedisServer, key_prefix: str) -> Iterator[tuple[RedisStore, RoundTrips]]:
     """A Redis store that is connected, and what counts its round trips.
 

@@ -256,12 +256,8 @@ def test_figures_of_savings_and_shares_have_no_power_of_ten_and_are_all_only_whe
 
 
 @pytest.fixture
-def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def in_berlin(set_time_zone: Callable[[str], None]) -> None:
+    set_time_zone("CET-1CEST,M3.5.0,M10.5.0/3")
 
 
 @pytest.mark.skipif(not hasattr(time, "tzset"), reason="a process of Windows cannot change its time zone")

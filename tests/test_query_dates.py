@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -291,12 +291,8 @@ def test_long_queries_are_read_in_no_time(piece: str) -> None:
 
 
 @pytest.fixture
-def in_los_angeles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "PST8PDT,M3.2.0,M11.1.0")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def in_los_angeles(set_time_zone: Callable[[str], None]) -> None:
+    set_time_zone("PST8PDT,M3.2.0,M11.1.0")
 
 
 @pytest.mark.skipif(not hasattr(time, "tzset"), reason="a process of Windows cannot change its time zone")
