@@ -636,3 +636,15 @@ def test_what_is_typed_in_anew_is_another_function(cell: str, name: str, file: s
     assert space["answers"] == ["Briefly: hi", "Briefly: hi", "At length: hi"]
     assert space["hits"] == [0, 1, 0]
     assert space["names"] == [f"{'__main__' if file is None else Path(file).stem}.{name}"] * 3
+
+
+@pytest.mark.parametrize("cell", [CELL, CALLED], ids=["function", "object"])
+def test_each_page_of_an_app_is_a_script_of_its_own(cell: str) -> None:
+    """Streamlit runs each as ``__main__`` with its file, and has in ``sys.modules`` only the app that shows them."""
+    store, answers = MemoryStore(), []
+    for file, code in {"brief.py": cell, "long.py": cell.replace("Briefly", "At length")}.items():
+        space = {"__name__": "__main__", "__file__": file, "cached": cached, "store": store}
+        space["dataclass"] = dataclasses.dataclass
+        exec(compile(code, file, "exec"), space)
+        answers.append(space["answer"])
+    assert answers == ["Briefly: hi", "At length: hi"]
