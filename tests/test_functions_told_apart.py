@@ -658,7 +658,7 @@ def test_a_script_that_gets_a_new_name_each_time_has_its_results_again() -> None
     """Bokeh and Panel run their app anew for each visitor."""
     store, hits = MemoryStore(), []
     for module in ("bokeh_app_1", "bokeh_app_2"):
-        space = {"__name__": module, "__file__": "app.py", "cached": cached, "store": store}
+        space: dict[str, Any] = {"__name__": module, "__file__": "app.py", "cached": cached, "store": store}
         exec(compile(CELL, "app.py", "exec"), space)
         hits.append(space["ask"].cache.stats()["hits"])
     assert hits == [0, 1]
