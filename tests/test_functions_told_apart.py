@@ -636,3 +636,29 @@ def test_what_is_typed_in_anew_is_another_function(cell: str, name: str, file: s
     assert space["answers"] == ["Briefly: hi", "Briefly: hi", "At length: hi"]
     assert space["hits"] == [0, 1, 0]
     assert space["names"] == [f"{'__main__' if file is None else Path(file).stem}.{name}"] * 3
+
+
+@pytest.mark.parametrize(
+    ("module", "cell"),
+    [("__main__", CELL), ("__main__", CALLED), ("<run_path>", CELL)],
+    ids=["a function on a page of Streamlit", "an object", "a function in a file that runpy runs"],
+)
+def test_each_of_the_scripts_that_run_under_one_name_has_its_own_results(module: str, cell: str) -> None:
+    """Streamlit's pages, of which ``sys.modules`` has none: only the app that shows them."""
+    store, answers = MemoryStore(), []
+    for file, code in {"brief.py": cell, "long.py": cell.replace("Briefly", "At length")}.items():
+        space = {"__name__": module, "__file__": file, "cached": cached, "store": store}
+        space["dataclass"] = dataclasses.dataclass
+        exec(compile(code, file, "exec"), space)
+        answers.append(space["answer"])
+    assert answers == ["Briefly: hi", "At length: hi"]
+
+
+def test_a_script_that_gets_a_new_name_each_time_has_its_results_again() -> None:
+    """Bokeh and Panel run their app anew for each visitor."""
+    store, hits = MemoryStore(), []
+    for module in ("bokeh_app_1", "bokeh_app_2"):
+        space: dict[str, Any] = {"__name__": module, "__file__": "app.py", "cached": cached, "store": store}
+        exec(compile(CELL, "app.py", "exec"), space)
+        hits.append(space["ask"].cache.stats()["hits"])
+    assert hits == [0, 1]

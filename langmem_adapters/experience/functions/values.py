@@ -7,6 +7,7 @@ import datetime as dt
 import enum
 import hashlib
 import sys
+import types
 from collections import OrderedDict, UserDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -33,15 +34,26 @@ _EXTENDED_TYPES = (str, int, float, bytes, Decimal, list, tuple, set, frozenset,
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """A function's module and name; for a script, the name under which it would be imported."""
+    """The module and name of a function or class; for a script, the name under which it would be imported."""
     module = getattr(function, "__module__", "") or ""
-    if module in MAIN_MODULES:
-        main = sys.modules.get(module)
-        if spec := getattr(main, "__spec__", None):
+    if module in MAIN_MODULES or getattr(sys.modules.get(module), "__spec__", None) is None:
+        script = _script_globals(function, module)
+        if spec := script.get("__spec__"):
             module = spec.name
-        elif file := getattr(main, "__file__", None):
-            module = Path(file).stem
+        elif file := script.get("__file__"):
+            module = ".".join(filter(None, (script.get("__package__"), Path(file).stem)))
     return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def _script_globals(function: Callable[..., Any], module: str) -> dict[str, Any]:
+    """The globals of the script of a function, of what it wraps, or of the methods of a class.
+
+    Only without these those of the module: Streamlit, ``runpy`` and others run several scripts under one name.
+    """
+    candidates = (function, *getattr(function, "__dict__", {}).values())
+    spaces = (each.__globals__ for each in candidates if isinstance(each, types.FunctionType))
+    own = next((space for space in spaces if space.get("__name__") == module), None)
+    return own or getattr(sys.modules.get(module), "__dict__", {})
 
 
 def identity(value: Any, *, nested: bool = False) -> Any:
