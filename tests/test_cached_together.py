@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
-from langmem_adapters.flow import arun, run
+from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.protocols import Appended, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
@@ -1058,6 +1058,44 @@ def test_who_waited_for_another_processs_call_that_came_to_nothing_waits_for_no_
     assert theirs is not None
     assert [type(error) for error in on_threads(f, crowd=8)] == [KeyError] * 8
     assert len(looks) == 3
+
+
+async def test_of_those_who_wait_for_another_processs_call_that_is_cancelled_one_makes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, calls, release = MemoryStore(), 0, asyncio.Event()
+    pauses, pause = Counter[int](), Leases.pause
+
+    def counted(self: Leases, retry: int) -> Flow[bool]:
+        pauses[id(self)] += 1
+        return pause(self, retry)
+
+    monkeypatch.setattr(Leases, "pause", counted)
+
+    def in_a_process() -> Any:
+        @cached(store=store, tag="f")
+        async def f() -> int:
+            nonlocal calls
+            calls += 1
+            await release.wait()
+            return calls
+
+        return f
+
+    leader = asyncio.create_task(in_a_process()())
+    while not calls:
+        await asyncio.sleep(0.001)
+    followers = [asyncio.create_task(f()) for f in [in_a_process() for _ in range(3)] for _ in range(2)]
+    while len(pauses) < 3:
+        await asyncio.sleep(0.001)
+    leader.cancel()
+    while calls < 2:
+        await asyncio.sleep(0.001)
+    pauses.clear()
+    while calls == 2 and (len(pauses) < 2 or min(pauses.values()) < 2):
+        await asyncio.sleep(0.001)
+    release.set()
+    assert await asyncio.wait_for(asyncio.gather(*followers), 30) == [2] * 6
 
 
 def test_who_comes_while_all_try_for_themselves_waits_for_one_of_them(any_store: Store) -> None:

@@ -232,8 +232,8 @@ class Calls(Shared):
             yield from leases.take(call.key, partial(setattr, flight, "lease"))
             if (yield from self._serve(call, exact_only=True)) or self._timer() >= deadline:
                 return
-            if awaited_lease is not None and awaited_lease != leases.holder:
-                self._lead(call, self.flights.renew(flight))  # that call left no result: all followers here waited
+            if awaited_lease not in {None, leases.holder} and not (yield from leases.was_abandoned(awaited_lease)):
+                self._lead(call, self.flights.renew(flight))  # that call failed: all followers here waited
                 return
             if flight.lease is not None or is_led_here(leases.holder) or not (yield from leases.pause(retry)):
                 return
@@ -306,7 +306,8 @@ class Calls(Shared):
         lease, flight.lease = flight.lease, None  # taken first, as a cancelled caller may do the same at this moment
         if lease is not None and not flight.is_forked_copy:
             try:
-                yield from self._leases().give_back(lease)
+                is_abandoned = flight.is_abandoned or not flight.outcome.done()  # the latter as the process exits
+                yield from self._leases().give_back(lease, is_abandoned=is_abandoned)
             except LangmemError as error:
                 self._degrade(error)
 

@@ -17,6 +17,8 @@ from langmem_adapters.protocols import Store
 __all__ = ["Lease", "Leases", "block_or_await"]
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.01, 0.25  # between two tries
+_ABANDONED_KEY = "\0abandoned"  # of a value beside the leases, with a lease in each line
+_MAX_ABANDONED = 32  # the latest, as their followers look within a moment
 _MAX_EXCESS_SECONDS = 3600.0  # a lease that ends more than this after one of ours would is invalid
 
 
@@ -84,13 +86,25 @@ class Leases:
         claim(None)
         return None
 
-    def give_back(self, lease: Lease) -> Flow[None]:
-        """End a lease early, unless another holds the key by now."""
+    def give_back(self, lease: Lease, *, is_abandoned: bool = False) -> Flow[None]:
+        """End a lease early, unless another holds the key by now; note whether its call :meth:`was_abandoned`."""
+        guard: dict[str, bytes | None] = {lease.key: lease.data}
+        put = {}
+        if is_abandoned:
+            latest = (yield from self._abandoned())[1 - _MAX_ABANDONED :]
+            put[_ABANDONED_KEY] = b"\n".join([*latest, lease.data])
         try:
-            guard: dict[str, bytes | None] = {lease.key: lease.data}
-            yield from step(self._store.write, self._namespace, delete=[lease.key], guard=guard, ttl=self._ttl)
+            yield from step(self._store.write, self._namespace, put=put, delete=[lease.key], guard=guard, ttl=self._ttl)
         except Conflict:
             return
+
+    def was_abandoned(self, holder: bytes | None) -> Flow[bool]:
+        """Whether the call under this lease was cancelled or interrupted, so that the next one may well succeed."""
+        return holder in (yield from self._abandoned())
+
+    def _abandoned(self) -> Flow[list[bytes]]:
+        values = yield from step(self._store.get, self._namespace, [_ABANDONED_KEY])
+        return values.get(_ABANDONED_KEY, b"").split(b"\n")
 
     def pause(self, retry: int) -> Flow[bool]:
         """Wait between the tries ``retry`` and ``retry + 1``; False, if this caller may not block."""
