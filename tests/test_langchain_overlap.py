@@ -59,6 +59,7 @@ def words(messages: list[Message]) -> str:
         ("A a B b", "A a' B b' C", "questions", 4),
         ("A a B b", "B b' A a' C", "questions", 4),
         ("A a", "A a x B", "answers", 2),  # what was said behind an answer is new
+        ("A a", "A a x a B", "answers", 2),  # though it is the same again
         ("A a", "A a' x B", "questions", 3),
         ("A", "A a", "answers", 1),  # the answer came since
         ("A a X x B b", "A a B b C", "answers", 4),  # somebody else spoke between

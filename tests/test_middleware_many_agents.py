@@ -64,6 +64,26 @@ def test_what_agents_say_at_once_is_shown_once_and_in_the_order_of_the_thread(an
     assert sorted(said(ours)) == sorted(thread)
 
 
+def test_what_a_supervisor_says_again_within_a_turn_is_kept_again() -> None:
+    ours = BrainMemoryMiddleware("memory:")
+    worker: Any = create_agent(Scripted(answer=lambda messages: AIMessage(f"done {len(messages)}")), middleware=[ours])
+    supervisor = iter(range(3))
+
+    def hand_over(_: MessagesState) -> Command[Any]:
+        n = next(supervisor)
+        call = AIMessage("Over to you.", tool_calls=[{"name": "transfer", "args": {}, "id": f"call-{n}"}])
+        result = ToolMessage("Transferred.", tool_call_id=f"call-{n}")
+        return Command(goto="worker", update={"messages": [call, result]})
+
+    graph: Any = StateGraph(MessagesState).add_node(hand_over, destinations=("worker",)).add_node("worker", worker)
+    graph.add_edge(START, "hand_over").add_conditional_edges(
+        "worker", lambda state: "hand_over" if len(state["messages"]) < 10 else "__end__", ["hand_over", "__end__"]
+    )
+    thread = ask(graph.compile(), "q")["messages"]
+    assert said(ours) == texts(thread)
+    assert len(thread) == 10
+
+
 def with_tasks(
     ours: BrainMemoryMiddleware, saver: Any, of_the_writer: Any = None, subject: str = ""
 ) -> tuple[Any, Scripted]:

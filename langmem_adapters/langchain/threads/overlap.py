@@ -61,8 +61,11 @@ def existing_count(
     if not pairs:
         return covered
     old_exchange, new_exchange = pairs[-1]
-    positions = [position for _, position in position_pairs(old_exchange, new_exchange)]
-    positions += [position for position, keys in new_exchange.keys.items() if keys.text in old_exchange.answer_texts]
+    both = position_pairs(old_exchange, new_exchange)
+    positions = [position for _, position in both]
+    unpaired = [old_exchange.keys[n].text for n in old_exchange.keys.keys() - {n for n, _ in both}]
+    answer_texts = old_exchange.answer_texts.intersection(unpaired)  # an agent says the same again: "Done."
+    positions += [position for position, keys in new_exchange.keys.items() if keys.text in answer_texts]
     if has_other_answer(old_exchange, new_exchange) and new_exchange is not exchanges[-1]:
         positions += new_exchange.keys
     return max(covered, max(positions) + 1)
