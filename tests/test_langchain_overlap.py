@@ -117,6 +117,11 @@ def test_who_gives_back_ids_gives_back_answers() -> None:
     assert existing_count(history, [*history[:2], *said("X x' B", "n")], by="questions") == 2
 
 
+def test_answers_that_were_given_to_other_questions_are_known_by_their_ids() -> None:
+    history = said("X x Y y", "m")
+    assert existing_count(history, [*said("A"), history[1], history[3]], by="questions") == 3
+
+
 def test_a_message_that_says_nothing_is_known_by_its_id() -> None:
     history = [*said("A", "m"), Message(id="empty", role="assistant")]
     assert existing_count(history, [*history, *said("B", "n")]) == 2
