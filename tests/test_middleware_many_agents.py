@@ -75,7 +75,8 @@ def test_what_a_supervisor_says_again_within_a_turn_is_kept_again() -> None:
         result = ToolMessage("Transferred.", tool_call_id=f"call-{n}")
         return Command(goto="worker", update={"messages": [call, result]})
 
-    graph: Any = StateGraph(MessagesState).add_node(hand_over, destinations=("worker",)).add_node("worker", worker)
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node(hand_over, destinations=("worker",)).add_node("worker", worker)
     graph.add_edge(START, "hand_over").add_conditional_edges(
         "worker", lambda state: "hand_over" if len(state["messages"]) < 10 else "__end__", ["hand_over", "__end__"]
     )
@@ -136,7 +137,8 @@ def test_answers_that_are_given_back_without_their_tasks_are_kept_once() -> None
     def tasks(state: MessagesState) -> list[Send]:
         return [Send("work", {"messages": [f"{part} of {state['messages'][-1].text}"]}) for part in ("half", "rest")]
 
-    graph: Any = StateGraph(MessagesState).add_node(work).add_node("writer", create_agent(writer, middleware=[ours]))
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node(work).add_node("writer", create_agent(writer, middleware=[ours]))
     graph.add_conditional_edges(START, tasks, ["work"]).add_edge("work", "writer")
     thread = texts(ask(graph.compile(), "q")["messages"])
     assert len(said(ours)) == len(set(said(ours))) == 6
