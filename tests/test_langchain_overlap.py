@@ -59,6 +59,7 @@ def words(messages: list[Message]) -> str:
         ("A a B b", "A a' B b' C", "questions", 4),
         ("A a B b", "B b' A a' C", "questions", 4),
         ("A a", "A a x B", "answers", 2),  # what was said behind an answer is new
+        ("A a", "A a x a B", "answers", 2),  # though it is the same again
         ("A a", "A a' x B", "questions", 3),
         ("A", "A a", "answers", 1),  # the answer came since
         ("A a X x B b", "A a B b C", "answers", 4),  # somebody else spoke between
@@ -114,6 +115,11 @@ def test_a_summary_is_known_by_the_message_that_it_ends_at() -> None:
 def test_who_gives_back_ids_gives_back_answers() -> None:
     history = said("A a X x", "m")
     assert existing_count(history, [*history[:2], *said("X x' B", "n")], by="questions") == 2
+
+
+def test_answers_that_were_given_to_other_questions_are_known_by_their_ids() -> None:
+    history = said("X x Y y", "m")
+    assert existing_count(history, [*said("A"), history[1], history[3]], by="questions") == 3
 
 
 def test_a_message_that_says_nothing_is_known_by_its_id() -> None:

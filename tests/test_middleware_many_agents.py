@@ -64,6 +64,27 @@ def test_what_agents_say_at_once_is_shown_once_and_in_the_order_of_the_thread(an
     assert sorted(said(ours)) == sorted(thread)
 
 
+def test_what_a_supervisor_says_again_within_a_turn_is_kept_again() -> None:
+    ours = BrainMemoryMiddleware(store=MemoryStore())
+    worker: Any = create_agent(Scripted(answer=lambda messages: AIMessage(f"done {len(messages)}")), middleware=[ours])
+    supervisor = iter(range(3))
+
+    def hand_over(_: MessagesState) -> Command[Any]:
+        n = next(supervisor)
+        call = AIMessage("Over to you.", tool_calls=[{"name": "transfer", "args": {}, "id": f"call-{n}"}])
+        result = ToolMessage("Transferred.", tool_call_id=f"call-{n}")
+        return Command(goto="worker", update={"messages": [call, result]})
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node(hand_over, destinations=("worker",)).add_node("worker", worker)
+    graph.add_edge(START, "hand_over").add_conditional_edges(
+        "worker", lambda state: "hand_over" if len(state["messages"]) < 10 else "__end__", ["hand_over", "__end__"]
+    )
+    thread = ask(graph.compile(), "q")["messages"]
+    assert said(ours) == texts(thread)
+    assert len(thread) == 10
+
+
 def with_tasks(
     ours: BrainMemoryMiddleware, saver: Any, of_the_writer: Any = None, subject: str = ""
 ) -> tuple[Any, Scripted]:
@@ -103,6 +124,26 @@ def test_a_question_of_which_agents_are_given_parts_is_shown_and_kept(
     shown = texts(writer.seen[-1])
     assert len(shown) == len(set(shown)) == 11
     assert sorted(said(ours)) == sorted([*shown, thread[-1]])
+
+
+def test_answers_that_are_given_back_without_their_tasks_are_kept_once() -> None:
+    ours = BrainMemoryMiddleware(store=MemoryStore())
+    worker: Any = create_agent(says("worker"), middleware=[ours])
+    writer = says("w")
+
+    def work(state: MessagesState) -> MessagesState:
+        return {"messages": worker.invoke(state)["messages"][-1:]}
+
+    def tasks(state: MessagesState) -> list[Send]:
+        return [Send("work", {"messages": [f"{part} of {state['messages'][-1].text}"]}) for part in ("half", "rest")]
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node(work).add_node("writer", create_agent(writer, middleware=[ours]))
+    graph.add_conditional_edges(START, tasks, ["work"]).add_edge("work", "writer")
+    thread = texts(ask(graph.compile(), "q")["messages"])
+    assert len(said(ours)) == len(set(said(ours))) == 6
+    assert {*said(ours)} == {"half of q", "rest of q", *thread}
+    assert sorted([*texts(writer.seen[-1]), thread[-1]]) == sorted(said(ours))
 
 
 def test_a_question_that_an_agent_hands_on_in_other_words_is_shown_and_kept() -> None:

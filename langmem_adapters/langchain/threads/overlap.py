@@ -56,13 +56,17 @@ def existing_count(
         text_of: Gives the text of the thread's messages, if a store keeps other words than it is given.
     """
     covered = _summarized_count(thread, summary, text_of)
-    exchanges = split_exchanges(thread, text_of)
-    pairs = pair_exchanges(split_exchanges(history, unspaced_text), exchanges, by)
+    old_exchanges, exchanges = split_exchanges(history, unspaced_text), split_exchanges(thread, text_of)
+    pairs = pair_exchanges(old_exchanges, exchanges, by)
     if not pairs:
         return covered
     old_exchange, new_exchange = pairs[-1]
-    positions = [position for _, position in position_pairs(old_exchange, new_exchange)]
-    positions += [position for position, keys in new_exchange.keys.items() if keys.text in old_exchange.answer_texts]
+    both = position_pairs(old_exchange, new_exchange)
+    positions = [position for _, position in both]
+    unpaired = [old_exchange.keys[n].text for n in old_exchange.keys.keys() - {n for n, _ in both}]
+    answer_texts = old_exchange.answer_texts.intersection(unpaired)  # an agent says the same again: "Done."
+    ids = {keys.id for old in old_exchanges for keys in old.keys.values() if keys.id}  # agents with tasks of their own
+    positions += [m for m, keys in new_exchange.keys.items() if keys.id in ids or keys.text in answer_texts]
     if has_other_answer(old_exchange, new_exchange) and new_exchange is not exchanges[-1]:
         positions += new_exchange.keys
     return max(covered, max(positions) + 1)
