@@ -29,6 +29,7 @@ from chromadb.api.client import Client
 from chromadb.api.models.Collection import Collection
 from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
+from chromadb.errors import InternalError
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, SearchError
@@ -310,6 +311,37 @@ def test_a_search_of_what_is_cleared_in_the_middle_finds_nothing(folder: str, mo
         assert found(index, "bike") == []
         other.apply(NOTES, upsert=[Document("b", "bike")])
         assert found(index, "bike") == ["b"]
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["an error", "ids without vectors"])
+def test_a_search_of_what_is_half_cleared_waits_for_the_rest(
+    folder: str, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """Either is what Chroma was seen to answer then."""
+    deleting, answered = threading.Event(), threading.Event()
+    real_get, real_delete = Collection.get, Client.delete_collection
+
+    def delete(client: Any, name: str) -> None:
+        deleting.set()
+        assert answered.wait(20)
+        real_delete(client, name)
+
+    def get(collection: Any, *args: Any, **options: Any) -> Any:
+        rows = real_get(collection, *args, **options)
+        answered.set()
+        if fails:
+            raise InternalError("Missing field: [Missing metadata segment]")
+        return {**rows, "embeddings": []}
+
+    with contextlib.closing(index_at(folder)) as index, ThreadPoolExecutor(1) as pool:
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+        assert set(index.score(NOTES, "bike", ["a"])) == {"a"}
+        monkeypatch.setattr(Client, "delete_collection", delete)
+        monkeypatch.setattr(Collection, "get", get)
+        clearing = pool.submit(index.clear, NOTES)
+        assert deleting.wait(20)
+        assert index.score(NOTES, "bike", ["a"]) == {}
+        clearing.result(20)
 
 
 def test_many_indexes_of_a_folder_are_opened_and_closed_at_the_same_time(folder: str) -> None:

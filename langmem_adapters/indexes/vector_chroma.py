@@ -189,16 +189,18 @@ class ChromaVectors:
         """A collection's answer; None if there is no collection with vectors that fit this maker's."""
 
         def answer(collection: Any) -> T | None:
-            if collection is not None and _read_watermark(collection).maker.fits(maker):
-                with contextlib.suppress(_driver().NotFoundError):  # it was cleared just now, or begun anew
-                    return _retry_once(collection, ask)
-            return None
+            return ask(collection) if collection is not None and _read_watermark(collection).maker.fits(maker) else None
 
         with self._search_errors():
             with self._lock:
                 cached = self._collections.get(name)
-            result = answer(cached)
-            return answer(self._fetch_collection(name)) if result is None else result
+            with contextlib.suppress(_driver().ChromaError, ValueError):
+                result = answer(cached)
+                return answer(self._fetch_collection(name)) if result is None else result
+            # Chroma may fail in any way, or give ids without their vectors, if it was changed or cleared meanwhile.
+            with self._change_lock.held(), contextlib.suppress(_driver().NotFoundError):
+                return answer(self._fetch_collection(name))
+            return None
 
     def _fetch_collection(self, name: str) -> Any:
         try:
@@ -340,10 +342,3 @@ def _read_watermark(collection: Any) -> Watermark:
 def _batches(values: Sequence[T], size: int) -> Iterator[list[T]]:
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
-
-
-def _retry_once(collection: Any, ask: Callable[[Any], T]) -> T:
-    try:
-        return ask(collection)
-    except _driver().InternalError:
-        return ask(collection)  # during a write, a server may look for data that it has only half of; a retry finds all

@@ -13,14 +13,14 @@ try:
     import httpx
     from chromadb.api.shared_system_client import SharedSystemClient
     from chromadb.config import Settings, System
-    from chromadb.errors import InternalError, NotFoundError
+    from chromadb.errors import ChromaError, NotFoundError
 
     from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
     from langmem_adapters.indexes.vector_chroma_timeouts import client_settings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 
-__all__ = ["InternalError", "NotFoundError", "connect", "cosines", "httpx", "nearest", "open_folder", "quota"]
+__all__ = ["ChromaError", "NotFoundError", "connect", "cosines", "httpx", "nearest", "open_folder", "quota"]
 
 _CLOUD_QUOTA = 300  # https://docs.trychroma.com/cloud/quotas-limits
 _SERVER_QUOTA = 1_000_000_000  # Chroma counts in 32 bits
