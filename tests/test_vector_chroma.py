@@ -135,6 +135,22 @@ def _search_inherited(index: VectorIndex, progress: Connection) -> None:
     os._exit(0)
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_a_child_forked_after_chroma_was_used_is_refused_as_it_would_hang(
+    folder: str, tmp_path: Path, given: bool
+) -> None:
+    index = index_at(_client(tmp_path / "given") if given else folder)
+    index.apply(NOTES, upsert=[Document("a", "bike"), Document("b", "bike")])
+    assert len(found(index, "bike")) == 2
+    index.close()
+    process, progress = child(_search_inherited, index, fork=True)
+    refused = progress.poll(20) and progress.recv()
+    process.kill()
+    process.join()
+    progress.close()
+    assert refused == "ConfigurationError"
+
+
 def test_i2_within_a_process_a_folder_is_shared_until_the_last_one_closes(folder: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     one, other = index_at(folder), index_at(f"chroma:///{tmp_path}/link/chroma")

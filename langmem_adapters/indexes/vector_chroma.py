@@ -65,8 +65,9 @@ class ChromaVectors:
     Chroma has no transactions: a search may see half of a change, and a crash leaves the old position, so that the
     change is applied again. The threads of a process take turns. Of two processes that follow one store on a server,
     the later one may notice that only after its change; then the namespace is begun anew. A folder belongs to one
-    process at a time: Chroma would give a second one stale results, and can damage the files. Chroma is never given an
-    embedding function, which would download a model.
+    process at a time: Chroma would give a second one stale results, and can damage the files. A child forked after its
+    parent used any folder can use none: Chroma would hang. Chroma is never given an embedding function, which would
+    download a model.
 
     Args:
         url_or_client: "chroma:///folder", "chroma+http://host:port", "chroma+https://host:port", or a ready client
@@ -83,6 +84,7 @@ class ChromaVectors:
         if not (_is_installed("chromadb") and _is_installed("numpy")):
             raise MissingDependency("chromadb", "chroma")
         self._given_client = None if isinstance(url_or_client, str) else url_or_client
+        self._given_pid = os.getpid()
         self._folder, self._name = "", "the given client"
         self._server: tuple[str, int, bool] | None = None
         if isinstance(url_or_client, str):
@@ -264,6 +266,8 @@ class ChromaVectors:
         connected = _driver().connect(*self._server, self) if self._client is None and self._server else None
         with self._lock:
             if self._client is None:
+                if self._given_client is not None and not self._given_client.get_settings().chroma_server_host:
+                    _driver().check_engine(self._name, self._given_pid)
                 self._client = self._given_client or connected or self._open_client()
             elif connected is not None:  # another thread was first
                 connected.close()
@@ -273,6 +277,7 @@ class ChromaVectors:
         Path(self._folder).mkdir(parents=True, exist_ok=True)
         folder = os.path.realpath(self._folder)
         with no_fork, _open_lock.held():
+            _driver().check_engine(self._name, os.getpid())
             if not acquire_folder(folder):
                 raise ConfigurationError(
                     f"another process uses {self._name}, and only one may at a time: run `chroma run --path "
