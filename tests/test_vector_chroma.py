@@ -29,6 +29,7 @@ from chromadb.api.client import Client
 from chromadb.api.models.Collection import Collection
 from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
+from chromadb.errors import InternalError
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, SearchError
@@ -132,6 +133,22 @@ def _search_inherited(index: VectorIndex, progress: Connection) -> None:
         progress.send(type(error).__name__)
     index.close()
     os._exit(0)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_child_forked_after_chroma_was_used_is_refused_as_it_would_hang(
+    folder: str, tmp_path: Path, given: bool
+) -> None:
+    index = index_at(_client(tmp_path / "given") if given else folder)
+    index.apply(NOTES, upsert=[Document("a", "bike"), Document("b", "bike")])
+    assert len(found(index, "bike")) == 2
+    index.close()
+    process, progress = child(_search_inherited, index, fork=True)
+    refused = progress.poll(20) and progress.recv()
+    process.kill()
+    process.join()
+    progress.close()
+    assert refused == "ConfigurationError"
 
 
 def test_i2_within_a_process_a_folder_is_shared_until_the_last_one_closes(folder: str, tmp_path: Path) -> None:
@@ -310,6 +327,37 @@ def test_a_search_of_what_is_cleared_in_the_middle_finds_nothing(folder: str, mo
         assert found(index, "bike") == []
         other.apply(NOTES, upsert=[Document("b", "bike")])
         assert found(index, "bike") == ["b"]
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["an error", "ids without vectors"])
+def test_a_search_of_what_is_half_cleared_waits_for_the_rest(
+    folder: str, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """Either is what Chroma was seen to answer then."""
+    deleting, answered = threading.Event(), threading.Event()
+    real_get, real_delete = Collection.get, Client.delete_collection
+
+    def delete(client: Any, name: str) -> None:
+        deleting.set()
+        assert answered.wait(20)
+        real_delete(client, name)
+
+    def get(collection: Any, *args: Any, **options: Any) -> Any:
+        rows = real_get(collection, *args, **options)
+        answered.set()
+        if fails:
+            raise InternalError("Missing field: [Missing metadata segment]")
+        return {**rows, "embeddings": []}
+
+    with contextlib.closing(index_at(folder)) as index, ThreadPoolExecutor(1) as pool:
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+        assert set(index.score(NOTES, "bike", ["a"])) == {"a"}
+        monkeypatch.setattr(Client, "delete_collection", delete)
+        monkeypatch.setattr(Collection, "get", get)
+        clearing = pool.submit(index.clear, NOTES)
+        assert deleting.wait(20)
+        assert index.score(NOTES, "bike", ["a"]) == {}
+        clearing.result(20)
 
 
 def test_many_indexes_of_a_folder_are_opened_and_closed_at_the_same_time(folder: str) -> None:

@@ -65,8 +65,9 @@ class ChromaVectors:
     Chroma has no transactions: a search may see half of a change, and a crash leaves the old position, so that the
     change is applied again. The threads of a process take turns. Of two processes that follow one store on a server,
     the later one may notice that only after its change; then the namespace is begun anew. A folder belongs to one
-    process at a time: Chroma would give a second one stale results, and can damage the files. Chroma is never given an
-    embedding function, which would download a model.
+    process at a time: Chroma would give a second one stale results, and can damage the files. A child forked after its
+    parent used any folder can use none: Chroma would hang. Chroma is never given an embedding function, which would
+    download a model.
 
     Args:
         url_or_client: "chroma:///folder", "chroma+http://host:port", "chroma+https://host:port", or a ready client
@@ -83,6 +84,7 @@ class ChromaVectors:
         if not (_is_installed("chromadb") and _is_installed("numpy")):
             raise MissingDependency("chromadb", "chroma")
         self._given_client = None if isinstance(url_or_client, str) else url_or_client
+        self._given_pid = os.getpid()
         self._folder, self._name = "", "the given client"
         self._server: tuple[str, int, bool] | None = None
         if isinstance(url_or_client, str):
@@ -189,16 +191,18 @@ class ChromaVectors:
         """A collection's answer; None if there is no collection with vectors that fit this maker's."""
 
         def answer(collection: Any) -> T | None:
-            if collection is not None and _read_watermark(collection).maker.fits(maker):
-                with contextlib.suppress(_driver().NotFoundError):  # it was cleared just now, or begun anew
-                    return _retry_once(collection, ask)
-            return None
+            return ask(collection) if collection is not None and _read_watermark(collection).maker.fits(maker) else None
 
         with self._search_errors():
             with self._lock:
                 cached = self._collections.get(name)
-            result = answer(cached)
-            return answer(self._fetch_collection(name)) if result is None else result
+            with contextlib.suppress(_driver().ChromaError, ValueError):
+                result = answer(cached)
+                return answer(self._fetch_collection(name)) if result is None else result
+            # Chroma may fail in any way, or give ids without their vectors, if it was changed or cleared meanwhile.
+            with self._change_lock.held(), contextlib.suppress(_driver().NotFoundError):
+                return answer(self._fetch_collection(name))
+            return None
 
     def _fetch_collection(self, name: str) -> Any:
         try:
@@ -262,6 +266,8 @@ class ChromaVectors:
         connected = _driver().connect(*self._server, self) if self._client is None and self._server else None
         with self._lock:
             if self._client is None:
+                if self._given_client is not None and not self._given_client.get_settings().chroma_server_host:
+                    _driver().check_engine(self._name, self._given_pid)
                 self._client = self._given_client or connected or self._open_client()
             elif connected is not None:  # another thread was first
                 connected.close()
@@ -271,6 +277,7 @@ class ChromaVectors:
         Path(self._folder).mkdir(parents=True, exist_ok=True)
         folder = os.path.realpath(self._folder)
         with no_fork, _open_lock.held():
+            _driver().check_engine(self._name, os.getpid())
             if not acquire_folder(folder):
                 raise ConfigurationError(
                     f"another process uses {self._name}, and only one may at a time: run `chroma run --path "
@@ -340,10 +347,3 @@ def _read_watermark(collection: Any) -> Watermark:
 def _batches(values: Sequence[T], size: int) -> Iterator[list[T]]:
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
-
-
-def _retry_once(collection: Any, ask: Callable[[Any], T]) -> T:
-    try:
-        return ask(collection)
-    except _driver().InternalError:
-        return ask(collection)  # during a write, a server may look for data that it has only half of; a retry finds all

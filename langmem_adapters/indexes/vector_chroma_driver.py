@@ -6,30 +6,54 @@ import os
 import weakref
 from typing import Any
 
-from langmem_adapters.errors import MissingDependency
+from langmem_adapters.errors import ConfigurationError, MissingDependency
 
 try:
     import chromadb
     import httpx
     from chromadb.api.shared_system_client import SharedSystemClient
     from chromadb.config import Settings, System
-    from chromadb.errors import InternalError, NotFoundError
+    from chromadb.errors import ChromaError, NotFoundError
 
     from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
     from langmem_adapters.indexes.vector_chroma_timeouts import client_settings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 
-__all__ = ["InternalError", "NotFoundError", "connect", "cosines", "httpx", "nearest", "open_folder", "quota"]
+__all__ = [
+    "ChromaError",
+    "NotFoundError",
+    "check_engine",
+    "connect",
+    "cosines",
+    "httpx",
+    "nearest",
+    "open_folder",
+    "quota",
+]
 
 _CLOUD_QUOTA = 300  # https://docs.trychroma.com/cloud/quotas-limits
 _SERVER_QUOTA = 1_000_000_000  # Chroma counts in 32 bits
+_engine_pids: dict[str, int] = {}
 
 
 def quota(client: Any) -> int:
     """How many records a request may have or ask for: Chroma Cloud refuses more, and does not tell its limit."""
     host = str(client.get_settings().chroma_server_host)
     return _CLOUD_QUOTA if host.endswith(".trychroma.com") else _SERVER_QUOTA
+
+
+def check_engine(name: str, pid: int) -> None:
+    """Note that Chroma's engine runs in a process; raise ConfigurationError if it, or the first one, forked this one.
+
+    The engine's threads are not copied, and calls would wait for them for ever, also in a folder of their own.
+    """
+    if {pid, _engine_pids.setdefault("first", pid)} != {os.getpid()}:
+        raise ConfigurationError(
+            f"{name} cannot be used in this process, as the process that forked it has used Chroma before, which would "
+            'hang here: start this process by "spawn", or run `chroma run` and give every process '
+            "chroma+http://localhost:8000"
+        )
 
 
 def open_folder(folder: str) -> Any:
