@@ -451,6 +451,22 @@ def test_c7_a_stream_that_ends_without_a_reason_is_not_kept(provider: str, told:
     assert model.asked == (1 if is_kept else 2)
 
 
+@pytest.mark.parametrize("name", ["chat-ollama", "ollama-llm"])
+def test_c7_an_answer_of_ollama_that_does_not_tell_that_it_is_done_is_not_kept(name: str) -> None:
+    """It tells nothing else then, either: not even the provider."""
+
+    class OfOllama(Scripted):
+        @property
+        def _llm_type(self) -> str:
+            return name
+
+    done = AIMessage("The capital is Paris.", response_metadata={"model_provider": "ollama", "done": True})
+    model = OfOllama(script=["The cap", "The cap", done])
+    cached = CachedChatModel(model, _cache())
+    assert [cached.invoke("Hi").text for _ in range(2)] + [streamed(cached).text] == ["The cap", "The cap", done.text]
+    assert streamed(cached).response_metadata["cache"] == "hit"
+
+
 @pytest.mark.parametrize("args", ['{"place": "Pa', '{"place": "Paris"', '{"place": '])
 def test_c7_a_streamed_call_with_half_of_its_arguments_is_not_kept(args: str) -> None:
     """LangChain completes them by guessing, so that it looks like a call."""

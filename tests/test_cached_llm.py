@@ -1006,8 +1006,9 @@ def test_c4_headers_that_only_the_client_has_are_part_of_the_key() -> None:
     assert [asks(**{"User-Agent": "mine"}), asks(beta="a"), asks(beta="b")] == [0, 0, 0]
 
 
-def _of_google(place: str = "a", version: str = "v1beta", project: str = "p", **headers: str) -> Any:
-    options = SimpleNamespace(base_url=f"https://{place}/", api_version=version, headers=headers)
+def _of_google(place: str = "a", version: str = "v1beta", project: str = "p", seed: int = 0, **headers: str) -> Any:
+    body = {"generationConfig": {"seed": seed}} if seed else None
+    options = SimpleNamespace(base_url=f"https://{place}/", api_version=version, headers=headers, extra_body=body)
     return SimpleNamespace(
         _api_client=SimpleNamespace(_http_options=options, vertexai=True, project=project, location="eu")
     )
@@ -1017,14 +1018,16 @@ def test_c4_what_only_the_client_of_google_knows_is_part_of_the_key() -> None:
     """As GoogleGenAI has no field for it; and by none of its own headers, of which one is the key of the API."""
     store = MemoryStore()
 
-    def asks(**told: str) -> int:
+    def asks(**told: Any) -> int:
         inner = OfAClient()
         inner._client = _of_google(**told)
         cached(inner, store=store).chat(HI)
         return inner.asked
 
-    others = [{"place": "b"}, {"version": "v1"}, {"project": "q"}, {"X-Model": "large"}]
-    assert [asks(**told) for told in [{}, *others] * 2] == [1] * 5 + [0] * 5
+    others: list[dict[str, Any]] = [
+        {"place": "b"}, {"version": "v1"}, {"project": "q"}, {"X-Model": "large"}, {"seed": 1}, {"seed": 2}
+    ]  # fmt: skip
+    assert [asks(**told) for told in [{}, *others] * 2] == [1] * 7 + [0] * 7
     own = ("Content-Type", "user-agent", "x-goog-api-client", "x-goog-api-key")
     assert [asks(**{name: value}) for name in own for value in "ab"] == [0] * 8
 

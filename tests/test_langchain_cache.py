@@ -964,6 +964,28 @@ def test_c1_a_hit_has_nothing_that_openai_refuses_without_its_thoughts(any_store
     assert served(*searched, text) == [*searched, text]
 
 
+@pytest.mark.parametrize("version", ["responses/v1", "v1"])
+def test_c1_an_image_in_a_hit_is_not_looked_up_by_openai(version: str) -> None:
+    """LangChain sends nothing but its id, except to a server that keeps nothing."""
+    image: dict[str, Any] = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBO"}
+    if version == "v1":
+        image = {"type": "image", "id": "ig_1", "base64": "iVBO", "mime_type": "image/png"}
+    text = {"type": "text", "text": "Here."}
+    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+
+    def served(*content: Any) -> BaseMessage:
+        cache = ExperienceCache(store=MemoryStore())
+        cache.update("p", "m", [answer(list(content), response_metadata={"output_version": version})])
+        return looked_up(cache).message
+
+    hit = served(image, text)
+    assert hit.content == [{"type": "image", "base64": "iVBO", "mime_type": "image/png"}, text]
+    model = ChatOpenAI(model="m", api_key=SecretStr("k"), use_responses_api=True)
+    (sent,) = model._get_request_payload([hit])["input"]
+    assert sent["content"][0]["text"] == "Here."
+    assert served(sealed, image, text).content == [sealed, image, text]
+
+
 def test_c1_a_hit_has_all_parts_of_a_thought_that_is_given_encrypted(any_store: Store) -> None:
     """LangChain's own blocks have the seal in one of them."""
     first = {"type": "reasoning", "id": "rs_1", "reasoning": "Hm.", "encrypted_content": "sealed"}

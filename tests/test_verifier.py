@@ -358,6 +358,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("numbers", "Wie viel kosten 1,250 kg?", "Wie viel kosten 1250 kg?"),
         ("numbers", "When did World War I begin?", "When did World War II begin?"),
         ("units", "Is 100 Mb/s fast?", "Is 100 MB/s fast?"),
+        ("units", "Convert 5 Mg to kg", "Convert 5 mg to kg"),
+        ("units", "How many Mb are in a MB?", "How many MB are in a Mb?"),
         ("units", "Is 1 Gbps fast?", "Is 1 GBps fast?"),
         ("units", "Is 5 mW a lot?", "Is 5 MW a lot?"),
         ("additions", "Is 5‰ a lot?", "Is 5 a lot?"),

@@ -155,18 +155,20 @@ def _parameters(model: BaseModel) -> list[Any]:
     if address := unstated_address(model):
         fields["address"] = address
     own_headers = getattr(model, "default_headers", None) or {}
-    headers = _headers(private.get("_client") or private.get("_aclient"))
+    headers, body = _always_sent(private.get("_client") or private.get("_aclient"))
     fields |= {f"header {name}": value for name, value in headers.items() if value != own_headers.get(name)}
+    fields |= {"body": body} if body else {}
     fields = _without_call_settings(fields)
     return [name_of(type(model)), {name: _parameter_data(value) for name, value in fields.items()}]
 
 
-def _headers(client: Any) -> dict[str, Any]:
-    """The headers of a client of Anthropic's or Google's, as far as the user gave them."""
+def _always_sent(client: Any) -> tuple[dict[str, Any], Any]:
+    """What the user had a client of Anthropic's or Google's send with each request: headers, and parts of its body."""
     options = getattr(getattr(client, "_api_client", None), "_http_options", None)
     headers = getattr(client, "_custom_headers", None) or getattr(options, "headers", None)
     items = headers.items() if isinstance(headers, Mapping) else ()
-    return {name: value for name, value in items if name.lower() not in _CLIENT_HEADERS}
+    sent_headers = {name: value for name, value in items if name.lower() not in _CLIENT_HEADERS}
+    return sent_headers, getattr(options, "extra_body", None)
 
 
 def _parameter_data(value: Any) -> Any:

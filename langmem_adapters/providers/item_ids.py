@@ -37,13 +37,14 @@ def without_item_ids(content: list[Any]) -> list[Any]:
     OpenAI looks up a part that has such an id: it finds it for a month, with keys of the same project, and refuses an
     id that occurs twice in a conversation. Without its id, a part is taken as it is. A thought that is only an id is
     removed, and then also what OpenAI's own tools did, which it refuses without the thought; thoughts that are given in
-    full, encrypted, stay with all their parts.
+    full, encrypted, stay with all their parts. Otherwise an image that OpenAI made, which LangChain sends again as
+    nothing but its id, becomes LangChain's own block of an image, which it does not send again.
     """
     encrypted_ids = {_thought_id(block) for block in content if _is_encrypted(block)}
     remaining = [block for block in content if _thought_id(block) is None or _thought_id(block) in encrypted_ids]
     if len(remaining) < len(content):
         remaining = [block for block in remaining if not _is_server_tool_block(block)]
-    return list(map(_without_id, remaining))
+    return [_without_id(block if encrypted_ids else _plain_image(block)) for block in remaining]
 
 
 def kwargs_without_item_ids(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -66,6 +67,15 @@ def _without_thought_id(block: Any) -> Any:
     if not (isinstance(extras, dict) and _has_prefix(extras.get("id"), "rs_")):
         return block
     return {**block, "extras": _without_key("id", extras)}
+
+
+def _plain_image(block: Any) -> Any:
+    """An image that OpenAI made as LangChain's own block, without its id; any other block as it is."""
+    if not (isinstance(block, dict) and _has_prefix(block.get("id"), "ig_")):
+        return block
+    if block.get("type") == "image_generation_call" and block.get("result"):
+        return {"type": "image", "base64": block["result"], "mime_type": f"image/{block.get('output_format', 'png')}"}
+    return _without_key("id", block) if block.get("type") == "image" else block
 
 
 def _without_id(block: Any) -> Any:

@@ -64,8 +64,10 @@ _PICTOGRAPH_CATEGORIES = frozenset(("So", "Sk", "Sm", "Sc", "Co", "Cn", "Cs"))
 """Symbols, and what is none to this Python: private characters, and those of a later Unicode, such as new emoji."""
 _MARKS = "§¶†‡※⁂"  # that Unicode calls punctuation, though they end or part no sentence
 _NAMED_SIGNS = "€£¥₹"  # signs that normalize_spelling replaces by names
-_BIT_UNIT = re.compile(r"[kKMGT](?<![^\W\d_].)(?:i?(?P<byte>B)|(?<!k)i?b)(?:it|yte|ps)?(?![^\W\d_])")
-_MILLI_OR_MEGA = re.compile(r"[mM](?<![^\W\d_].)(?:W|V|Hz|Pa|J|N|Ω)(?![^\W\d_])")
+_CASED_UNIT = re.compile(
+    r"[kKMGTm](?<![^\W\d_].)(?:(?:(?<!m)i?(?P<byte>B)|(?<![km])i?(?P<bit>b))(?:it|yte|ps)?|"
+    r"(?:(?P<milli>(?<=m))|(?P<mega>(?<=M)))(?:Hz|Pa|[AFHJNSTVWgm]|Ω))(?![^\W\d_])"
+)
 
 
 def mark_superscripts(text: str) -> str:
@@ -141,9 +143,9 @@ def _exact_texts(piece: str) -> list[str]:
 
 
 def cased_units(text: str) -> frozenset[str]:
-    """Units that differ only in case: Mb and MB, mW and MW. "mb" may be either, so it is none."""
-    bits = {"byte" if match["byte"] else "bit" for match in _BIT_UNIT.finditer(text)}
-    return frozenset(bits.union(_MILLI_OR_MEGA.findall(text)))
+    """Units that differ only in case, and their order: Mb and MB, mg and Mg. "mb" may be either, so it is none."""
+    units = dict.fromkeys(f"{match.lastgroup}" for match in _CASED_UNIT.finditer(text))
+    return frozenset([*units, " ".join(units)] if units else ())
 
 
 def _pictographs(text: str) -> list[str]:
