@@ -74,14 +74,14 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], t
         for name, text in files(page).items():
             (folder / name).write_text(text)
         (folder / "page.py").write_text("\n".join(blocks(page, "python")))
+        assert programs.stdin is not None
+        assert programs.stdout is not None
         print(folder, file=programs.stdin, flush=True)
         status = programs.stdout.readline()
         assert status == "0\n", (folder / "errors").read_text()
         return (folder / "printed").read_text(), folder
 
     with subprocess.Popen([sys.executable, *quiet, "-c", PROGRAMS], stdin=PIPE, stdout=PIPE, text=True) as programs:
-        assert programs.stdin is not None
-        assert programs.stdout is not None
         yield run
 
 
