@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache, partial
 from pathlib import Path
@@ -57,6 +57,16 @@ _EXAMPLES = "_hypothesis_internal_use_settings"  # where Hypothesis keeps what a
 def pytest_configure() -> None:
     """End a run that is told to end (by ``timeout``) as one that is interrupted: else its servers would stay behind."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector: what is made there stays, and a sixth of the time went to it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -136,6 +136,13 @@ class _Choice(NamedTuple):
         return sorted(self.open, key=lambda number: (number != self.last, number))
 
 
+def _closed() -> threading.Lock:
+    """A gate for one thread: a semaphore is one of these within much Python, half of what an order took."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
 class _Order:
     """One order: the turns that it begins with, and then as few switches as may be, or those that chance has."""
 
@@ -157,8 +164,8 @@ class _Order:
         self._made = [0] * len(processes)
         self._results: list[Any] = [None] * len(processes)
         self._waiting: dict[int, str] = {}
-        self._stopped = threading.Semaphore(0)  # whoever runs has come to a gate, or to its end
-        self._gates = [threading.Semaphore(0) for _ in processes]
+        self._stopped = _closed()  # whoever runs has come to a gate, or to its end
+        self._gates = [_closed() for _ in processes]
 
     def run(self) -> Outcome:
         threads = [threading.Thread(target=self._live, args=(n,), daemon=True) for n in range(len(self._processes))]

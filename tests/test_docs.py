@@ -11,11 +11,12 @@ import shlex
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cache, partial
 from importlib.metadata import metadata
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from typer.main import get_command
@@ -36,9 +37,36 @@ def files(page: Path) -> dict[str, str]:
     return dict(re.findall(r'^```python title="([\w.]+)"\n(.*?)^```', page.read_text(), re.MULTILINE | re.DOTALL))
 
 
+# Programs that find imported what takes long: each is a fork of this one, ends as a program does, and says so.
+PROGRAMS = """
+import gc, importlib, os, sys, warnings
+from pathlib import Path
+for part in ("langchain", "langgraph", "llamaindex"):
+    adapter = importlib.import_module("langmem_adapters." + part)
+    [getattr(adapter, name) for name in adapter.__all__]
+gc.freeze()  # else the end of each would look through all of it
+for folder in sys.stdin:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the threads that wait in numpy
+        child = os.fork()
+    if not child:
+        break
+    print(os.waitpid(child, 0)[1], flush=True)
+else:
+    sys.exit()
+os.chdir(folder.strip())
+os.dup2(os.open("printed", os.O_WRONLY | os.O_CREAT), 1)
+os.dup2(os.open("errors", os.O_WRONLY | os.O_CREAT), 2)
+sys.path[0], sys.argv, __file__ = folder.strip(), ["page.py"], "page.py"
+exec(compile(Path(__file__).read_text(), __file__, "exec"))
+"""
+
+
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], tuple[str, Path]]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], tuple[str, Path]]]:
     """Run the blocks of a page as one program, beside the files that it shows, once: what it printed, and where."""
+    # LlamaIndex's own calls ask for a loop where there is none, of which Python warns since 3.12.
+    quiet = [*STRICT, "-W", "ignore:There is no current event loop:DeprecationWarning"]
 
     @cache
     def run(page: Path) -> tuple[str, Path]:
@@ -46,11 +74,15 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], tuple[str,
         for name, text in files(page).items():
             (folder / name).write_text(text)
         (folder / "page.py").write_text("\n".join(blocks(page, "python")))
-        # LlamaIndex's own calls ask for a loop where there is none, of which Python warns since 3.12.
-        quiet = [*STRICT, "-W", "ignore:There is no current event loop:DeprecationWarning"]
-        return python([*quiet, "page.py"], folder), folder
+        assert programs.stdin is not None
+        assert programs.stdout is not None
+        print(folder, file=programs.stdin, flush=True)
+        status = programs.stdout.readline()
+        assert status == "0\n", (folder / "errors").read_text()
+        return (folder / "printed").read_text(), folder
 
-    return run
+    with subprocess.Popen([sys.executable, *quiet, "-c", PROGRAMS], stdin=PIPE, stdout=PIPE, text=True) as programs:
+        yield run
 
 
 def python(arguments: Sequence[str], folder: Path, **environment: str) -> str:

@@ -216,7 +216,7 @@ THREE: dict[str, tuple[Deed, Deed, Deed]] = {
 @pytest.mark.parametrize("kind", ["overflow", "summary and memory"])
 @pytest.mark.parametrize("deeds", THREE)
 def test_of_three_none_loses_what_another_moves(kind: str, deeds: str) -> None:
-    fits_as_told(kind, *THREE[deeds], by_chance=400)
+    fits_as_told(kind, *THREE[deeds], by_chance=100)
 
 
 def test_an_archive_does_not_bring_back_a_session_that_was_deleted() -> None:

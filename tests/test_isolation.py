@@ -69,7 +69,7 @@ _scopes = st.builds(Scope, _part, _part, _name, _part)
 def _two(draw: st.DrawFn) -> tuple[Scope, Scope]:
     """Two scopes, most of which differ in one part, or have the parts of one shifted."""
     one = draw(_scopes)
-    how = draw(st.sampled_from(["one part", "shifted", "any"]))
+    how = draw(st.sampled_from(["one part", "one part", "one part", "shifted", "any"]))
     if how == "one part":
         field = draw(st.sampled_from(Scope._fields))
         other = one._replace(**{field: draw(_name if field == "session" else _part)})
@@ -102,13 +102,13 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         store.close()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(scopes=_two())
 def test_nothing_is_found_in_another_scope(make: Any, scopes: tuple[Scope, Scope]) -> None:
     store, index = make(), LexicalIndex(":memory:")
     one, other = scopes
     _write(store, index, one)
-    assert _found(store, index, one) == dict.fromkeys(_found(store, index, one), True), "it is there"
+    assert [what for what, there in _found(store, index, one).items() if not there] == []
     for what, there in _found(store, index, other).items():
         same = all(getattr(one, part) == getattr(other, part) for part in _BELONGS[what](other))
         assert there is same, what

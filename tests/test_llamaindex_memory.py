@@ -108,15 +108,14 @@ class Echo(Scripted):
 
 @agents_warn
 @pytest.mark.parametrize("insert", [InsertMethod.SYSTEM, InsertMethod.USER])
-async def test_h1_an_echo_does_not_feed_the_memory(
-    any_store: Store, insert: InsertMethod, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_h1_an_echo_does_not_feed_the_memory(insert: InsertMethod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_SLACK_ENTRIES", 4)  # so that its log is tidied meanwhile
-    kept = long_term(any_store)
+    store = MemoryStore()
+    kept = long_term(store)
     block = LongTermMemoryBlock(kept, tokenizer_fn=str.split)
     echo, recalled = Echo(), 0
     for n in range(26):
-        short = memory(any_store, block, token_limit=120, insert_method=insert)
+        short = memory(store, block, token_limit=120, insert_method=insert)
         await agent(echo).run(f"question {n % 13} about the shed", memory=short)
         recalled += "<recalled>" in shown_to(echo.shown[-1])
         shown = await short.aget(input="the shed")

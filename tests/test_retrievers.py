@@ -370,7 +370,7 @@ def test_e2_many_better_matches_do_not_hide_the_one_that_is_wanted(others: list[
     memory.add(
         [
             Message(role="user", content=f"{query} {text}", name=f"other {n}", metadata={"n": 0})
-            for n, text in enumerate(others * 30)
+            for n, text in enumerate((others * 40)[:40])  # more than a search looks at
         ]
     )
     memory.add([Message(role="user", content=f"{query} {'far ' * 40}", metadata={"n": 1})])

@@ -290,7 +290,7 @@ _steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(steps=_steps)
 def test_whatever_two_do_the_file_holds_what_the_memory_holds(steps: list[Any]) -> None:
     clock = FakeClock()

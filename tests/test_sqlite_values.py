@@ -307,7 +307,7 @@ _writes = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(writes=_writes, is_old=st.booleans())
 def test_whatever_is_written_a_file_holds_what_the_memory_holds(writes: list[dict[str, Any]], is_old: bool) -> None:
     clock = FakeClock()

@@ -397,7 +397,7 @@ def test_much_is_cut() -> None:
     calls = [ToolCall(id=str(n), name="f", args={"x": "y" * 10_000}) for n in range(100)]
     assert len(html(Message(role="assistant", tool_calls=calls))) < 20_000
     for listing in (
-        views.Listing([recalled("word " * 10_000)] * 1_000, views.memories, query="word", matching=analysis.matching),
+        views.Listing([recalled("word " * 1_000)] * 1_000, views.memories, query="word", matching=analysis.matching),
         views.Listing([WorkingItem("1", "x" * 10_000, {}, NOON, NOON)] * 1_000, views.items),
         views.Listing([SessionInfo(session="s" * 10_000, title="t" * 10_000)] * 1_000, views.sessions),
         views.Listing([Similar(Experience(req="q" * 10_000, resp="r" * 10_000), 0.1)] * 1_000, views.experiences),
