@@ -133,13 +133,13 @@ BETWEEN: dict[str, Callable[[SQLiteStore], Any]] = {
 
 @pytest.mark.parametrize("put", [False, True])
 @pytest.mark.parametrize("keys", [(), ("x",)])
-@pytest.mark.parametrize("before", [1, 2])
+@pytest.mark.parametrize("before", [["0"], ["0", "1"], ["01"]], ids=["one", "two", "two at once"])
 @pytest.mark.parametrize("between", BETWEEN)
 def test_whatever_came_in_between_an_append_is_what_it_would_be(
     stores: tuple[SQLiteStore, SQLiteStore],
     clock: FakeClock,
     between: str,
-    before: int,
+    before: list[str],
     *,
     keys: tuple[str, ...],
     put: bool,
@@ -148,8 +148,8 @@ def test_whatever_came_in_between_an_append_is_what_it_would_be(
         return {id_: to_bytes(id_)} if put else {}
 
     store, other = stores
-    for n in range(before):  # the first writes the row, what comes later does not
-        store.append(NS, [(f"{n}", b"")], put=values(f"{n}"))
+    for together in before:  # the first writes the row, what comes later does not
+        store.append(NS, [(id_, b"") for id_ in together], put=values(together[-1]))
     BETWEEN[between](other)
     fresh = SQLiteStore(store.path, clock=clock)
     old, held = fresh.scan(NS, keys=keys), fresh.get(NS)
