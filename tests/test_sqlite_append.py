@@ -267,6 +267,21 @@ def test_a_backup_from_before_a_session_gives_its_number_to_another(stores: tupl
     assert [item.id for item in other.scan(OTHER).items] == ["c", "d"]
 
 
+def test_after_a_backup_two_sessions_may_have_each_others_numbers(stores: tuple[SQLiteStore, SQLiteStore]) -> None:
+    store, other = stores
+    other.append(("brain", "", "", "older"), [("o", b"")])
+    with closing(sqlite3.connect(":memory:")) as copy, closing(sqlite3.connect(store.path)) as file:
+        file.backup(copy)
+        for namespace in (OTHER, NS):
+            store.append(namespace, [("a", b"")])
+        copy.backup(file)
+    for namespace, id_ in ((NS, "b"), (OTHER, "c")):
+        other.append(namespace, [(id_, b"")])
+    store.append(NS, [("d", b"")])
+    assert ids(store) == ["b", "d"]
+    assert [item.id for item in other.scan(OTHER).items] == ["c"]
+
+
 _folder = tempfile.TemporaryDirectory()
 _numbers = itertools.count()
 _names = st.sampled_from(["a", "b", "c", "d", "e", "f"])
