@@ -22,6 +22,8 @@ from typing import Any, TypeAlias
 import pytest
 import redis
 import redis.asyncio
+from redis.cache import CacheConfig
+from redis.connection import CacheProxyConnection
 
 from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
@@ -1132,6 +1134,20 @@ def test_a_ready_client_or_pool_stays_its_owners(any_redis_server: RedisServer, 
         mine.close()
         assert client.client_id() == connection
         mine.clear(NS)
+
+
+def test_a_client_that_caches_lends_its_connections(
+    redis_server: RedisServer, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # redis-py wants Redis 7.4 for this; these servers do as well
+    monkeypatch.setattr(CacheProxyConnection, "connect", lambda self: self._conn.connect())
+    with redis.Redis(port=redis_server.port, protocol=3, cache_config=CacheConfig()) as client:
+        store = RedisStore(client, prefix=key_prefix)
+        for value in (b"old", b"new"):
+            store.write(NS, put={"k": value})
+            assert store.get(NS) == {"k": value}
+        store.append(NS, [("a", b"1"), ("b", b"2")])
+        assert [item.id for item in store.scan(NS).items] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
