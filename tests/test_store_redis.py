@@ -1065,12 +1065,13 @@ def test_a_plain_server_in_the_place_of_another(
 
 def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:
     with sentinel(redis_server, tmp_path) as port:
-        store = RedisStore(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/mine/2", prefix=key_prefix)
-        assert store.append(NS, [("a", b"")]).new == [True]
-        with redis.Redis(port=redis_server.port, db=2) as client:
-            assert client.exists(keys(store)["log"])
-        store.clear(NS)
-        store.close()
+        for place in ("mine/2", "mine?db=2"):
+            store = RedisStore(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/{place}", prefix=key_prefix)
+            assert store.append(NS, [("a", b"")]).new == [True]
+            with redis.Redis(port=redis_server.port, db=2) as client:
+                assert client.exists(keys(store)["log"])
+            store.clear(NS)
+            store.close()
         crowd(RedisStore(f"redis+sentinel://127.0.0.1:{port}/mine/2", prefix=key_prefix, **_FEW))
         unknown = RedisStore(f"redis+sentinel://127.0.0.1:{port}/other", prefix=key_prefix)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
@@ -1157,6 +1158,7 @@ def test_a_client_that_caches_lends_its_connections(
         ("redis://h/zero", "the number of a database"),
         ("redis://h:port", "a port is a number"),
         ("redis://h?decode_responses=1", "a store holds bytes"),
+        ("redis+cluster://h?decode_responses=1", "a store holds bytes"),
         ("redis://h?socket_timeout=soon", "Invalid value for 'socket_timeout'"),
         ("redis://h?colour=red", "unexpected keyword argument 'colour'"),
         ("redis+cluster://h:1/3", "the database 0 only"),

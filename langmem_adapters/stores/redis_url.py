@@ -92,7 +92,7 @@ def _sentinel_source(rest: str, options: dict[str, Any]) -> ConnectionPool:
     service, _, database = path.partition("/")
     if not service or not re.fullmatch(r"\d*", database):
         raise ValueError("the form is redis+sentinel://host:26379,host2:26379/service/0")
-    options = options | url_options | {"db": int(database or 0)}
+    options = options | {"db": int(database or 0)} | url_options
     sentinel_names = [name for name in url_options if name.startswith("sentinel_")]
     sentinel_options = {name.removeprefix("sentinel_"): options.pop(name) for name in sentinel_names}
     return primary_pool(service, nodes, sentinel_options, options)
