@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -34,7 +34,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
 from tests.interpreters import processes
-from tests.servers import COMMANDS, Proxy, RedisServer, redis_cluster
+from tests.servers import COMMANDS, Proxy, RedisServer, listening, redis_cluster
 from tests.waiting import until
 
 Administrator: TypeAlias = Any  # redis.Redis, which leaves some of its methods untyped
@@ -1077,6 +1077,27 @@ def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str,
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             unknown.get(NS)
         unknown.close()
+
+
+def test_no_sentinel_is_forgotten_where_two_threads_find_another_at_once(
+    redis_server: RedisServer, key_prefix: str, tmp_path: Path
+) -> None:
+    both_ask = threading.Barrier(2)  # the call, and what watches beside it
+
+    def hang_up_on_both(_: socket.socket) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both_ask.wait(5)
+
+    with sentinel(redis_server, tmp_path) as port, listening(hang_up_on_both) as first_port:
+        store = RedisStore(f"redis+sentinel://127.0.0.1:{first_port},127.0.0.1:{port}/mine", prefix=key_prefix)
+        assert store.append(NS, [("a", b"")]).new == [True]
+        until(no_sentinel_is_asked)
+        servers: Any = store._wire._servers
+        _, watch = servers._own_connections
+        asked = [each.connection_pool.connection_kwargs["port"] for each in watch._pool.sentinel_manager.sentinels]
+        assert asked == [port, first_port]
+        store.clear(NS)
+        store.close()
 
 
 def test_a_sentinel_that_is_asked_while_all_is_closed_is_left_too(
