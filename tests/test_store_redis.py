@@ -1065,7 +1065,7 @@ def test_a_plain_server_in_the_place_of_another(
 
 def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:
     with sentinel(redis_server, tmp_path) as port:
-        for place in ("mine/2", "mine?db=2"):
+        for place in ("mine/2", "mine?db=2", "mine/2?sentinel_socket_timeout=5&sentinel_health_check_interval=9"):
             store = RedisStore(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/{place}", prefix=key_prefix)
             assert store.append(NS, [("a", b"")]).new == [True]
             with redis.Redis(port=redis_server.port, db=2) as client:
@@ -1217,13 +1217,14 @@ def test_a_prefix_is_a_text(wrong: Any) -> None:
     [
         "redis://h?socket_timeout",
         "redis://h?socket_connect_timeout",
+        "redis+sentinel://h/service?sentinel_socket_timeout",
         "unix:///s?socket_timeout",
         "redis+cluster://h?socket_timeout",
         "redis+sentinel://h/service?socket_connect_timeout",
     ],
 )
 def test_seconds_in_a_url_are_above_0(url: str, seconds: str) -> None:
-    option = url.partition("?")[2]
+    option = url.partition("?")[2].removeprefix("sentinel_")
     with pytest.raises(ConfigurationError, match=f"{option} is a number of seconds above 0, or None, not "):
         RedisStore(f"{url}={seconds}")
 

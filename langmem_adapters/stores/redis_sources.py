@@ -64,7 +64,8 @@ def primary_pool(
     service: str, sentinels: Iterable[Address], sentinel_options: dict[str, Any], options: dict[str, Any]
 ) -> ConnectionPool:
     """A pool for the primary that sentinels name for a service."""
-    _check_options(options)
+    for each in (options, options | sentinel_options):
+        _check_options(each)
     shared_options = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
     sentinel_kwargs = _DRIVER_INFO | {name: options[name] for name in shared_options} | sentinel_options
     sentinel = Sentinel(list(sentinels), sentinel_kwargs=sentinel_kwargs, **options | _PACKER_OPTION)  # type: ignore[no-untyped-call]
