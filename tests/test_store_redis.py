@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +22,8 @@ from typing import Any, TypeAlias
 import pytest
 import redis
 import redis.asyncio
+from redis.cache import CacheConfig
+from redis.connection import CacheProxyConnection
 
 from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
@@ -32,7 +34,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
 from tests.interpreters import processes
-from tests.servers import COMMANDS, Proxy, RedisServer, redis_cluster
+from tests.servers import COMMANDS, Proxy, RedisServer, listening, redis_cluster
 from tests.waiting import until
 
 Administrator: TypeAlias = Any  # redis.Redis, which leaves some of its methods untyped
@@ -1063,17 +1065,39 @@ def test_a_plain_server_in_the_place_of_another(
 
 def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:
     with sentinel(redis_server, tmp_path) as port:
-        store = RedisStore(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/mine/2", prefix=key_prefix)
-        assert store.append(NS, [("a", b"")]).new == [True]
-        with redis.Redis(port=redis_server.port, db=2) as client:
-            assert client.exists(keys(store)["log"])
-        store.clear(NS)
-        store.close()
+        for place in ("mine/2", "mine?db=2", "mine/2?sentinel_socket_timeout=5&sentinel_health_check_interval=9"):
+            store = RedisStore(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/{place}", prefix=key_prefix)
+            assert store.append(NS, [("a", b"")]).new == [True]
+            with redis.Redis(port=redis_server.port, db=2) as client:
+                assert client.exists(keys(store)["log"])
+            store.clear(NS)
+            store.close()
         crowd(RedisStore(f"redis+sentinel://127.0.0.1:{port}/mine/2", prefix=key_prefix, **_FEW))
         unknown = RedisStore(f"redis+sentinel://127.0.0.1:{port}/other", prefix=key_prefix)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             unknown.get(NS)
         unknown.close()
+
+
+def test_no_sentinel_is_forgotten_where_two_threads_find_another_at_once(
+    redis_server: RedisServer, key_prefix: str, tmp_path: Path
+) -> None:
+    both_ask = threading.Barrier(2)  # the call, and what watches beside it
+
+    def hang_up_on_both(_: socket.socket) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both_ask.wait(5)
+
+    with sentinel(redis_server, tmp_path) as port, listening(hang_up_on_both) as first_port:
+        store = RedisStore(f"redis+sentinel://127.0.0.1:{first_port},127.0.0.1:{port}/mine", prefix=key_prefix)
+        assert store.append(NS, [("a", b"")]).new == [True]
+        until(no_sentinel_is_asked)
+        servers: Any = store._wire._servers
+        _, watch = servers._own_connections
+        asked = [each.connection_pool.connection_kwargs["port"] for each in watch._pool.sentinel_manager.sentinels]
+        assert asked == [port, first_port]
+        store.clear(NS)
+        store.close()
 
 
 def test_a_sentinel_that_is_asked_while_all_is_closed_is_left_too(
@@ -1134,6 +1158,20 @@ def test_a_ready_client_or_pool_stays_its_owners(any_redis_server: RedisServer, 
         mine.clear(NS)
 
 
+def test_a_client_that_caches_lends_its_connections(
+    redis_server: RedisServer, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # redis-py wants Redis 7.4 for this; these servers do as well
+    monkeypatch.setattr(CacheProxyConnection, "connect", lambda self: self._conn.connect())
+    with redis.Redis(port=redis_server.port, protocol=3, cache_config=CacheConfig()) as client:
+        store = RedisStore(client, prefix=key_prefix)
+        for value in (b"old", b"new"):
+            store.write(NS, put={"k": value})
+            assert store.get(NS) == {"k": value}
+        store.append(NS, [("a", b"1"), ("b", b"2")])
+        assert [item.id for item in store.scan(NS).items] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [
@@ -1141,6 +1179,7 @@ def test_a_ready_client_or_pool_stays_its_owners(any_redis_server: RedisServer, 
         ("redis://h/zero", "the number of a database"),
         ("redis://h:port", "a port is a number"),
         ("redis://h?decode_responses=1", "a store holds bytes"),
+        ("redis+cluster://h?decode_responses=1", "a store holds bytes"),
         ("redis://h?socket_timeout=soon", "Invalid value for 'socket_timeout'"),
         ("redis://h?colour=red", "unexpected keyword argument 'colour'"),
         ("redis+cluster://h:1/3", "the database 0 only"),
@@ -1178,13 +1217,14 @@ def test_a_prefix_is_a_text(wrong: Any) -> None:
     [
         "redis://h?socket_timeout",
         "redis://h?socket_connect_timeout",
+        "redis+sentinel://h/service?sentinel_socket_timeout",
         "unix:///s?socket_timeout",
         "redis+cluster://h?socket_timeout",
         "redis+sentinel://h/service?socket_connect_timeout",
     ],
 )
 def test_seconds_in_a_url_are_above_0(url: str, seconds: str) -> None:
-    option = url.partition("?")[2]
+    option = url.partition("?")[2].removeprefix("sentinel_")
     with pytest.raises(ConfigurationError, match=f"{option} is a number of seconds above 0, or None, not "):
         RedisStore(f"{url}={seconds}")
 

@@ -312,7 +312,7 @@ def test_another_password_leads_to_the_same_file(url: str, plain: str) -> None:
             "redis+sentinel://a,b:26380/service",
             "redis+sentinel://:secret@b:26380,a:26379/service/0?sentinel_password=x",
         ),
-        ("redis+sentinel://a,b:26380/service/1",),
+        ("redis+sentinel://a,b:26380/service/1", "redis+sentinel://a,b:26380/service?db=1"),
         ("redis+sentinel://a,b:26380/other",),
         ("redis://host:port/0", "redis://:secret@host:port/0"),
         ("redis+sentinel://a,b:26380",),

@@ -89,7 +89,7 @@ def database_of(url: str) -> str:
             return f"unix://{unquote(target)}?db={int(database or 0)}"
         if scheme == "redis+sentinel":
             service, number, *_ = (*path_parts, "0")
-            return f"{scheme}://{_join_hosts(hosts, 26379)}/{service}/{int(number)}"
+            return f"{scheme}://{_join_hosts(hosts, 26379)}/{service}/{int(database or number)}"
         number = database or (path_parts[0] if path_parts else "0")
         return f"{scheme.replace('rediss', 'redis')}://{_join_hosts(hosts, 6379)}/{int(number)}"
     except (ValueError, IndexError):  # the store says what is wrong with it

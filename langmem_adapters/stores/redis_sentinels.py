@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -39,6 +39,7 @@ class SentinelWatch:
     def __init__(
         self, pool: SentinelConnectionPool, call: Callable[[Callable[[Any], Any]], Any], last_uses: LastUses
     ) -> None:
+        pool.sentinel_manager.sentinels = _Sentinels(pool.sentinel_manager.sentinels)
         self._pool = pool
         self._call = call
         self._last_uses = last_uses
@@ -73,3 +74,19 @@ class SentinelWatch:
         self._next_poll = time.monotonic() + _POLL_SECONDS
         if self._closed:
             self.close()
+
+
+class _Sentinels(list[Any]):
+    """The sentinels, for several threads at once: each asks all of them in turn, and none is lost.
+
+    redis-py swaps the one that answers with the first, while other threads go through the list and swap it too: these
+    ask the same sentinel twice and another never, and one may take the place of another for ever.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self[:])
+
+    def __setitem__(self, place: Any, sentinel: Any) -> None:
+        """Move a sentinel to the front; the others keep their order."""
+        if place == 0:
+            super().__setitem__(slice(None), [sentinel, *(each for each in self if each is not sentinel)])

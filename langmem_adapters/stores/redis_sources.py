@@ -64,7 +64,8 @@ def primary_pool(
     service: str, sentinels: Iterable[Address], sentinel_options: dict[str, Any], options: dict[str, Any]
 ) -> ConnectionPool:
     """A pool for the primary that sentinels name for a service."""
-    _check_options(options)
+    for each in (options, options | sentinel_options):
+        _check_options(each)
     shared_options = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
     sentinel_kwargs = _DRIVER_INFO | {name: options[name] for name in shared_options} | sentinel_options
     sentinel = Sentinel(list(sentinels), sentinel_kwargs=sentinel_kwargs, **options | _PACKER_OPTION)  # type: ignore[no-untyped-call]
@@ -75,13 +76,13 @@ def primary_pool(
 
 def _try_options(pool: ConnectionPool) -> None:
     """Make a connection object, which connects nowhere, to detect options that redis-py does not know."""
-    if pool.connection_kwargs.get("decode_responses"):
-        raise ValueError("decode_responses cannot be set, as a store holds bytes")
     pool.connection_class(**_DRIVER_INFO | pool.connection_kwargs)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse seconds that a socket would refuse at the first use, and a limit that redis-py would misread."""
+    """Refuse text for bytes, seconds that a socket would refuse at first use, and a limit that redis-py misreads."""
+    if options.get("decode_responses"):
+        raise ValueError("decode_responses cannot be set, as a store holds bytes")
     check_count("max_connections", options["max_connections"])
     for name in ("socket_timeout", "socket_connect_timeout"):
         check_seconds(name, options.get(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from redis import ConnectionPool
 from redis.connection import parse_url
@@ -92,9 +92,11 @@ def _sentinel_source(rest: str, options: dict[str, Any]) -> ConnectionPool:
     service, _, database = path.partition("/")
     if not service or not re.fullmatch(r"\d*", database):
         raise ValueError("the form is redis+sentinel://host:26379,host2:26379/service/0")
-    options = options | url_options | {"db": int(database or 0)}
+    options = options | {"db": int(database or 0)} | url_options
     sentinel_names = [name for name in url_options if name.startswith("sentinel_")]
-    sentinel_options = {name.removeprefix("sentinel_"): options.pop(name) for name in sentinel_names}
+    texts = {name.removeprefix("sentinel_"): options.pop(name) for name in sentinel_names}
+    values = _parse_options(f"redis://?{urlencode(texts)}")
+    sentinel_options = texts | {name: value for name, value in values.items() if not isinstance(value, str)}
     return primary_pool(service, nodes, sentinel_options, options)
 
 
@@ -105,13 +107,19 @@ def _parse_nodes(rest: str, default_port: int) -> tuple[list[Address], str, dict
     login, separator, hosts = address.rpartition("@")
     url = f"redis://{login}{separator}host?{query}"
     _split_url(url, 0)
-    url_options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    url_options = _parse_options(url)
     del url_options["host"]
-    for name in {"ssl", "sentinel_ssl"} & url_options.keys():
-        url_options[name] = url_options[name].lower() in _TRUE_VALUES
     parsed_hosts = [_split_url(f"//{host}", default_port) for host in hosts.split(",")]
     nodes = [(parts.hostname or "localhost", host_port) for parts, host_port in parsed_hosts]
     return nodes, path.strip("/"), url_options
+
+
+def _parse_options(url: str) -> dict[str, Any]:
+    """The options of a URL of redis-py, and ``ssl``, as values of their types."""
+    options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    if "ssl" in options:
+        options["ssl"] = options["ssl"].lower() in _TRUE_VALUES
+    return options
 
 
 def _split_url(url: str, default_port: int) -> tuple[SplitResult, int]:

@@ -273,7 +273,7 @@ def _read_replies(connection: Any, count: int) -> list[Any]:
 
 def _buffered_replies(connection: Any, limit: int) -> Iterable[Any]:
     """Replies that came with the one that was just read; redis-py spends as long on each as the server does."""
-    if connection.protocol not in RESP2:  # in RESP3, push messages may come in between
+    if connection.get_protocol() not in RESP2:  # in RESP3, push messages may come in between
         return ()
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
     return islice(iter(reader.gets, NOT_ENOUGH_DATA), limit) if reader else ()
