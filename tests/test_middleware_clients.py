@@ -366,6 +366,19 @@ def test_what_was_deleted_from_a_session_is_not_shown_of_what_a_client_sends(
     assert stored(ours) == left
 
 
+@pytest.mark.parametrize("deleted", [[2], [3], [2, 3]])
+def test_what_was_deleted_is_not_stored_again_in_a_session_without_a_long_term_memory(deleted: list[int]) -> None:
+    ours = memory(long_term=False)
+    agent, _ = agent_of(ours)
+    thread: list[BaseMessage] = []
+    for question in ["one", "two"]:
+        thread = agent.invoke({"messages": [*thread, HumanMessage(question)]}, **of("ada", "s"))["messages"]
+    left = texts([message for n, message in enumerate(thread) if n not in deleted])
+    ours.brain("s", user="ada").delete([str(thread[n].id) for n in deleted])
+    agent.invoke({"messages": [*thread, HumanMessage("three")]}, **of("ada", "s"))
+    assert stored(ours) == [*left, "three", "ok: three"]
+
+
 def test_a_question_with_which_the_client_sent_more_than_it_keeps_is_kept_once() -> None:
     ours = memory()
     agent, model = agent_of(ours, uses_a_tool)

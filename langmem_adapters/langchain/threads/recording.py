@@ -225,6 +225,10 @@ def record(
     history = context.messages
     earlier = [to_message_leniently(message) for message in state.get(UNRECORDED_KEY) or []]
     messages = merge_run_messages(earlier, unrecorded_messages(thread, start, state))
+    question_position = max((n for n, message in enumerate(messages) if message.role == "user"), default=0)
+    # A client may send again what was deleted. Without a question before the newest one, this reads nothing.
+    undeleted = yield from without_deleted(brain, messages[:question_position], history)
+    messages = undeleted + messages[question_position:]
     marks = {TASK_KEY: task, REPLACES_KEY: _failed_try_ids(messages, history, thread, task)} if task else {}
     new = to_session_messages(messages, history, state, marks, text_of)
     new = mark_changed_questions(new, messages, state, text_of)
