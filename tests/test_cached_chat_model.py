@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -47,6 +48,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters import ConfigurationError, Experience, StoreUnavailable
 from langmem_adapters.experience.single_flight import flights
+from langmem_adapters.flow import Flow
 from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache, chat_model
 from langmem_adapters.langchain.caching.chunks import answer_chunks, join_chunks
 from langmem_adapters.langchain.caching.request import request_key
@@ -1137,6 +1139,28 @@ def test_c8_nobody_waits_long_for_a_stream_that_is_not_read_on(monkeypatch: pyte
     assert time.monotonic() - started < 30
     leave.set()
     server.join(120)
+
+
+def test_c8_of_those_who_wait_for_a_stream_that_is_not_read_on_one_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flights, "_MAX_READ_GAP_SECONDS", 0.01)
+    waits, wait = Counter[Any](), flights.Flight.wait
+
+    def counted(flight: flights.Flight, seconds: float) -> Flow[bool]:
+        waits[flight] += 1
+        return wait(flight, seconds)
+
+    def answer(_: object) -> AIMessage:
+        until(lambda: inner.asked == 5 or list(waits.values())[1:] == [3])  # all others wait for this one
+        return AIMessage("Another.")
+
+    monkeypatch.setattr(flights.Flight, "wait", counted)
+    inner = Scripted(script=["One two three.", answer])
+    model = CachedChatModel(inner, _cache(), wait=60)
+    stream = model.stream("Hi")
+    next(stream)
+    assert on_threads(lambda: model.invoke("Hi").content, crowd=4) == ["Another."] * 4
+    assert inner.asked == 2
+    assert "".join(chunk.text for chunk in stream) == "two three."  # who reads on after all has all of it
 
 
 async def test_c8_nor_for_an_async_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ class Calls(Shared):
             elif not (yield from flight.wait(max(deadline - self._timer(), 0.0))):
                 if not flight.has_lost_reader:
                     return  # that call takes too long
-                self._abandon(flight)  # the thread that read its stream has ended
+                self._abandon(flight)  # one of those who wait makes it
             elif (data := flight.outcome.result()) is not None:
                 yield from self._serve_experience(call, Experience.from_bytes(data))
                 self.counts.add("shared", call.served)

@@ -90,8 +90,9 @@ class Flight:
 
     @property
     def has_lost_reader(self) -> bool:
-        """Whether this is a stream whose reading thread has ended."""
-        return self.reader is not None and self.reader not in threading.enumerate()
+        """Whether this is a stream whose reading thread has ended, or that nobody has read on for too long."""
+        is_dead = self.reader is not None and self.reader not in threading.enumerate()
+        return is_dead or time.monotonic() >= self.read_deadline
 
     def wait(self, seconds: float) -> Flow[bool]:
         """Wait until the call has landed, for so many seconds at most; False, if it is still in the air.
@@ -103,7 +104,6 @@ class Flight:
         while waited and seconds > 0 and not self.outcome.done() and not self.has_lost_reader:
             pause = min(seconds, _POLL_SECONDS)
             waited = yield from block_or_await(partial(self._block, pause), partial(self._await, pause, loop_futures))
-            waited = waited and time.monotonic() < self.read_deadline
             seconds -= pause
         return self.outcome.done()
 
