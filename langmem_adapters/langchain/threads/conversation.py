@@ -21,6 +21,7 @@ from langmem_adapters.langchain.threads.recording import (
     recorded_positions,
     replaced_positions,
     without_deleted,
+    without_deleted_before_question,
 )
 from langmem_adapters.langchain.threads.storable import to_message_leniently
 from langmem_adapters.langchain.threads.summaries import FIRST_SHARED_KEY, SHARED_IDS_KEY
@@ -59,10 +60,7 @@ def conversation_of(
     shared_ids = state.get(SHARED_IDS_KEY) or ()
     # Once a question is deleted, others with the same words may be matched in its place.
     retained_positions = shared_positions(history, existing, text_of) if shared_ids and len(undeleted) < count else ()
-    # New messages may be deleted ones that a client sends again; only a repeated question stays.
-    question_position = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
-    before_question = yield from without_deleted(brain, new[:question_position], history)
-    relevant = undeleted + before_question + new[question_position:]
+    relevant = undeleted + (yield from without_deleted_before_question(brain, new, history))
     if not history and not last_covered_id(context.summary):
         return relevant
     conversation = merge(

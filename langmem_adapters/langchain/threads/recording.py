@@ -44,6 +44,7 @@ __all__ = [
     "recorded_positions",
     "replaced_positions",
     "without_deleted",
+    "without_deleted_before_question",
 ]
 
 _MAX_EXAMINED: Final = 256  # messages of a thread; a session remembers as many that left it
@@ -225,10 +226,7 @@ def record(
     history = context.messages
     earlier = [to_message_leniently(message) for message in state.get(UNRECORDED_KEY) or []]
     messages = merge_run_messages(earlier, unrecorded_messages(thread, start, state))
-    question_position = max((n for n, message in enumerate(messages) if message.role == "user"), default=0)
-    # A client may send again what was deleted. Without a question before the newest one, this reads nothing.
-    undeleted = yield from without_deleted(brain, messages[:question_position], history)
-    messages = undeleted + messages[question_position:]
+    messages = yield from without_deleted_before_question(brain, messages, history)
     marks = {TASK_KEY: task, REPLACES_KEY: _failed_try_ids(messages, history, thread, task)} if task else {}
     new = to_session_messages(messages, history, state, marks, text_of)
     new = mark_changed_questions(new, messages, state, text_of)
@@ -270,6 +268,18 @@ def without_deleted(brain: BrainMemory, messages: list[Message], history: Sequen
     values = yield from step(brain.store.get, brain_namespace(brain.scope), [DELETED])
     deleted = dict(zip(missing_ids, have_been_deleted({}, values, list(map(entry_id, missing_ids))), strict=True))
     return [message for message in messages if not deleted.get(message.id)]
+
+
+def without_deleted_before_question(
+    brain: BrainMemory, new: list[Message], history: Sequence[Message]
+) -> Flow[list[Message]]:
+    """New messages, without deleted ones that a client sends again; only a repeated question stays.
+
+    Without a message before the newest question, this reads nothing.
+    """
+    question_position = max((n for n, message in enumerate(new) if message.role == "user"), default=0)
+    undeleted = yield from without_deleted(brain, new[:question_position], history)
+    return undeleted + new[question_position:]
 
 
 def latest_question_text(messages: Sequence[Message]) -> str:
