@@ -28,6 +28,7 @@ from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.sqlite import SQLiteStore
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
+_NOTICES_LOST_LOCKS = sqlite3.sqlite_version_info >= (3, 51)  # so that nobody is taken for the last one
 
 
 @pytest.fixture(params=["file", "hurried", "memory"])
@@ -415,8 +416,8 @@ def test_what_is_written_is_there_though_another_took_itself_for_the_last_one(
     with closing(index), index.reading():
         path.read_bytes()
         assert another_process_has_it(path) == ["old"]
-        assert not Path(f"{path}-wal").exists()
-        for _ in range(2):
+        assert Path(f"{path}-wal").exists() == _NOTICES_LOST_LOCKS
+        for _ in range(0 if _NOTICES_LOST_LOCKS else 2):
             with pytest.raises(StoreUnavailable, match=r"the -wal of .*t\.db was removed while it was open"):
                 add(on_disk, "refused")
             mend(on_disk)
