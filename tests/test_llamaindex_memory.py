@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 import langmem_adapters.llamaindex.memory as module
 from langmem_adapters import (
+    BrainMemory,
     ConfigurationError,
     LongTermMemory,
     Message,
@@ -172,6 +173,25 @@ async def test_messages_flushed_arrive_once_and_unchanged(any_store: Store) -> N
     assert set(texts(active)) >= {"message 11 of many words", "answer 11"}
     assert all(found.occurrences[0].session == "s" for found in kept.all())
     assert "session_id" not in str([found.message.host for found in kept.all()])
+
+
+async def test_what_left_the_window_keeps_its_time_and_is_deleted_with_its_message() -> None:
+    store = MemoryStore()
+    kept = long_term(store)
+    brain = BrainMemory(store, "s", long_term=kept)
+    said = [("user", "I fly to Oslo tomorrow."), ("assistant", "Thought: Now.\nObservation: rain\nThought: Wet.")]
+    brain.add_messages([Message(role=role, content=text, created_at=7.0) for role, text in said])
+    flight, answer = (message.id for message in brain.messages())
+    for _ in range(2):  # runs of one session at the same time flush the same messages
+        others = (await BrainChatStore(store=store).get_messages("s"))[:2]
+        await LongTermMemoryBlock(kept).aput(others, session_id="s")
+    await memory(store, LongTermMemoryBlock(kept), token_limit=10).aput(
+        chat("What is worn there in late autumn, if it rains?")
+    )
+    occurrences = [occurrence for found in kept.all() for occurrence in found.occurrences]
+    assert [(o.message_id, o.created_at) for o in occurrences] == [(flight, 7.0), (answer, 7.0), (answer, 7.0)]
+    brain.delete([flight, answer])
+    assert kept.all() == []
 
 
 async def test_a_message_is_not_touched_and_other_blocks_do_not_disturb() -> None:

@@ -30,11 +30,12 @@ from langmem_adapters.providers.content import standard_block
 from langmem_adapters.validation import checked_list, invalid_fields
 from langmem_adapters.warn_once import WarnOnce, warn_of_damage
 
-__all__ = ["checked_chats", "from_message", "to_message", "to_storable_message"]
+__all__ = ["checked_chats", "from_message", "from_stored", "stored_fields", "to_message", "to_storable_message"]
 
 _HOST_KEY: Final = "llama_index"
 _ROLES: Final = {role.value: role for role in MessageRole}
 _ASSISTANT_ROLES: Final = {"chatbot", "model"}  # other providers' words for "assistant"
+_STORED: Final = "_langmem_adapters_stored"  # no field: where pydantic has cached properties, which it does not compare
 _warn = WarnOnce()
 
 
@@ -122,6 +123,18 @@ def from_message(message: Message) -> ChatMessage:
         if (value := getattr(message, name)) is not None:
             chat.additional_kwargs[name] = value
     return chat
+
+
+def from_stored(message: Message) -> ChatMessage:
+    """:func:`from_message` for a message of a session, whose id and time :func:`stored_fields` tells."""
+    chat = from_message(message)
+    vars(chat)[_STORED] = {"id": message.id, "created_at": message.created_at}
+    return chat
+
+
+def stored_fields(chat: ChatMessage) -> dict[str, Any]:
+    """The ``id`` and ``created_at`` of a message that was read from a session; empty for any other."""
+    return dict(vars(chat).get(_STORED, {}))
 
 
 def _are_documents(value: Any) -> bool:

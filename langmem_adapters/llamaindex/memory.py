@@ -19,7 +19,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import arun, is_coroutine, step
 from langmem_adapters.indexes import index_of, vectors_of
-from langmem_adapters.llamaindex.convert import checked_chats, to_storable_message
+from langmem_adapters.llamaindex.convert import checked_chats, stored_fields, to_storable_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.outages import Outages
@@ -320,7 +320,8 @@ def _message_of(chat: ChatMessage, role: MessageRole, blocks: list[Any]) -> Mess
     # Assigned, as the constructor would make blocks of images once more.
     copy.additional_kwargs = {key: value for key, value in chat.additional_kwargs.items() if key != _SESSION_KEY}
     message = to_storable_message(copy)
-    return message.model_copy(update={"id": uuid.uuid4().hex})  # it stays the same while the message waits
+    # Its own id if it has one, so that it is deleted everywhere; another stays the same while the message waits.
+    return message.model_copy(update={"id": uuid.uuid4().hex, **stored_fields(chat)})
 
 
 def _strip_recalled(block: Any) -> Any:

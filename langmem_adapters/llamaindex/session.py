@@ -20,7 +20,7 @@ from langmem_adapters.conversation.tombstones import with_deleted
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
-from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_storable_message
+from langmem_adapters.llamaindex.convert import checked_chats, from_stored, to_storable_message
 from langmem_adapters.model import salvage
 from langmem_adapters.protocols import Item, Page, Store
 from langmem_adapters.validation import check_count, check_integer
@@ -228,4 +228,4 @@ def _readable_chats(items: Sequence[Item]) -> list[ChatMessage]:
 def _read_chat(item: Item) -> ChatMessage | None:
     """A message; None if it is damaged, and a warning names the place."""
     message = salvage(item.data, f"entry {item.id!r}")
-    return None if message is None else from_message(message)
+    return None if message is None else from_stored(message)
