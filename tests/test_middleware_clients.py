@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import PIIMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters import BrainMemory, Message
@@ -216,6 +216,16 @@ def test_a_client_that_sends_new_questions_only(words: list[str]) -> None:
         ask(agent, word)
     assert stored(ours) == [text for word in words for text in (word, f"ok: {word}")]
     assert texts(model.seen[-1])[-1] == words[-1]
+
+
+def test_instructions_that_a_client_sends_with_each_question_are_shown_first() -> None:
+    """Some clients of models refuse a system message behind others, and a small window would leave it out."""
+    ours = memory()
+    agent, model = agent_of(ours)
+    for question in ("one", "two"):
+        agent.invoke({"messages": [SystemMessage("Speak French."), HumanMessage(question)]}, **of("ada", "s"))
+    assert [message.text for message in model.seen[-1]] == ["Speak French.", "one", "ok: one", "two"]
+    assert stored(ours) == ["one", "ok: one", "two", "ok: two"]
 
 
 def test_a_question_after_an_answer_that_shows_nothing() -> None:
