@@ -304,6 +304,14 @@ def test_what_only_the_message_of_a_forgotten_session_had_goes_with_it(memory: L
     assert (left.id, left.message) == (both.id, expected)
 
 
+def test_what_a_message_had_stays_while_its_own_session_does(memory: LongTermMemory) -> None:
+    first = user("I am well.", "1", created_at=1.0, metadata={"place": "clinic"})
+    memory.add([first], session="mine")
+    memory.add([user("I am well.", "2")], session="yours")
+    run(memory.forget_flow("yours", None))
+    assert [left.message for left in memory.all()] == [first]
+
+
 def test_what_a_host_alone_knows_was_said_stays_with_those_who_said_it_too(memory: LongTermMemory) -> None:
     spoken = {"langchain": {"additional_kwargs": {"audio": {"transcript": "It is in the shed."}}}}
     memory.add([user("", "1", host=spoken)], session="mine")
