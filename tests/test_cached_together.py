@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import json
 import os
 import signal
@@ -991,7 +992,8 @@ def _open(place: tuple[str, str]) -> Store:
     return RedisStore(place[0], prefix=place[1]) if place[1] else open_store(place[0])
 
 
-def test_what_another_process_has_made_meanwhile_is_served(any_store: Store) -> None:
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_what_another_process_has_made_meanwhile_is_served(any_store: Store, *, is_inside: bool) -> None:
     """Somebody has the lease; while we look again and again, the result comes in."""
     looks = []
 
@@ -1013,7 +1015,8 @@ def test_what_another_process_has_made_meanwhile_is_served(any_store: Store) -> 
     leases = f.cache.calls._leases()
     key = f.cache.calls.arguments.call_key((1,), {})
     assert run(leases.take(key)) is not None
-    assert f(1) == "theirs"
+    outer = cached(store=any_store, tag="outer")(f)  # has a lease of its own
+    assert (outer if is_inside else f)(1) == "theirs"
     assert looks == [0.01, 0.02, 0.04]
     assert f.cache.pool.stats()["misses"] == 0
     assert f.cache.pool.stats()["hits"] == 1
@@ -1161,6 +1164,16 @@ def test_a_lease_is_one_holders_until_it_ends(any_store: Store) -> None:
     assert run(leases.take("k")) is None
     run(leases.give_back(second))
     assert run(leases.take("k")) is not None
+
+
+def test_of_abandoned_calls_the_latest_are_remembered(any_store: Store) -> None:
+    ids = map(str, itertools.count())
+    leases = Leases(any_store, ("l",), seconds=60, clock=FakeClock(), new_id=lambda: next(ids))
+    taken = [run(leases.take(str(n))) for n in range(33)]
+    for lease in taken:
+        assert lease is not None
+        run(leases.give_back(lease, is_abandoned=True))
+    assert [run(leases.was_abandoned(lease and lease.data)) for lease in taken] == [False] + [True] * 32
 
 
 def test_a_lease_of_a_clock_that_is_ahead_is_respected(any_store: Store) -> None:

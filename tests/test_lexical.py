@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
-from langmem_adapters.indexes import lexical_rows
+from langmem_adapters.indexes import lexical, lexical_rows
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.lexical_scores import idf
@@ -158,6 +158,17 @@ def test_of_very_many_words_the_rarest_are_searched_for(index: LexicalIndex) -> 
     query = " ".join(["common", "unheard", *rare])
     assert set(found(index, query, k=100)) == set(rare)
     assert "a" in found(index, query.removesuffix(rare[-1]), k=100)
+
+
+def test_parts_of_words_in_very_many_documents_are_searched_for_only_where_nothing_else_is_known(
+    index: LexicalIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexical, "_MAX_PART_FREQUENCY", 2)
+    index.apply(NOTES, upsert=documents(t="кот трамвая", a="кот велосипед", b="кот велосипеды", c="кот велосипеду"))
+    assert found(index, "велосипеды") == ["b"]
+    assert set(found(index, "велосипедами")) == {"a", "b", "c"}
+    assert found(index, "кот велосипеды") == ["b", "c", "a", "t"]  # a whole word counts, however frequent
+    assert found(index, "кот трамваем")[0] == "t"  # and so do other parts
 
 
 # ---- what changes

@@ -304,6 +304,20 @@ def test_what_only_the_message_of_a_forgotten_session_had_goes_with_it(memory: L
     assert (left.id, left.message) == (both.id, expected)
 
 
+def test_what_a_message_had_stays_while_its_own_session_does(memory: LongTermMemory) -> None:
+    first = user("I am well.", "1", created_at=1.0, metadata={"place": "clinic"})
+    memory.add([first], session="mine")
+    memory.add([user("I am well.", "2")], session="yours")
+    run(memory.forget_flow("yours", None))
+    assert [left.message for left in memory.all()] == [first]
+
+
+def test_of_what_a_session_said_twice_one_time_is_forgotten_alone(memory: LongTermMemory) -> None:
+    memory.add([user("yes", "1"), user("yes", "2")], session="mine")
+    run(memory.forget_flow("mine", ["1"]))
+    assert [[o.message_id for o in left.occurrences] for left in memory.all()] == [["2"]]
+
+
 def test_what_a_host_alone_knows_was_said_stays_with_those_who_said_it_too(memory: LongTermMemory) -> None:
     spoken = {"langchain": {"additional_kwargs": {"audio": {"transcript": "It is in the shed."}}}}
     memory.add([user("", "1", host=spoken)], session="mine")

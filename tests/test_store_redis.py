@@ -592,6 +592,7 @@ def test_a_reader_among_writers_who_repeat_ids_all_the_time_sees_each_once(
     store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3")])
+    first = store.scan(NS, limit=1).items[0].seq
 
     class Busy:
         def __iter__(self) -> Iterator[float]:
@@ -603,6 +604,7 @@ def test_a_reader_among_writers_who_repeat_ids_all_the_time_sees_each_once(
     page = store.scan(NS, limit=2, reverse=True)
     assert [(item.id, item.data) for item in page.items] == [("c", b"3"), ("b", b"2")]
     assert page.total == 3
+    assert [item.id for item in store.scan(NS, after=first).items] == ["b", "c"]
     assert raw.xlen(keys(store)["log"]) > 3  # what came lately is left to its writers
 
 

@@ -94,6 +94,19 @@ def test_the_order_is_exact_however_near_the_vectors_are(vectors: SQLiteVectors,
 
 
 @pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("first", ["rough", "exact"])
+def test_rows_may_be_as_far_off_as_the_worst_of_any_change(vectors: SQLiteVectors, first: str) -> None:
+    rough = directions(random.Random(2), 1, 1.0)[0]
+    known = {"rough": rough, "exact": unit([1.0] * SIZE)}
+    for id_ in sorted(known, key=lambda id_: id_ != first):
+        put(vectors, {id_: known[id_]})
+        vectors.nearest("n/", MAKER, rough, 1)
+    quantized = vectors._matrices["n/"].snapshot().quantized
+    assert quantized is not None
+    assert quantized.error == quantize(np.array([rough])).error > quantize(np.array([known["exact"]])).error
+
+
+@pytest.mark.usefixtures("kernels")
 def test_where_it_leaves_few_no_other_look_is_taken(vectors: SQLiteVectors, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(1)
     known = {f"d{n}": vector for n, vector in enumerate(directions(chance, 2_000, 100.0))}

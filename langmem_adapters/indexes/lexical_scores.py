@@ -74,7 +74,7 @@ def weigh_terms(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[s
     for key, count in zip(keys, terms.values(), strict=True):
         frequency, tf, length, version = rows.get(key, (0, 0, 0, 0))
         weight = count * idf(frequency, corpus.documents)
-        bound = weight * tf / (tf + c + d * length) if frequency else 0.0
+        bound = weight * tf / (tf + c + d * length)
         weighted_terms.append(Term(frequency, key, weight, bound, version))
     return weighted_terms
 

@@ -54,7 +54,7 @@ def gather_evidence(  # noqa: PLR0917 - what is asked, and where
         postings=postings,
         stretches=stretches,
         average=corpus.length / corpus.documents,
-        average_stretch=corpus.length / max(1, corpus.stretches),
+        average_stretch=corpus.length / corpus.stretches,
     )
 
 
@@ -201,6 +201,5 @@ def _load_turns(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[
 
 def _stretch_idf(corpus: Corpus, term: Term) -> float:
     """The inverse frequency of a term in stretches, as if its documents were spread over them at random."""
-    stretches = max(1, corpus.stretches)
-    share = 1 - (1 - term.frequency / corpus.documents) ** (corpus.documents / stretches)
-    return idf(stretches * share, stretches)
+    share = 1 - (1 - term.frequency / corpus.documents) ** (corpus.documents / corpus.stretches)
+    return idf(corpus.stretches * share, corpus.stretches)

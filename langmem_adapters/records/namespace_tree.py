@@ -79,7 +79,7 @@ class NamespaceTree:
 
     def _children(self, node: Namespace) -> Flow[list[_Child]]:
         values = yield from step(self._store.get, (*self._root, *node))
-        return sorted(_parse_child(key) for key in values if key != _ADDITION_KEY)
+        return [_parse_child(key) for key in values if key != _ADDITION_KEY]
 
     def remove(self, namespace: Namespace, *, only_if: Callable[[], bool]) -> None:
         """Remove a namespace, and the branches that led only to it, unless it is added again at this moment."""
@@ -132,7 +132,7 @@ class NamespaceTree:
         sampled = [key for key in self._sampled_keys.get(node, ()) if key not in excluded]
         if sampled and self._store.get(node, sampled):
             return True
-        other_keys = sorted(self._store.get(node).keys() - excluded)
+        other_keys = list(self._store.get(node).keys() - excluded)
         if len(self._sampled_keys) >= _MAX_CACHED_NODES:
             self._sampled_keys.clear()
         self._sampled_keys[node] = random.sample(other_keys, min(_SAMPLE_SIZE, len(other_keys)))

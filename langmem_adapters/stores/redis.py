@@ -106,7 +106,7 @@ class RedisStore(Shared):
         if keys:
             base_commands.append(_get_command(redis_keys, keys))
         is_large = limit is None or limit > _MAX_SMALL_READ
-        wants_entries = limit != 0 and (before is None or max(after, 0) + 1 < before)
+        wants_entries = limit != 0 and (before is None or before > 0)
         commands = list(base_commands)
         if wants_entries:
             commands.append(redis_log.read_command(redis_keys, after, before, limit, reverse=reverse))

@@ -49,7 +49,7 @@ _Entry: TypeAlias = "tuple[bytes, list[bytes]]"  # stream id and fields
 def read_command(
     redis_keys: NamespaceKeys, after: int, before: int | None, limit: int | None, *, reverse: bool
 ) -> bytes:
-    """Read entries with ``after < seq < before``; both bounds must leave room for one."""
+    """Read entries with ``after < seq < before``, which is above 0: the server reads nothing before an id of 0."""
     low = b"(" + _to_stream_id(after) if after > 0 else b"-"
     high = b"(" + _to_stream_id(before) if before is not None else b"+"
     count = () if limit is None else ("COUNT", limit)

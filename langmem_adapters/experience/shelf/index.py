@@ -108,8 +108,8 @@ class ShelfIndex:
         return follow(store, self.index, namespace, change, new_id=lambda: os.urandom(16).hex(), report=report)
 
     def forget(self, keys: Sequence[str], removed: Sequence[Item] = ()) -> None:
-        """Forget those keys that are gone or have no text, and move the position back from items that left the log."""
-        if keys or removed:
+        """Forget those keys that are gone or have no text, and move the position back from their ``removed`` items."""
+        if keys:
             with own_index_errors(self.index):
                 self._forget(keys, removed)
 
@@ -137,7 +137,7 @@ class ShelfIndex:
             return
 
     def _unsearchable_keys(self, keys: Sequence[str]) -> list[str]:
-        values = self._rows.get(keys) if keys else {}
+        values = self._rows.get(keys)
         return [key for key in keys if key not in values or not self._text_of(values[key])]
 
     def _position_before(self, position: Position, removed: Sequence[Item]) -> Position | None:
