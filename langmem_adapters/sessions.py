@@ -116,7 +116,8 @@ class Sessions(Shared):
         """Delete a session: history, knowledge, summary, and without a user its own long-term memory.
 
         The sessions of its subagents (see BrainMemoryMiddleware) are deleted too. False, if there was no session.
-        A user's long-term memory outlasts the session; ``brain.clear(long_term=True)`` removes what it said there.
+        A user's long-term memory outlasts the session; ``clear(long_term=True)`` of a brain that has it removes what
+        was said there.
         """
         return run(self._delete(session))
 

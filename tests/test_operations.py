@@ -1063,6 +1063,19 @@ def test_an_index_behind_its_store(store: Any) -> None:
     assert line == "note: it is 1 entries behind the store, in 1 memories"
 
 
+def test_an_index_without_the_key_is_not_behind_an_encrypted_store() -> None:
+    store, index = MemoryStore(), open_index("memory:")
+    sealed = SealedStore(store, codec=AESGCMCodec({"1": bytes(32)}))
+    own = KeyedLexicalIndex(":memory:", key=bytes(32))
+    memory = LongTermMemory(sealed, own, user="ada")
+    memory.add([Message(role="user", content="A red kite.")])
+    memory.search("kite")
+    assert said(Checkup(store, index=index).examine(), "index") == ["ok: it is up to date"]
+    memory.add([Message(role="user", content="A blue whale.")])
+    (line,) = said(Checkup(store, index=own).examine(), "index")
+    assert line == "note: it is 1 entries behind the store, in 1 memories"
+
+
 def test_a_store_out_of_reach_is_one_finding() -> None:
     (finding,) = Checkup(RedisStore("redis://:S3cret@127.0.0.1:1", retry_for=0)).examine()
     assert (finding.level, finding.subject) == ("problem", "connection")

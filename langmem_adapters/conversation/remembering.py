@@ -83,7 +83,7 @@ class Remembering:
 
         Args:
             long_term: Whether the long-term memory forgets what this session said, too. Default: if it is the session's
-                own; a user's outlasts the session.
+                own; a user's outlasts the session. A brain that was given none cannot reach what another has put there.
         """
         run(self._flows.clear(long_term))
 
