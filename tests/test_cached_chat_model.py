@@ -469,6 +469,30 @@ def test_c7_an_answer_of_ollama_that_does_not_tell_that_it_is_done_is_not_kept(n
     assert streamed(cached).response_metadata["cache"] == "hit"
 
 
+@pytest.mark.parametrize("told", [{"model_name": "sonar"}, None])  # by its completions, by its responses
+def test_c7_a_stream_of_perplexity_that_ends_without_a_reason_is_not_kept(told: dict[str, Any] | None) -> None:
+    """It does not tell its provider; and LangChain tells the reason of no answer that was not streamed."""
+
+    class OfPerplexity(Scripted):
+        @property
+        def _llm_type(self) -> str:
+            return "perplexitychat"
+
+        def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
+            return ChatResult(generations=[ChatGeneration(message=self._message(self._next(messages)))])
+
+        def _stream(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            said = self._next(messages)
+            chunk = AIMessageChunk(content=said.text, response_metadata=said.response_metadata)
+            yield ChatGenerationChunk(message=chunk, generation_info=told)
+
+    whole = AIMessage("The capital is Paris.", response_metadata={"status": "completed"})
+    script = ["The cap", whole, AIMessage("Hello.", response_metadata={"model_name": "sonar"}), "Bye."]
+    cached = CachedChatModel(OfPerplexity(script=script), _cache())
+    assert [streamed(cached).text for _ in range(3)] == ["The cap", whole.text, whole.text]
+    assert [cached.invoke("Hello?").text for _ in range(2)] == ["Hello.", "Hello."]
+
+
 @pytest.mark.parametrize("args", ['{"place": "Pa', '{"place": "Paris"', '{"place": '])
 def test_c7_a_streamed_call_with_half_of_its_arguments_is_not_kept(args: str) -> None:
     """LangChain completes them by guessing, so that it looks like a call."""

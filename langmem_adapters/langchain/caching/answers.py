@@ -25,7 +25,12 @@ from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.caching.chunks import Recording, answer_chunks, as_cached
 from langmem_adapters.langchain.caching.costs import metric_of, saved_tokens
-from langmem_adapters.langchain.caching.generations import read_generations, worth_storing, write_generations
+from langmem_adapters.langchain.caching.generations import (
+    is_broken_off_silently,
+    read_generations,
+    worth_storing,
+    write_generations,
+)
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import dumped_messages, last_question
 from langmem_adapters.langchain.caching.tools import DeterministicTools
@@ -37,7 +42,6 @@ __all__ = ["Answers", "Examples", "Request", "collect_request_keys", "record_req
 _request_keys: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
 _MAX_PENDING = 2_000  # entries for requests in flight, two for each
-_OLLAMA_MARKS = ("('_type', 'chat-ollama')", "('_type', 'ollama-llm')")  # in what LangChain's models for it tell
 
 Examples: TypeAlias = Sequence[Experience]
 """The experiences of similar requests; none, unless examples are wanted."""
@@ -275,7 +279,9 @@ class _Calls(Calls):
             self._degrade(error, "semantic_errors")
 
     def _put(self, call: Invocation, value: Any) -> Flow[bool]:
-        if self._rules.should_store is worth_storing and _is_broken_off_by_ollama(call, value):
+        if self._rules.should_store is worth_storing and is_broken_off_silently(
+            call.key_arguments["llm_string"], value
+        ):
             self.counts.add("refused")
             return False
         return (yield from super()._put(call, value))
@@ -316,15 +322,6 @@ class _Calls(Calls):
             and tools.cover_answer(answer)
             and tools.cover_messages(dumped_messages(prompt))
         )
-
-
-def _is_broken_off_by_ollama(call: Invocation, value: Iterable[Generation]) -> bool:
-    """Whether an answer of Ollama does not tell that it is done: then it tells nothing, not even who gave it."""
-    if not any(mark in call.key_arguments["llm_string"] for mark in _OLLAMA_MARKS):
-        return False
-    infos = [generation.generation_info or {} for generation in value]
-    infos += [generation.message.response_metadata for generation in value if isinstance(generation, ChatGeneration)]
-    return not any(info.get("done") for info in infos)
 
 
 class _Generations(StoredAnswers):

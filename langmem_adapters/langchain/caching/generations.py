@@ -18,16 +18,34 @@ from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without
 from langmem_adapters.providers.tool_calls import with_new_call_ids
 from langmem_adapters.providers.usage import with_zero_usage
 
-__all__ = ["read_generations", "worth_storing", "write_generations"]
+__all__ = ["is_broken_off_silently", "read_generations", "worth_storing", "write_generations"]
 
 _CALL_KEYS = frozenset({"function_call", "tool_calls"})  # of additional_kwargs, if LangChain does not read the calls
 _OPENAI_CALL_TYPES = ("apply_patch_call", "computer_call", "mcp_approval_request")  # not taken without their thought
+# In what the models tell that do not say in their answers who gave them.
+_OLLAMA_MARKS = ("('_type', 'chat-ollama')", "('_type', 'ollama-llm')")
+_PERPLEXITY_MARK = "('_type', 'perplexitychat')"
 _CONTAINER_KEY = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
 
 
 def worth_storing(generations: Sequence[Generation]) -> bool:
     """Whether an answer is whole: none of its parts was cut off, filtered, refused or left empty."""
     return bool(generations) and all(map(_is_whole, generations))
+
+
+def is_broken_off_silently(llm_string: str, generations: Sequence[Generation]) -> bool:
+    """Whether an answer that does not tell its provider lacks its end: :func:`worth_storing` knows no model.
+
+    One of Ollama always tells that it is done. LangChain gives one of Perplexity its reason only if it is streamed;
+    one that is not has a model name and no ``generation_info``.
+    """
+    infos = [generation.generation_info or {} for generation in generations]
+    metadata = [one.message.response_metadata for one in generations if isinstance(one, ChatGeneration)]
+    if any(mark in llm_string for mark in _OLLAMA_MARKS):
+        return not any(report.get("done") for report in [*infos, *metadata])
+    is_streamed = any(infos) or not all("model_name" in report for report in metadata)
+    is_perplexity = _PERPLEXITY_MARK in llm_string
+    return is_perplexity and is_streamed and is_broken_off({"model_provider": "perplexity"}, *infos, *metadata)
 
 
 def _is_whole(generation: Generation) -> bool:
