@@ -23,7 +23,8 @@ _CALL_REASONS = ("tool_calls", "tool_call", "tool_use", "function_call")
 _REASON_FIELDS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
 _REPORTED_FIELDS = (*_REASON_FIELDS, "refusal", "incomplete_details", "status")
 _REPORTING_PROVIDERS = frozenset(
-    "anthropic deepseek fireworks google_genai groq mistralai openai openrouter perplexity xai".split()  # noqa: SIM905 - same
+    """anthropic deepseek fireworks google_genai groq mistralai openai openrouter
+    perplexity xai""".split()  # noqa: SIM905 - one line a word, otherwise
 )
 _RUNNING_STATUSES = ("in_progress", "queued")
 _UNFINISHED_STATUSES = (*_RUNNING_STATUSES, "cancelled", "failed", "incomplete")
