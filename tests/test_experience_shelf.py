@@ -166,7 +166,7 @@ def test_a_key_with_a_nul_is_refused() -> None:
 
 @pytest.mark.parametrize("bound", [{"max_entries": 0}, {"max_bytes": -1}])
 def test_a_bound_that_keeps_nothing_is_refused(bound: dict[str, int]) -> None:
-    with pytest.raises(ConfigurationError, match="is a number above 0, or None"):
+    with pytest.raises(ConfigurationError, match="is a number of 1 or more, or None"):
         ExperiencePool(MemoryStore(), **bound)  # type: ignore[arg-type]
 
 

@@ -47,7 +47,7 @@ class Eviction:
     ) -> None:
         for name, bound in (("max_entries", max_entries), ("max_bytes", max_bytes)):
             if bound is not None and not (isinstance(bound, int | float) and bound >= 1):
-                raise ConfigurationError(f"{name} is a number above 0, or None, not {bound!r:.50}")
+                raise ConfigurationError(f"{name} is a number of 1 or more, or None, not {bound!r:.50}")
         self._rows = rows
         self._max_entries = max_entries
         self._max_bytes = max_bytes
