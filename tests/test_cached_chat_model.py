@@ -21,6 +21,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from pathlib import Path
@@ -961,6 +962,62 @@ async def test_c8_fifty_tasks_make_one_call(any_store: Store, way: str) -> None:
     assert [message.content for message in got] == ["Hello there!"] * CROWD
     assert len({message.id for message in got}) == CROWD
     assert inner.asked == 1
+
+
+@pytest.mark.parametrize("told", [{}, {"model_name": "m"}])
+@pytest.mark.parametrize("default", [[], Field(default_factory=set), 0], ids=["list", "set", "count"])
+def test_c8_a_model_that_keeps_its_calls_is_the_same_while_it_is_asked(told: dict[str, Any], default: Any) -> None:
+    began, gate, asked = threading.Event(), threading.Event(), list[str]()
+
+    class Keeping(BaseChatModel):
+        calls: Any = default
+
+        @property
+        def _llm_type(self) -> str:
+            return "keeping"
+
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return told
+
+        def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+            if isinstance(self.calls, list):
+                self.calls.append(messages[-1].text)
+            elif isinstance(self.calls, set):
+                self.calls.add(messages[-1].text)
+            else:
+                self.calls += 1
+            asked.append(messages[-1].text)
+            began.set()
+            assert gate.wait(30)
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("Hello!"))])
+
+    model = CachedChatModel(Keeping(), _cache())
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(model.invoke, "Hi")
+        assert began.wait(30)
+        second = pool.submit(model.invoke, "Hi")
+        until(lambda: model.stats()["misses"] == 2)
+        gate.set()
+        assert [first.result(30).text, second.result(30).text] == ["Hello!"] * 2
+    assert asked == ["Hi"]
+
+
+def test_c2_what_a_model_was_given_is_its_own_though_it_adds_to_it() -> None:
+    class Rotating(BaseChatModel):
+        script: list[str] = Field(default_factory=list)
+
+        @property
+        def _llm_type(self) -> str:
+            return "rotating"
+
+        def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+            self.script.append(self.script.pop(0))
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(self.script[-1]))])
+
+    store = MemoryStore()
+    said = [CachedChatModel(Rotating(script=[word]), ExperienceCache(store=store)).invoke("Hi").text for word in "ab"]
+    assert said == ["a", "b"]
 
 
 @pytest.mark.parametrize("way", ["ainvoke", "astream"])

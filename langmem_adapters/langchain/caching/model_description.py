@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from types import BuiltinFunctionType, FrameType, FunctionType
+from types import BuiltinFunctionType, FrameType
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
@@ -22,7 +22,7 @@ from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS
-from langmem_adapters.experience.functions.naming import as_setting, assigned_names
+from langmem_adapters.experience.functions.naming import adds_to_attribute, as_setting, sets_attribute
 from langmem_adapters.experience.functions.values import data_fingerprints, identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_call_settings
@@ -43,6 +43,7 @@ _MAX_FRAMES = 7  # callers that are looked at: the model is the third, and only 
 _RARELY_DESCRIBED = ADDRESS_FIELDS | {"default_headers", "default_query", "output_version"}
 _ADDRESS_PATTERN = re.compile(" at 0x[0-9a-fA-F]+")
 _DESCRIBED_BY_NAME = (type, Enum, BuiltinFunctionType)  # classes: see with_class_fields
+_ASKING_METHODS = ("_generate", "_agenerate", "_stream", "_astream", "_call", "_acall")
 _IGNORED_FIELDS = (BaseChatModel.model_fields.keys() | CALL_SETTINGS) - {"output_version"}
 
 
@@ -126,7 +127,7 @@ def _undescribed_hashes(model: BaseLanguageModel[Any], names: set[str]) -> list[
     """Hashes of the fields that a model does not tell of itself; if it tells nothing, of its class and all fields."""
     described = _partial_description(model)
     if not described:
-        return [("class", name_of(type(model))), *_field_hashes(model, names)]
+        return [("class", name_of(type(model))), *_field_hashes(model, {n for n in names if _is_set(model, n)})]
     set_fields = {name for name in names & _RARELY_DESCRIBED if getattr(model, name) is not None}
     omitted_fields = {name for name in names - _RARELY_DESCRIBED - described.keys() if _is_set(model, name)}
     return list(_field_hashes(model, set_fields | omitted_fields))
@@ -277,17 +278,16 @@ def _is_json(value: Any) -> bool:
 
 
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
-    """Whether a field differs from that of a model made without arguments, and is not the model's count of calls."""
+    """Whether a field differs from that of a model made without arguments, and is not its record of calls."""
     default = _default_value(type(model).model_fields[name])
-    # also for a model from a pickle, whose bookkeeping is lost
-    is_call_count = type(default) is int and default == 0 and _is_set_by_method(type(model), name)
-    return not is_call_count and _differs(getattr(model, name), default)
+    return not _is_record_of_calls(model, name, default) and _differs(getattr(model, name), default)
 
 
-def _is_set_by_method(kind: type, name: str) -> bool:
-    """Whether a method of a class sets an attribute of this name."""
-    methods = [value for cls in kind.__mro__ for value in vars(cls).values() if isinstance(value, FunctionType)]
-    return any(name in assigned_names(method, "STORE_ATTR") for method in methods if name in method.__code__.co_names)
+def _is_record_of_calls(model: BaseLanguageModel[Any], name: str, default: Any) -> bool:
+    """Whether the model itself counts or keeps its calls in a field: known while it is asked, and after a pickle."""
+    if type(default) in {list, set} and not default and name not in model.model_fields_set:
+        return adds_to_attribute(type(model), name, _ASKING_METHODS)
+    return type(default) is int and default == 0 and sets_attribute(type(model), name)
 
 
 def _field_hashes(model: BaseLanguageModel[Any], names: set[str], enclosing: _Models = ()) -> Iterator[tuple[str, str]]:
