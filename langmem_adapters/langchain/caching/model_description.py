@@ -280,11 +280,11 @@ def _is_json(value: Any) -> bool:
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
     """Whether a field differs from that of a model made without arguments, and is not its record of calls."""
     default = _default_value(type(model).model_fields[name])
-    return not _is_record_of_calls(model, name, default) and _differs(getattr(model, name), default)
+    return _differs(getattr(model, name), default) and not _is_record_of_calls(model, name, default)
 
 
 def _is_record_of_calls(model: BaseLanguageModel[Any], name: str, default: Any) -> bool:
-    """Whether the model itself counts or keeps its calls in a field: known while it is asked, and after a pickle."""
+    """Whether the model itself counts its calls in a field, or keeps them in one that its owner left at its default."""
     if type(default) in {list, set} and not default and name not in model.model_fields_set:
         return adds_to_attribute(type(model), name, _ASKING_METHODS)
     return type(default) is int and default == 0 and sets_attribute(type(model), name)
