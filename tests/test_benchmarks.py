@@ -95,6 +95,13 @@ def test_contenders_take_turns_in_an_order_that_rotates() -> None:
     assert calls == [*"aaabbbccc", *"abc", *"bca", *"cab"]
 
 
+def test_of_two_contenders_none_follows_itself() -> None:
+    calls: list[str] = []
+    works = {name: lambda _, name=name: calls.append(name) for name in "ab"}
+    take_turns(works, lambda: None, Budget(3, 1.0))
+    assert calls == [*"aaabbb", *"ab", *"ab", *"ab"]
+
+
 def test_one_that_has_used_up_its_time_sits_out_after_three_calls(harness_clock: FakeClock) -> None:
     calls = {"slow": 0, "quick": 0}
 

@@ -1020,6 +1020,27 @@ def test_c2_what_a_model_was_given_is_its_own_though_it_adds_to_it() -> None:
     assert said == ["a", "b"]
 
 
+def test_c2_what_another_method_of_a_model_sets_is_a_setting() -> None:
+    class Moody(BaseChatModel):
+        mood: int = 0
+
+        @property
+        def _llm_type(self) -> str:
+            return "moody"
+
+        def become(self, mood: int) -> None:
+            self.mood = mood
+
+        def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(f"Mood {self.mood}"))])
+
+    store = MemoryStore()
+    for mood in (1, 2):
+        inner = Moody()
+        inner.become(mood)
+        assert CachedChatModel(inner, ExperienceCache(store=store)).invoke("Hi").text == f"Mood {mood}"
+
+
 @pytest.mark.parametrize("way", ["ainvoke", "astream"])
 async def test_a5_a_long_conversation_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """And belongs to the tenant of its task, whoever that is."""

@@ -11,7 +11,7 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import make_dataclass
 from enum import Enum
 from pathlib import Path
@@ -1751,6 +1751,59 @@ def test_how_prompts_are_made_is_set_on_the_cache_for_its_model_and_for_nobody_e
     llm.completion_to_prompt = lambda prompt: f"Say: {prompt}"
     assert [llm.chat(HI).message.content, llm.complete("Hi").text] == ["HI", "Say: Hi"]
     assert [inner.chat(HI).message.content, inner.complete("Hi").text] == [before, "Hi"]
+
+
+class Keeping(CustomLLM):
+    """Keeps what it is asked, and how often, as a model that its user writes for a test does."""
+
+    calls: list[str] = Field(default=[])
+    seen: set[str] = Field(default_factory=set)
+    count: int = 0
+    mood: int = 0
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="keeping")
+
+    def become(self, mood: int) -> None:
+        self.mood = mood
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        self.calls.append(prompt)
+        self.seen.add(prompt)
+        said = f"{self.calls[0]}, mood {self.mood}"
+        return CompletionResponse(text=said, delta=said)
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        def each() -> Iterator[CompletionResponse]:
+            self.count += 1
+            yield self.complete(prompt, formatted)
+
+        return each()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_keeps_its_calls_is_the_same_after_them(way: str) -> None:
+    inner = Keeping()
+    llm = cached(inner)
+    for _ in range(3):
+        WAYS[way](llm)
+    assert (len(inner.calls), llm.stats()["hits"]) == (1, 2)
+
+
+def test_what_a_model_was_given_or_set_to_counts_although_it_keeps_its_calls() -> None:
+    store = MemoryStore()
+    moody = Keeping()
+    moody.become(2)
+    for inner, said in [
+        (Keeping(calls=["One"]), "One, mood 0"),
+        (Keeping(calls=["Two"]), "Two, mood 0"),
+        (moody, "Hi, mood 2"),
+        (Keeping(), "Hi, mood 0"),
+    ]:
+        assert CachedLLM(inner, store=store).complete("Hi").text == said
 
 
 @pytest.mark.parametrize("name", ["callback", "serving", "llm", "request"])

@@ -16,6 +16,7 @@ from llama_index.core.tools import BaseTool
 from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.call_records import is_record_of_calls
 from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import StableSchema, identity, name_of
@@ -145,9 +146,9 @@ def _model_data(llm: LLM) -> Any:
 
 
 def _parameters(model: BaseModel) -> list[Any]:
-    """The class of a model, with the fields that a dump would have, and some others."""
+    """The class of a model, with the fields that a dump would have but for its own record of calls, and some others."""
     names = [name for name, field in type(model).model_fields.items() if not field.exclude or name in _UNDUMPED_FIELDS]
-    fields = {name: getattr(model, name, None) for name in names}
+    fields = {name: getattr(model, name, None) for name in names if not is_record_of_calls(model, name)}
     if isinstance(kwargs := fields.get("additional_kwargs"), Mapping):  # sent with each call: LiteLLM's API key too
         fields["additional_kwargs"] = _without_call_settings(kwargs)
     private = getattr(model, "__pydantic_private__", None) or {}

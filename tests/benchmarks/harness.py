@@ -1,7 +1,8 @@
 """How everything here is measured: what is compared takes turns, so that a busy machine is busy for all of them.
 
-In each round every contender makes one call, in an order that rotates, and garbage is collected between the rounds.
-So each call finds the processor's caches as another left them, as it would in a program that does other things too.
+In each round every contender makes one call, in an order that rotates but lets none follow itself, and garbage is
+collected between the rounds. So each call finds the processor's caches as another left them, as it would in a program
+that does other things too.
 What existed before the measurement is frozen: no contender pays for the imports of another.
 """
 
@@ -130,7 +131,7 @@ def take_turns(contenders: Mapping[str, Work], given: Callable[[], Any], budget:
     try:
         for number in range(budget.rounds):
             gc.collect()
-            turn = number % len(names)
+            turn = number % len(names) if len(names) > 2 else 0  # of two, one would follow itself
             for name in names[turn:] + names[:turn]:
                 took = times[name]
                 if sum(took) < budget.seconds or len(took) < _FEWEST:

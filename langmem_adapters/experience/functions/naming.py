@@ -6,12 +6,11 @@ import asyncio
 import dataclasses
 import dis
 import functools
-import itertools
 import logging
 import threading
 import types
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,17 +21,15 @@ from langmem_adapters.experience.functions.values import MAIN_MODULES, data_fing
 from langmem_adapters.keys import fingerprint
 
 __all__ = [
-    "adds_to_attribute",
     "as_setting",
+    "assigned_names",
     "cell_content",
     "closure_contents",
     "function_identity",
     "has_stable_identity",
     "is_complete",
-    "sets_attribute",
 ]
 
-_ADDING_METHODS = {"add", "append", "extend", "insert", "update"}
 _LAMBDA = "<lambda>"
 _NO_VALUE = "no value yet"
 _WRAPS_ATTRIBUTES = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"}
@@ -162,34 +159,14 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]
     """The closure variables of a function with their cells, without those that it assigns itself."""
     if not function.__code__.co_freevars:
         return iter(())
-    assigned = _assigned_names(function, "STORE_DEREF")
+    assigned = assigned_names(function.__code__, "STORE_DEREF")
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return ((variable, cell) for variable, cell in cells if variable not in assigned)
 
 
-def _assigned_names(function: types.FunctionType, opname: str) -> set[Any]:
-    """The names that a function's bytecode assigns by this operation."""
-    return {each.argval for each in dis.get_instructions(function.__code__) if each.opname == opname}
-
-
-def sets_attribute(kind: type, name: str) -> bool:
-    """Whether a method of a class assigns an attribute of this name."""
-    return any(name in _assigned_names(method, "STORE_ATTR") for method in _methods_with(kind, name))
-
-
-def adds_to_attribute(kind: type, name: str, method_names: Collection[str]) -> bool:
-    """Whether one of these methods of a class adds something to its list or set of this name."""
-    return any(
-        one.argval == name and following.argval in _ADDING_METHODS
-        for method in _methods_with(kind, name)
-        if method.__name__ in method_names
-        for one, following in itertools.pairwise(dis.get_instructions(method.__code__))
-    )
-
-
-def _methods_with(kind: type, name: str) -> Iterator[types.FunctionType]:
-    methods = (value for cls in kind.__mro__ for value in vars(cls).values() if isinstance(value, types.FunctionType))
-    return (method for method in methods if name in method.__code__.co_names)
+def assigned_names(code: types.CodeType, opname: str) -> set[Any]:
+    """The names that bytecode assigns by this operation."""
+    return {each.argval for each in dis.get_instructions(code) if each.opname == opname}
 
 
 def cell_content(cell: types.CellType) -> Any:

@@ -21,8 +21,9 @@ from pydantic.fields import FieldInfo
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.call_records import begins_empty, is_record_of_calls
 from langmem_adapters.experience.functions.equality import ATOMS
-from langmem_adapters.experience.functions.naming import adds_to_attribute, as_setting, sets_attribute
+from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import data_fingerprints, identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_call_settings
@@ -43,7 +44,6 @@ _MAX_FRAMES = 7  # callers that are looked at: the model is the third, and only 
 _RARELY_DESCRIBED = ADDRESS_FIELDS | {"default_headers", "default_query", "output_version"}
 _ADDRESS_PATTERN = re.compile(" at 0x[0-9a-fA-F]+")
 _DESCRIBED_BY_NAME = (type, Enum, BuiltinFunctionType)  # classes: see with_class_fields
-_ASKING_METHODS = ("_generate", "_agenerate", "_stream", "_astream", "_call", "_acall")
 _IGNORED_FIELDS = (BaseChatModel.model_fields.keys() | CALL_SETTINGS) - {"output_version"}
 
 
@@ -245,8 +245,7 @@ def _may_be_bookkeeping(model: BaseLanguageModel[Any], name: str, *, is_same: bo
         return True
     if type(field.default) is int:
         return field.default == 0
-    began_empty = field.default_factory in (list, set) or (type(field.default) is list and not field.default)
-    return is_same and (began_empty or _is_record(getattr(model, name)))
+    return is_same and (begins_empty(field) or _is_record(getattr(model, name)))
 
 
 def _partial_description(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
@@ -280,14 +279,7 @@ def _is_json(value: Any) -> bool:
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
     """Whether a field differs from that of a model made without arguments, and is not its record of calls."""
     default = _default_value(type(model).model_fields[name])
-    return _differs(getattr(model, name), default) and not _is_record_of_calls(model, name, default)
-
-
-def _is_record_of_calls(model: BaseLanguageModel[Any], name: str, default: Any) -> bool:
-    """Whether the model itself counts its calls in a field, or keeps them in one that its owner left at its default."""
-    if type(default) in {list, set} and not default and name not in model.model_fields_set:
-        return adds_to_attribute(type(model), name, _ASKING_METHODS)
-    return type(default) is int and default == 0 and sets_attribute(type(model), name)
+    return _differs(getattr(model, name), default) and not is_record_of_calls(model, name)
 
 
 def _field_hashes(model: BaseLanguageModel[Any], names: set[str], enclosing: _Models = ()) -> Iterator[tuple[str, str]]:
