@@ -345,6 +345,6 @@ class LongTermMemory(Shared):
                 yield from step(self._vector_recall.follow, advance)
 
     def _rebuild(self, report: Callable[[int], None] | None, progress: Progress) -> Flow[None]:
-        yield from step(self._records.restart_indexes)
+        yield from step(self._records.clear_indexes)
         scan = step(self._records.store.scan, self._records.namespace, limit=0)
         yield from self._flush(report, progress, None if progress is False else (yield from scan).total)

@@ -83,16 +83,6 @@ def test_memories_are_found_whose_log_was_evicted(
     assert with_index.search("door") == []
 
 
-@pytest.mark.parametrize("has_read", [True, False], ids=["its index", "a new index"])
-def test_memories_are_found_whose_log_was_evicted_before_a_rebuild(server: Server, has_read: bool) -> None:
-    a_memory(server.store, LexicalIndex(":memory:")).add(notes(0, 1), session="s")
-    memory = a_memory(server.store, LexicalIndex(":memory:"))
-    assert len(memory.search("door") if has_read else []) == 2 * has_read
-    server.evict(MEMORIES, "log")
-    memory.rebuild()
-    assert len(memory.search("door")) == len(memory.all()) == 2
-
-
 def test_a_search_goes_on_where_nothing_can_be_written(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = a_memory(server.store, LexicalIndex(":memory:"))
     memory.add(notes(1), session="s")

@@ -128,11 +128,6 @@ class Records:
                 with own_index_errors(index):
                     index.clear(self.namespace)
 
-    def restart_indexes(self) -> None:
-        """Let the indexes begin anew, with all records: an index that was not begun cannot see what the log lost."""
-        self._log_again(self._lost_keys())
-        self.clear_indexes()
-
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Yield the records in the order in which they were first written, reading a page at a time."""
         return values_of(self.store, self.namespace, self._keys_named)
