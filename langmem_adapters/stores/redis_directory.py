@@ -15,6 +15,7 @@ from typing import Any
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Listed
+from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import NO_EXPIRY, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
@@ -58,10 +59,16 @@ class Directory:
                 return
             extension = pack("PEXPIRE", self._key, int(max_lifetime * _EXPIRY_FACTOR))
             decide = partial(_extend_if_unchanged, extension, old_replies)
-            # If it only has to live longer, the next writer would do it too; after a lost answer, it is checked.
-            with suppress(Conflict, StoreUnavailable):
+            try:
                 if self._wire.transact_watched(self._key, reads, decide) is not None:
                     return
+            except (Conflict, StoreUnavailable):
+                # If it only has to live longer, the next writer would do it too; after a lost answer, it is checked.
+                continue
+            except StoreError as error:  # the write itself was made, and the next one tries again
+                if is_full(error):  # it takes no transaction, but lists no other child meanwhile, either
+                    self._wire.send((self._key, extension))
+                return
 
     @staticmethod
     def is_sweep_due(replies: Sequence[Any]) -> bool:
