@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from langmem_adapters import BrainMemory, Message, Sessions, Settings, WorkingMemory
-from langmem_adapters.errors import StoreError
+from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.flow import arun, step
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langgraph import LongTermStore
@@ -151,6 +151,30 @@ def test_what_was_written_is_not_called_refused_where_the_list_is_refused_a_long
         store.write(another, ttl=100)
     for namespace in (NS, another):
         assert 100_000 < room.raw.pttl(keys(store, namespace)["dir"]) <= 125_000
+
+
+def test_a_writer_does_not_wait_for_a_server_that_has_become_a_replica_before_its_list_may_live_longer(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend_expiry, transact_watched = Directory.extend_expiry, redis_wire.Wire.transact_watched
+    tries: list[bytes] = []
+
+    def demoted(self: Directory, row: bytes, lifetime: int) -> None:
+        room.raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+        extend_expiry(self, row, lifetime)
+
+    def counted(self: redis_wire.Wire, key: bytes, *args: Any) -> Any:
+        tries.append(key)
+        return transact_watched(self, key, *args)
+
+    monkeypatch.setattr(Directory, "extend_expiry", demoted)
+    monkeypatch.setattr(redis_wire.Wire, "transact_watched", counted)
+    store = RedisStore(room.url, retry_for=0)
+    assert store.append(NS, [("a", b"1")], ttl=100).new == [True]
+    assert len(tries) == 2
+    with pytest.raises(StoreUnavailable, match="is a read-only replica"):
+        store.append(NS, [("b", b"2")], ttl=100)
+    store.close()
 
 
 def test_a_look_that_was_torn_is_repeated(store: RedisStore, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,7 @@ class Directory:
         A directory without expiry is kept for children without expiry, unless this child has just created it.
         """
         reads = [pack("PTTL", self._key), pack("ZRANGE", self._key, 0, _MAX_NEIGHBOURS, "WITHSCORES")]
+        was_unavailable = False
         for _ in range(_MAX_ATTEMPTS):
             old_replies = self._wire.send(*((self._key, command) for command in reads))
             max_lifetime = self._max_lifetime(row, lifetime, *old_replies)
@@ -62,9 +63,12 @@ class Directory:
             try:
                 if self._wire.transact_watched(self._key, reads, decide) is not None:
                     return
-            except (Conflict, StoreUnavailable):
-                # If it only has to live longer, the next writer would do it too; after a lost answer, it is checked.
+            except Conflict:  # if it only has to live longer, the next writer would do it too
                 continue
+            except StoreUnavailable:
+                if was_unavailable:  # for writes only, as a replica is: as where it is refused
+                    return
+                was_unavailable = True  # the answer may be lost: it is checked
             except StoreError as error:  # the write itself was made, and the next one tries again
                 if is_full(error):  # it takes no transaction, but lists no other child meanwhile, either
                     self._wire.send((self._key, extension))
