@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from itertools import count
@@ -517,7 +517,8 @@ def test_a_script_of_others_that_takes_long_is_waited_for(any_redis_server: Redi
             appended = threads.submit(store.append, NS, [("a", b"1")])
             guarded = threads.submit(store.write, NS, put={"k": b"v"}, guard={"k": None})
             page = threads.submit(store.scan, ("another",))
-            assert not wait([appended, guarded, page], timeout=0.2).done  # each was refused by now
+            calls: list[Future[Any]] = [appended, guarded, page]
+            assert not wait(calls, timeout=0.2).done  # each was refused by now
         finally:
             raw.script_kill()
         assert isinstance(script.exception(20), redis.ResponseError)
