@@ -24,6 +24,7 @@ import redis
 import redis.asyncio
 from redis.cache import CacheConfig
 from redis.connection import CacheProxyConnection
+from redis.crc import key_slot
 
 from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
@@ -150,6 +151,23 @@ class TestRedisStoreOnACluster(StoreConformance):
             with redis.Redis(port=node.port) as client:
                 counts.append(len(list(client.scan_iter(f"{key_prefix}*"))))
         assert min(counts) > 0
+
+    def test_a_guarded_write_is_not_called_unmade_where_the_node_of_its_list_is_full(
+        self, cluster: list[RedisServer], store: RedisStore
+    ) -> None:
+        namespaces = [("p", str(n), str(m)) for n in range(9) for m in range(99)]
+        places = [store._keys.for_namespace(namespace) for namespace in namespaces]
+        on_first = [[key_slot(key) < 8192 for key in (place.log, place.directory)] for place in places]
+        namespace = namespaces[on_first.index([True, False])]
+        with redis.Redis(port=cluster[1].port) as node:
+            node.config_set("maxmemory", 1)
+            try:
+                with pytest.raises(StoreUnavailable, match="may have been made: read again") as caught:
+                    store.write(namespace, put={"k": b"v"}, guard={"k": None})
+                assert "is out of memory" in str(caught.value.__cause__)
+            finally:
+                node.config_set("maxmemory", 0)
+        assert store.get(namespace) == {"k": b"v"}
 
     def test_a_given_client_finds_a_slot_that_has_moved(self, cluster: list[RedisServer], key_prefix: str) -> None:
         client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from langmem_adapters import BrainMemory, Message, Sessions, Settings, WorkingMemory
-from langmem_adapters.errors import StoreError
+from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.flow import arun, step
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langgraph import LongTermStore
@@ -19,6 +19,7 @@ from langmem_adapters.operations import Pruning
 from langmem_adapters.protocols import Appended
 from langmem_adapters.stores import redis_wire
 from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer, redis_servers
 from tests.test_store_redis import NS, ids, keys
@@ -123,6 +124,57 @@ async def test_reads_of_several_at_once_are_answered(store: RedisStore, room: Ro
 
     pages = await asyncio.gather(*(arun(look()) for _ in range(20)))
     assert [[item.id for item in page.items] for page in pages] == [["0", "1", "2"]] * 20
+
+
+@pytest.mark.parametrize("trouble", ["maxmemory", "min-replicas-to-write"])
+def test_what_was_written_is_not_called_refused_where_the_list_is_refused_a_longer_life(
+    store: RedisStore, room: Room, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """As where the write itself has filled the server."""
+    extend_expiry = Directory.extend_expiry
+
+    def refused(self: Directory, row: bytes, lifetime: int) -> None:
+        room.raw.config_set(trouble, 1)
+        try:
+            extend_expiry(self, row, lifetime)
+        finally:
+            room.raw.config_set(trouble, 0)
+
+    monkeypatch.setattr(Directory, "extend_expiry", refused)
+    another = ("brain", "t", "v", "s")
+    assert store.append(NS, [("a", b"1")], ttl=100).new == [True]
+    store.write(another, put={"k": b"v"}, guard={"k": None}, ttl=100)
+    assert ids(store) == ["a"]
+    monkeypatch.undo()
+    if trouble != "maxmemory":  # the next write makes up for it
+        store.append(NS, [("b", b"2")], ttl=100)
+        store.write(another, ttl=100)
+    for namespace in (NS, another):
+        assert 100_000 < room.raw.pttl(keys(store, namespace)["dir"]) <= 125_000
+
+
+def test_a_writer_does_not_wait_for_a_server_that_has_become_a_replica_before_its_list_may_live_longer(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend_expiry, transact_watched = Directory.extend_expiry, redis_wire.Wire.transact_watched
+    tries: list[bytes] = []
+
+    def demoted(self: Directory, row: bytes, lifetime: int) -> None:
+        room.raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+        extend_expiry(self, row, lifetime)
+
+    def counted(self: redis_wire.Wire, key: bytes, *args: Any) -> Any:
+        tries.append(key)
+        return transact_watched(self, key, *args)
+
+    monkeypatch.setattr(Directory, "extend_expiry", demoted)
+    monkeypatch.setattr(redis_wire.Wire, "transact_watched", counted)
+    store = RedisStore(room.url, retry_for=0)
+    assert store.append(NS, [("a", b"1")], ttl=100).new == [True]
+    assert len(tries) == 2
+    with pytest.raises(StoreUnavailable, match="is a read-only replica"):
+        store.append(NS, [("b", b"2")], ttl=100)
+    store.close()
 
 
 def test_a_look_that_was_torn_is_repeated(store: RedisStore, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

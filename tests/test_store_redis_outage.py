@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from itertools import count
@@ -77,6 +78,7 @@ def failing(*errors: Exception, then: str = "done") -> Callable[[], str]:
         exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
         exceptions.MasterDownError("Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
         exceptions.TryAgainError("Multiple keys request during rehashing of slot"),
+        exceptions.ResponseError("BUSY Redis is busy running a script."),
         exceptions.ConnectionError("max number of clients reached"),
         exceptions.MaxConnectionsError("Too many connections"),
     ],
@@ -99,6 +101,7 @@ def test_what_may_pass_is_tried_again(error: Exception) -> None:
         exceptions.NoPermissionError("no"),
         exceptions.OutOfMemoryError("used memory > 'maxmemory'"),
         exceptions.WatchError("Watched variable changed."),
+        exceptions.ResponseError("BUSYGROUP Consumer Group name already exists"),
         exceptions.ConnectionError("No connection available."),
         exceptions.ConnectionError("Error 1: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"),
         exceptions.RedisClusterException("Cluster mode is not enabled on this node"),
@@ -495,6 +498,39 @@ def test_a_replica_that_becomes_the_primary_is_waited_for(start_redis: Callable[
     store.close()
 
 
+def test_a_script_of_others_that_takes_long_is_waited_for(any_redis_server: RedisServer, key_prefix: str) -> None:
+    store = RedisStore(any_redis_server.url(), prefix=key_prefix, retry_for=20)
+    with ThreadPoolExecutor(5) as threads, redis.Redis.from_url(any_redis_server.url()) as raw:
+        limit = raw.config_get("lua-time-limit")["lua-time-limit"]
+        raw.config_set("lua-time-limit", 1)
+        script = threads.submit(raw.eval, "while true do end", 0)
+
+        def is_busy() -> bool:
+            with redis.Redis.from_url(any_redis_server.url()) as other:
+                try:
+                    return not other.ping()
+                except redis.ResponseError as error:
+                    return str(error).startswith("BUSY ")
+
+        try:
+            until(is_busy)
+            appended = threads.submit(store.append, NS, [("a", b"1")])
+            guarded = threads.submit(store.write, NS, put={"k": b"v"}, guard={"k": None})
+            page = threads.submit(store.scan, ("another",))
+            calls: list[Future[Any]] = [appended, guarded, page]
+            assert not wait(calls, timeout=0.2).done  # each was refused by now
+        finally:
+            raw.script_kill()
+        assert isinstance(script.exception(20), redis.ResponseError)
+        assert appended.result(20).new == [True]
+        guarded.result(20)
+        assert page.result(20).total == 0
+        raw.config_set("lua-time-limit", limit)
+    assert store.get(NS) == {"k": b"v"}
+    assert ids(store) == ["a"]
+    store.close()
+
+
 @pytest.mark.parametrize(
     ("begin", "end", "sentence"),
     [
@@ -637,6 +673,7 @@ def refusing(answer: bytes) -> AbstractContextManager[int]:
         (b"<!DOCTYPE HTML>\r\n", StoreError, "does not answer as a Redis does: see whether the address is right"),
         (b"-MASTERDOWN Link with MASTER is down\r\n", StoreUnavailable, "is a read-only replica: use the address"),
         (b"-TRYAGAIN Multiple keys\r\n", StoreUnavailable, "whose slots are moving: try again"),
+        (b"-BUSY Redis is busy running a script.\r\n", StoreUnavailable, "try again when it has ended"),
     ],
 )
 def test_each_refusal_is_one_sentence_that_says_what_to_do(

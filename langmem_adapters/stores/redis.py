@@ -274,7 +274,7 @@ class RedisStore(Shared):
                     yield from step(directory.extend_expiry, redis_keys.row, lifetime)
                 if directory.is_sweep_due(listing_replies):
                     yield from step(directory.sweep, listing_replies[-1])
-        except StoreUnavailable as error:
+        except StoreError as error:
             if guard:  # it was made, so it must not be repeated as it is
                 raise self._wire.lost_write() from error
             raise

@@ -15,6 +15,7 @@ from typing import Any
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Listed
+from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import NO_EXPIRY, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
@@ -51,6 +52,7 @@ class Directory:
         A directory without expiry is kept for children without expiry, unless this child has just created it.
         """
         reads = [pack("PTTL", self._key), pack("ZRANGE", self._key, 0, _MAX_NEIGHBOURS, "WITHSCORES")]
+        was_unavailable = False
         for _ in range(_MAX_ATTEMPTS):
             old_replies = self._wire.send(*((self._key, command) for command in reads))
             max_lifetime = self._max_lifetime(row, lifetime, *old_replies)
@@ -58,10 +60,19 @@ class Directory:
                 return
             extension = pack("PEXPIRE", self._key, int(max_lifetime * _EXPIRY_FACTOR))
             decide = partial(_extend_if_unchanged, extension, old_replies)
-            # If it only has to live longer, the next writer would do it too; after a lost answer, it is checked.
-            with suppress(Conflict, StoreUnavailable):
+            try:
                 if self._wire.transact_watched(self._key, reads, decide) is not None:
                     return
+            except Conflict:  # if it only has to live longer, the next writer would do it too
+                continue
+            except StoreUnavailable:
+                if was_unavailable:  # for writes only, as a replica is: as where it is refused
+                    return
+                was_unavailable = True  # the answer may be lost: it is checked
+            except StoreError as error:  # the write itself was made, and the next one tries again
+                if is_full(error):  # it takes no transaction, but lists no other child meanwhile, either
+                    self._wire.send((self._key, extension))
+                return
 
     @staticmethod
     def is_sweep_due(replies: Sequence[Any]) -> bool:

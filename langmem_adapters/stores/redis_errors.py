@@ -25,13 +25,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.stores.redis_outage import NO_FREE_CONNECTION, is_down
+from langmem_adapters.stores.redis_outage import BUSY_PREFIX, NO_FREE_CONNECTION, is_down
 
 __all__ = ["is_full", "translate"]
 
 _NO_CONNECTION_LEFT = "has no free connection in its pool: raise max_connections"
 _TOO_MANY_FILES = "cannot be connected to, as too many files are open: raise the limit (ulimit -n), or close stores"
 _LOADING = "is loading its data: try again in a moment"
+_BUSY = "is busy with a script that is none of this library's: try again when it has ended"
 _LOGIN_REFUSED = "refuses the user name or password: correct them in the URL"
 _TIMEOUT = (
     "did not answer in time: see whether it is reachable, not overloaded, and speaks TLS if the URL is rediss://,"
@@ -119,6 +120,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (ReadOnlyError, "", StoreUnavailable, _READ_ONLY_REPLICA),
     (OutOfMemoryError, "", StoreError, _OUT_OF_MEMORY),
     (NoPermissionError, "", StoreError, _NO_PERMISSION),
+    (ResponseError, BUSY_PREFIX, StoreUnavailable, _BUSY),
     (ResponseError, "MISCONF", StoreError, _CANNOT_SAVE),
     (ResponseError, "NOREPLICAS", StoreError, _TOO_FEW_REPLICAS),
     (ResponseError, "protected mode", StoreUnavailable, _PROTECTED_MODE),

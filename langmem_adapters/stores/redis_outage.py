@@ -21,6 +21,7 @@ from redis.exceptions import (
     MaxConnectionsError,
     ReadOnlyError,
     RedisClusterException,
+    ResponseError,
     SlotNotCoveredError,
     TryAgainError,
 )
@@ -45,6 +46,8 @@ NO_FREE_CONNECTION = "No connection available"
 _PERMANENT_MESSAGES = (NO_FREE_CONNECTION, "SSL", "X509", "certificate", "Invalid Database")
 _CLUSTER_DOWN_MESSAGE = "The cluster is down"  # longer messages say that it takes reads, or that one slot is not served
 _PARTIAL_COVERAGE_MESSAGE = "All slots are not covered"  # redis-py's message, if a given client is told to require all
+BUSY_PREFIX = "BUSY "
+"""How a server begins each answer while a script or a function of somebody's runs for too long."""
 _FIRST_PAUSE_SECONDS = 0.05  # each later pause is twice as long
 _MAX_PAUSE_SECONDS = 0.5
 
@@ -66,11 +69,12 @@ def is_down(error: Exception) -> bool:
 
 
 def is_temporary(error: Exception) -> bool:
-    """Whether the same call may succeed in a moment: connection, timeout, LOADING, READONLY, MASTERDOWN, TRYAGAIN.
+    """Whether the same call may succeed in a moment: connection, timeout, LOADING, BUSY, READONLY, TRYAGAIN and such.
 
     So may a call that found all connections of its process busy, unless it has waited for one already.
     """
-    return is_down(error) or isinstance(error, (*REPLICA_ERRORS, TryAgainError, MaxConnectionsError))
+    is_busy = isinstance(error, ResponseError) and str(error).startswith(BUSY_PREFIX)
+    return is_busy or is_down(error) or isinstance(error, (*REPLICA_ERRORS, TryAgainError, MaxConnectionsError))
 
 
 @dataclass(frozen=True)

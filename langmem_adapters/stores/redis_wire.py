@@ -164,8 +164,8 @@ class Wire:
     def lost_write(self) -> StoreUnavailable:
         """The error of a guarded write whose outcome the caller does not get to know."""
         return StoreUnavailable(
-            f"the connection to Redis at {self.address} was lost before it answered a guarded write,"
-            " which may have been made: read again before you write again"
+            f"Redis at {self.address} did not confirm a guarded write, which may have been made:"
+            " read again before you write again"
         )
 
     def send(self, *commands: tuple[bytes, bytes]) -> list[Any]:
