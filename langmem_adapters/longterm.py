@@ -181,11 +181,11 @@ class LongTermMemory(Shared):
 
     def all(self) -> list[Memory]:
         """Every memory of the scope, oldest first."""
-        return run(step(lambda: list(self._read_all())))
+        return run(step(lambda: self._reader.memories(self._records.all())))
 
     async def aall(self) -> list[Memory]:
         """:meth:`all`, without blocking the event loop."""
-        return await arun(step(lambda: list(self._read_all())))
+        return await arun(step(lambda: self._reader.memories(self._records.all())))
 
     def count(self) -> int:
         """How many memories there are. Reads every one of them."""

@@ -20,6 +20,7 @@ from langchain_core.outputs import ChatGeneration
 
 from langmem_adapters import warn_once
 from langmem_adapters.codec import encode
+from langmem_adapters.concurrency import garbage
 from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.langchain import BrainChatMessageHistory, convert, message_views, rebuild
 from langmem_adapters.langchain.convert import from_message, to_message
@@ -274,10 +275,7 @@ def test_a_class_that_makes_something_else_is_noticed(cls: type[BaseMessage]) ->
 
 @pytest.fixture
 def many() -> list[Item]:
-    return [
-        item(to_message(HumanMessage(str(n), id=str(n))).to_bytes(), n)
-        for n in range(message_views._MIN_ITEMS_TO_PAUSE_GC)
-    ]
+    return [item(to_message(HumanMessage(str(n), id=str(n))).to_bytes(), n) for n in range(garbage.MIN_COUNT)]
 
 
 @pytest.mark.parametrize("was_on", [True, False])
@@ -331,7 +329,7 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
 
 def test_no_interrupt_leaves_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupts are raised where a Python function begins, and where one in C has ended."""
-    monkeypatch.setattr(message_views, "_MIN_ITEMS_TO_PAUSE_GC", 2)
+    monkeypatch.setattr(garbage, "MIN_COUNT", 2)
     few = [item(to_message(HumanMessage("a")).to_bytes())] * 2
     remaining = 0
     error: KeyboardInterrupt | None

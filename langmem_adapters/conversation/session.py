@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
+from langmem_adapters.concurrency.garbage import build_many
 from langmem_adapters.conversation.log import GENERATION, PAGE_SIZE, WATCHED_KEYS, SessionLog, readable_entries
 from langmem_adapters.conversation.stored_summary import (
     SUMMARY,
@@ -300,4 +301,4 @@ def read_title(data: bytes | None) -> str:
 
 
 def _readable_messages(items: Sequence[Item]) -> list[Message]:
-    return [message for _, message in readable_entries(items)]
+    return build_many(len(items), lambda: [message for _, message in readable_entries(items)])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from langmem_adapters.concurrency.forks import call_in_child
+from langmem_adapters.concurrency.garbage import build_many
 from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.langchain.convert import from_message, role_of, to_message
 from langmem_adapters.langchain.rebuild import message_from_bytes
@@ -18,7 +17,6 @@ from langmem_adapters.text import unlisted_call_ids, without_calls
 __all__ = ["MessageView", "message_views", "read_messages"]
 
 _CALL_LISTS: Final = ("tool_calls", "invalid_tool_calls")
-_MIN_ITEMS_TO_PAUSE_GC: Final = 500  # messages; from here on, garbage collection would take as long as the reading
 
 
 def read_messages(items: Sequence[Item]) -> list[BaseMessage]:
@@ -26,22 +24,7 @@ def read_messages(items: Sequence[Item]) -> list[BaseMessage]:
 
     An unreadable message is skipped, with a warning.
     """
-    global _is_paused  # noqa: PLW0603 - one collector a process
-    if len(items) < _MIN_ITEMS_TO_PAUSE_GC or not gc.isenabled():
-        return _read_all(items)
-    # Garbage collection would scan the new messages over and over. The first of several readers resumes it. These are
-    # no functions of ours, as an interrupt is raised where one begins, and the collector would rest for ever.
-    try:
-        _is_paused = True
-        gc.disable()
-        return _read_all(items)
-    finally:
-        _is_paused = False
-        gc.enable()
-
-
-def _read_all(items: Sequence[Item]) -> list[BaseMessage]:
-    return [message for item in items for message in _read_item(item)]
+    return build_many(len(items), lambda: [message for item in items for message in _read_item(item)])
 
 
 def _read_item(item: Item) -> Sequence[BaseMessage]:
@@ -92,19 +75,3 @@ class CallView(NamedTuple):
 def message_views(items: Sequence[Item]) -> list[MessageView]:
     """:func:`read_messages`, as views."""
     return [MessageView(message) for message in read_messages(items)]
-
-
-# --- garbage
-
-_is_paused = False
-
-
-def _reset_after_fork() -> None:
-    """In a forked child, no other thread goes on reading."""
-    global _is_paused  # noqa: PLW0603 - one collector a process
-    if _is_paused:
-        gc.enable()
-        _is_paused = False
-
-
-call_in_child(_reset_after_fork)

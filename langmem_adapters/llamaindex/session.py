@@ -14,6 +14,7 @@ from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
+from langmem_adapters.concurrency.garbage import build_many
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVE_KEYS, WATCHED_KEYS, unchanged_guard
 from langmem_adapters.conversation.stored_summary import summary_after_move, summary_after_removal
 from langmem_adapters.conversation.tombstones import with_deleted
@@ -79,7 +80,7 @@ class ChatSession:
         else:
             page = yield from self._read_page(0 if status else None, archive=True)  # archived ones are not in the log
         items = (_archived_items(page) + page.items)[start:stop]
-        chats = [_read_chat(item) for item in items]
+        chats = build_many(len(items), lambda: [_read_chat(item) for item in items])
         self.seen_ids = [item.id for item in page.items]
         self.damaged_ids = {item.id for item, chat in zip(items, chats, strict=True) if chat is None}
         return [chat for chat in chats if chat is not None]

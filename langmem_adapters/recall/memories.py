@@ -11,6 +11,7 @@ from typing import Any
 
 from langmem_adapters.codec import refuse_sealed_or_newer
 from langmem_adapters.concurrency.counts import Counts
+from langmem_adapters.concurrency.garbage import build_many
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
@@ -69,6 +70,11 @@ class MemoryReader:
             if self._strict:
                 raise SerializationError(f"the memory {id_!r} is damaged: {damage}") from damage
             return None
+
+    def memories(self, records: Iterable[tuple[str, bytes]]) -> list[Memory]:
+        """:meth:`memory` of each record that is not damaged. All are read before the first memory is made."""
+        stored = list(records)
+        return build_many(len(stored), lambda: [m for id_, data in stored if (m := self.memory(id_, data))])
 
     def document(self, id_: str, data: bytes) -> Document | None:
         """The document by which a stored memory is found; None if it is not to be found.
