@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +36,8 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 from langmem_adapters import (
     BrainMemory,
     ConfigurationError,
+    Experience,
+    ExperiencePool,
     LongTermMemory,
     Message,
     SearchError,
@@ -48,7 +51,7 @@ from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.llamaindex import BrainChatStore, BrainRetriever
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import RECALLED
-from langmem_adapters.protocols import Index, Store
+from langmem_adapters.protocols import Index, Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from tests.benchmarks.round_trips import RoundTrips
@@ -173,25 +176,40 @@ class _Together(MemoryStore):
     together: threading.Barrier | None = None
 
     def get(self, *args: Any, **kwargs: Any) -> dict[str, bytes]:
+        self._wait()
+        return super().get(*args, **kwargs)
+
+    def scan(self, *args: Any, **kwargs: Any) -> Page:
+        self._wait()
+        return super().scan(*args, **kwargs)
+
+    def _wait(self) -> None:
         if self.together:
             self.together.wait(60)
             self.together = None
-        return super().get(*args, **kwargs)
 
 
-@pytest.mark.parametrize("kind", ["brain", "long-term"])
+@pytest.mark.parametrize("kind", ["brain", "long-term", "items", "experiences"])
 async def test_e1_ten_retrievals_run_beside_each_other(kind: str) -> None:
     store = _Together()
+    retrieve: Callable[[], Awaitable[Sequence[Any]]]
     if kind == "brain":
         BrainMemory(store, "session").add_talk(SAID[0])
-        retriever: Any = BrainRetriever("session", store=store)
+        retrieve = partial(BrainRetriever("session", store=store).aretrieve, "bike")
+    elif kind == "long-term":
+        retrieve = partial(LlamaIndexRetriever(long_term(store)).aretrieve, "bike")
+    elif kind == "items":
+        items = LongTermStore(store=store, index=open_index("memory:"))
+        items.put(("memories", "ada"), "bike", {"text": SAID[0]})
+        retrieve = partial(items.asearch, ("memories",), query="bike")
     else:
-        memory = long_term(store)
-        memory.flush()
-        retriever = LlamaIndexRetriever(memory)
+        pool = ExperiencePool(store, tag="bikes", index=open_index("memory:"))
+        pool.create(Experience(req="bike", resp=SAID[0]))
+        retrieve = partial(pool.aquery, "bike")
+    first = await retrieve()  # what is new is indexed by one of them; now nothing is
     store.together = threading.Barrier(10)
-    found = await asyncio.gather(*(retriever.aretrieve("bike") for _ in range(10)))
-    assert [nodes[0].text for nodes in found] == [SAID[0]] * 10
+    found: list[Sequence[Any]] = await asyncio.gather(*(retrieve() for _ in range(10)))
+    assert [len(results) for results in found] == [len(first)] * 10 != [0] * 10
     assert store.together is None
 
 

@@ -171,6 +171,39 @@ def test_vectors_that_are_level_are_not_looked_at_again_until_something_is_added
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_d5_a_process_whose_vectors_another_embedder_has_replaced_says_that_it_searches_by_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_strict: bool
+) -> None:
+    url, store = f"sqlite:///{tmp_path}/vectors.db", MemoryStore()
+    memory = memory_of(Watched(Model(), "old", url), store, strict=is_strict)
+    memory.add([say("The automobile is parked.")])
+    assert texts(memory.search("car")) == ["The automobile is parked."]
+    newer = memory_of(Watched(Model(), "new", url), store)
+    newer.flush()
+    if is_strict:
+        with pytest.raises(SearchError, match="another embedder has replaced the vectors"):
+            memory.search("car")
+    else:
+        assert memory.search("car") == memory.search("car") == []
+        assert texts(memory.search("parked")) == ["The automobile is parked."]
+        assert memory.stats()["degraded"] == 3
+        assert "another embedder has replaced the vectors" in caplog.text
+    assert texts(newer.search("car")) == ["The automobile is parked."]
+    assert newer.stats()["degraded"] == newer.stats()["behind"] == 0
+
+
+@pytest.mark.usefixtures("at_once")
+def test_vectors_that_hold_no_text_are_not_taken_for_another_embedders() -> None:
+    memory = memory_of(Watched(Model()), strict=True)
+    assert [memory.search("car") for _ in range(3)] == [[], [], []]
+    memory.add([say("The automobile is parked.")])
+    memory.delete([memory.all()[0].id])
+    assert [memory.search("car") for _ in range(3)] == [[], [], []]
+    assert memory.stats()["degraded"] == 0
+
+
+@pytest.mark.usefixtures("at_once")
 def test_vectors_that_somebody_threw_away_are_made_anew_by_a_search_that_finds_none() -> None:
     vectors = Watched(Model())
     memory = memory_of(vectors)

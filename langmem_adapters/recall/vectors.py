@@ -147,10 +147,13 @@ class VectorRecall:
         """Have the vectors follow, if they are not level with the lexical index, which each search brings up to date.
 
         That they are level is remembered. But if there are no ``hits``, their position is checked again: they may have
-        been cleared, or their files removed.
+        been cleared, or their files removed. If another embedder has replaced them, that is a SearchError: it is still
+        at work, and two would replace each other's in every search.
         """
         end = self._position_of(self._records.index)
         if end == self._level_position and (hits or self._has_vectors()):
+            if not hits and end != START and self._index.position(self.namespace) is None:
+                raise SearchError("another embedder has replaced the vectors: give all processes the same one")
             return
         if self._position_of(self._index) == end:
             self._level_position = end
@@ -164,7 +167,7 @@ class VectorRecall:
             self.follow_later()
 
     def _has_vectors(self) -> bool:
-        """Whether there are vectors, even another embedder's: else two would replace each other's in every search."""
+        """Whether there are vectors, even another embedder's."""
         holds = getattr(self._index, "holds", None)
         return holds is None or bool(holds(self.namespace))
 

@@ -18,7 +18,7 @@ from langmem_adapters.protocols import START, Document, Index, Item, Position, S
 from langmem_adapters.records.journal import COMPACTION_KEY, compacted_seq, position_after
 from langmem_adapters.records.paging import PAGE_SIZE
 
-__all__ = ["IndexChange", "follow", "own_index_errors", "search_up_to_date", "start_index"]
+__all__ = ["IndexChange", "check_level", "follow", "own_index_errors", "search_up_to_date", "start_index"]
 
 _SEARCH_ATTEMPTS = 3  # if an index is dropped during each of them, the last result is returned
 _MAX_STARTS = 10  # in one call: two embedders that share an index would replace each other's work for ever
@@ -99,6 +99,21 @@ def follow(
             report(len(items))
         if len(items) == len(unread.items) < PAGE_SIZE:
             return position  # nothing had come after these when they were read
+
+
+def check_level(
+    store: Store, index: Index, namespace: Namespace, text_format: str = ""
+) -> tuple[bool, Position | None]:
+    """Whether an index has nothing to follow, and its position. False also if only :func:`follow` can tell.
+
+    Changes nothing, so threads can ask this while another one follows.
+    """
+    with own_index_errors(index):
+        position = index.position(namespace)
+        after = max(position[0] - 1, 0) if position else 0
+        page = store.scan(namespace, after=after, limit=2, keys=[COMPACTION_KEY])
+        ends = [position_after(item, compacted_seq(page.values)) for item in page.items]
+        return [_with_text_format(end, text_format) for end in ends] == ([position] if position else []), position
 
 
 def search_up_to_date(

@@ -21,7 +21,7 @@ from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import submit
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
-from langmem_adapters.records.following import IndexChange, follow, own_index_errors, search_up_to_date
+from langmem_adapters.records.following import IndexChange, check_level, follow, own_index_errors, search_up_to_date
 
 __all__ = ["ShelfIndex"]
 
@@ -65,7 +65,12 @@ class ShelfIndex:
 
         Returns the new position; None, if the index was not begun, or was left to the other thread.
         """
-        has_lock, position = self._follow_within(0.0 if self._needs_catch_up else self._wait_seconds)
+        has_lock, position = self._follow_within(0.0)
+        if not has_lock and not self._needs_catch_up:
+            is_level, position = check_level(self._rows.store, self.index, self._rows.namespace)
+            if is_level:  # as for most searches, which need not wait in line to learn that
+                return position
+            has_lock, position = self._follow_within(self._wait_seconds)
         if not has_lock:
             self._needs_catch_up = True
             _, position = self._follow_within(0.0)  # the other thread may have ended before it saw the flag
