@@ -989,6 +989,22 @@ def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own(m
         assert [asks(), asks()] == [1, 0]
 
 
+class Headed(Scripted):
+    """Puts its key into its headers, as Perplexity does."""
+
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+def test_c4_an_api_key_in_the_headers_of_a_model_does_not_change_the_key() -> None:
+    store = MemoryStore()
+    for api_key, language in (("one", "en"), ("two", "en"), ("two", "fr")):
+        headers = {"authorization": f"Bearer {api_key}", "accept-language": language}
+        CachedLLM(inner := Headed(api_key=api_key, headers=headers), store=store).chat(HI)
+        assert bool(inner.asked) == ((api_key, language) != ("two", "en"))
+    others = [Headed(headers={"authorization": f"Bearer {user}"}) for user in ("ada", "bob")]
+    assert chat_key(others[0], HI, {}) != chat_key(others[1], HI, {})
+
+
 class OfAClient(Scripted):
     """Has its headers in its client alone, as Anthropic has."""
 
@@ -2112,6 +2128,15 @@ def test_a_stream_of_anthropics_that_does_not_tell_why_it_ends_is_not_kept() -> 
     )
     assert not worth_storing(came_to([first]))
     assert worth_storing(came_to([first, last]))
+
+
+def test_a_completion_of_anthropics_that_does_not_tell_why_it_ends_is_not_kept() -> None:
+    """Which only its raw events tell."""
+    block = {"type": "content_block_delta", "index": 0, "delta": SimpleNamespace(type="text_delta", text="Yes.")}
+    end = {"type": "message_delta", "delta": SimpleNamespace(stop_reason="end_turn", stop_sequence=None)}
+    pieces = [CompletionResponse(text="Yes.", delta=said, raw=raw) for said, raw in (("Yes.", block), ("", end))]
+    assert not worth_storing(came_to(pieces[:1]))
+    assert worth_storing(came_to(pieces))
 
 
 def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:
