@@ -1020,6 +1020,22 @@ def test_c2_what_a_model_was_given_is_its_own_though_it_adds_to_it() -> None:
     assert said == ["a", "b"]
 
 
+def test_c2_a_model_that_sends_what_it_was_asked_before_is_never_served_from_another_conversation() -> None:
+    class Remembering(BaseChatModel):
+        history: list[str] = Field(default_factory=list)
+
+        @property
+        def _llm_type(self) -> str:
+            return "remembering"
+
+        def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+            self.history.append(messages[-1].text)
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(" ".join(self.history)))])
+
+    model = CachedChatModel(Remembering(), _cache())
+    assert [model.invoke(word).text for word in ("One", "Yes", "Two", "Yes")][-1] == "One Yes Two Yes"
+
+
 def test_c2_what_another_method_of_a_model_sets_is_a_setting() -> None:
     class Moody(BaseChatModel):
         mood: int = 0

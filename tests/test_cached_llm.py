@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import dis
 import pickle
 import threading
 import time
@@ -64,6 +65,7 @@ from langmem_adapters.experience import AtLeast
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.langchain import CachedChatModel
 from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.llamaindex.request import chat_key
 from langmem_adapters.llamaindex.responses import (
     Recording,
     pieces,
@@ -987,6 +989,22 @@ def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own(m
         assert [asks(), asks()] == [1, 0]
 
 
+class Headed(Scripted):
+    """Puts its key into its headers, as Perplexity does."""
+
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+def test_c4_an_api_key_in_the_headers_of_a_model_does_not_change_the_key() -> None:
+    store = MemoryStore()
+    for api_key, language in (("one", "en"), ("two", "en"), ("two", "fr")):
+        headers = {"authorization": f"Bearer {api_key}", "accept-language": language}
+        CachedLLM(inner := Headed(api_key=api_key, headers=headers), store=store).chat(HI)
+        assert bool(inner.asked) == ((api_key, language) != ("two", "en"))
+    others = [Headed(headers={"authorization": f"Bearer {user}"}) for user in ("ada", "bob")]
+    assert chat_key(others[0], HI, {}) != chat_key(others[1], HI, {})
+
+
 class OfAClient(Scripted):
     """Has its headers in its client alone, as Anthropic has."""
 
@@ -1768,11 +1786,14 @@ class Keeping(CustomLLM):
     def become(self, mood: int) -> None:
         self.mood = mood
 
+    def first(self) -> str:
+        return self.calls[0]
+
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         self.calls.append(prompt)
         self.seen.add(prompt)
-        said = f"{self.calls[0]}, mood {self.mood}"
+        said = f"{self.first()}, mood {self.mood}"
         return CompletionResponse(text=said, delta=said)
 
     @llm_completion_callback()
@@ -1804,6 +1825,69 @@ def test_what_a_model_was_given_or_set_to_counts_although_it_keeps_its_calls() -
         (Keeping(), "Hi, mood 0"),
     ]:
         assert CachedLLM(inner, store=store).complete("Hi").text == said
+
+
+class Request:
+    """What a model sends, in attributes with the names of its own fields."""
+
+    def __init__(self) -> None:
+        self.seed, self.stop = 0, list[str]()
+
+
+class Sending(CustomLLM):
+    """Sends its fields in a request, and what it was asked before."""
+
+    seed: int = 0
+    examples: list[str] = Field(default=[])
+    stop: list[str] = Field(default=[])
+    history: list[str] = Field(default_factory=list)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="sending")
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        request = Request()
+        request.seed = self.seed
+        request.stop.extend(self.stop)
+        examples = list(self.examples)
+        examples.append(prompt)
+        self.history.append(prompt)
+        return CompletionResponse(text=f"{request.seed} {request.stop} {examples} {self.history}")
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_what_a_model_puts_into_its_request_is_no_record_of_its_calls() -> None:
+    store, models = MemoryStore(), [Sending(), Sending(seed=1), Sending(seed=2), Sending(), Sending(), Sending()]
+    models[3].stop.append("END")
+    models[4].examples.append("Ho")
+    models[5].complete("Hi")
+    expected = [inner.model_copy(deep=True).complete("Ho").text for inner in models]
+    assert [CachedLLM(inner, store=store).complete("Ho").text for inner in models] == expected
+
+
+def test_the_code_of_a_model_is_read_once_and_not_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Any] = []
+    instructions_of = dis.get_instructions
+
+    def reading(code: Any) -> Any:
+        read.append(code)
+        return instructions_of(code)
+
+    monkeypatch.setattr(dis, "get_instructions", reading)
+
+    class Fresh(Keeping):
+        pass
+
+    chat_key(Fresh(), HI, {})
+    assert read
+    read.clear()
+    chat_key(Fresh(), HI, {})
+    assert read == []
 
 
 @pytest.mark.parametrize("name", ["callback", "serving", "llm", "request"])
@@ -2044,6 +2128,15 @@ def test_a_stream_of_anthropics_that_does_not_tell_why_it_ends_is_not_kept() -> 
     )
     assert not worth_storing(came_to([first]))
     assert worth_storing(came_to([first, last]))
+
+
+def test_a_completion_of_anthropics_that_does_not_tell_why_it_ends_is_not_kept() -> None:
+    """Which only its raw events tell."""
+    block = {"type": "content_block_delta", "index": 0, "delta": SimpleNamespace(type="text_delta", text="Yes.")}
+    end = {"type": "message_delta", "delta": SimpleNamespace(stop_reason="end_turn", stop_sequence=None)}
+    pieces = [CompletionResponse(text="Yes.", delta=said, raw=raw) for said, raw in (("Yes.", block), ("", end))]
+    assert not worth_storing(came_to(pieces[:1]))
+    assert worth_storing(came_to(pieces))
 
 
 def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:

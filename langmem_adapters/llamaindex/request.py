@@ -151,6 +151,9 @@ def _parameters(model: BaseModel) -> list[Any]:
     fields = {name: getattr(model, name, None) for name in names if not is_record_of_calls(model, name)}
     if isinstance(kwargs := fields.get("additional_kwargs"), Mapping):  # sent with each call: LiteLLM's API key too
         fields["additional_kwargs"] = _without_call_settings(kwargs)
+    if isinstance(headers := fields.get("headers"), Mapping):  # Perplexity has its API key there
+        own_key = f"Bearer {getattr(model, 'api_key', None)}"
+        fields["headers"] = {name: value for name, value in headers.items() if value != own_key}
     private = getattr(model, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _PRIVATE_FIELDS if private.get(name) is not None}
     if address := unstated_address(model):

@@ -99,6 +99,8 @@ def _is_last(report: Mapping[str, Any]) -> bool | None:
     """Whether a report says that its piece is the last one; None if it has no field for that."""
     if "contentBlockDelta" in report:  # Bedrock's, whose last piece has the usage
         return False
+    if str(report.get("type")).startswith("content_block_"):  # Anthropic's, whose last piece has the reason
+        return False
     if isinstance(metadata := report.get("metadata"), Mapping) and "usage" in metadata:
         return True
     reasons = [report[name] for name in _REASON_FIELDS.intersection(report)]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dis
 import inspect
-import itertools
 import types
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from langmem_adapters.experience.functions.naming import assigned_names, closure_contents
+from langmem_adapters.experience.functions.naming import closure_contents
 
-__all__ = ["begins_empty", "is_record_of_calls"]
+__all__ = ["begins_empty", "is_never_read", "is_record_of_calls"]
 
 # The methods in which a model of LangChain is asked, then those of LlamaIndex.
 _ASKING_METHODS = (
@@ -21,20 +22,36 @@ _ASKING_METHODS = (
     *("chat", "achat", "stream_chat", "astream_chat", "complete", "acomplete", "stream_complete", "astream_complete"),
 )
 _ADDING_METHODS = {"add", "append", "extend", "insert", "update"}
+_COPYING_OPERATIONS = ("COPY", "DUP_TOP")  # of the object on top, which only += of an attribute needs twice
+_LOOKING_FUNCTIONS = ("isinstance", "len")  # these tell nothing of what is in a list
+
+
+class _Use(NamedTuple):
+    """How code uses an attribute of the object whose method it is: from what stands around its name."""
+
+    changes: bool  # as in ``self.count += 1``
+    adds: bool  # as in ``self.calls.append(…)``
+    looks: bool  # as in ``len(self.calls)``
 
 
 def is_record_of_calls(model: BaseModel, name: str) -> bool:
     """Whether a model counts its calls in a field, or keeps them in one that its owner left empty.
 
     That is a number that begins with 0, or a list or set that begins empty, if the code that runs while the model is
-    asked assigns the number or adds to the list.
+    asked adds to it: ``self.count += 1``, ``self.calls.append(…)``. A list that this code also reads is none: what the
+    model was asked before, it may send again.
     """
     field = type(model).model_fields[name]
-    if begins_empty(field) and name not in model.model_fields_set:
-        return any(_adds_to(code, name) for code in _asking_code(type(model)) if name in code.co_names)
     if type(field.default) is int and field.default == 0:
-        return any(name in assigned_names(code, "STORE_ATTR") for code in _asking_code(type(model)))
-    return False
+        return any(use.changes for use in _uses(type(model), name))
+    if not begins_empty(field) or name in model.model_fields_set:
+        return False
+    return any(use.adds for use in _uses(type(model), name)) and is_never_read(model, name)
+
+
+def is_never_read(model: BaseModel, name: str) -> bool:
+    """Whether the code that runs while a model is asked does no more with its list or set than add to it."""
+    return all(use.adds or use.looks or use.changes for use in _uses(type(model), name))
 
 
 def begins_empty(field: FieldInfo) -> bool:
@@ -42,22 +59,46 @@ def begins_empty(field: FieldInfo) -> bool:
     return field.default_factory in (list, set) or (type(field.default) in (list, set) and not field.default)
 
 
-def _adds_to(code: types.CodeType, name: str) -> bool:
-    pairs = itertools.pairwise(dis.get_instructions(code))
-    return any(one.argval == name and following.argval in _ADDING_METHODS for one, following in pairs)
+@lru_cache(maxsize=256)  # reading all of this code takes many times as long as the rest of a key
+def _uses(kind: type, name: str) -> tuple[_Use, ...]:
+    """Each place in which the code that runs while a model is asked reads its attribute of this name.
+
+    A variable of this name, or what another object has under it, such as a request, says nothing of the model.
+    """
+    uses: list[_Use] = []
+    for owner, code in _asking_code(kind):
+        if name not in code.co_names:
+            continue
+        steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
+        for position in (n for n, step in enumerate(steps) if (step.opname, step.argval) == ("LOAD_ATTR", name)):
+            changes = steps[position - 1].opname in _COPYING_OPERATIONS
+            before, holder = steps[position - 2 - changes], steps[position - 1 - changes]
+            if _loads(holder, owner):
+                adds = steps[position + 1].argval in _ADDING_METHODS
+                uses.append(_Use(changes, adds, before.argval in _LOOKING_FUNCTIONS))
+    return tuple(uses)
 
 
-def _asking_code(kind: type) -> Iterator[types.CodeType]:
+def _loads(step: dis.Instruction, variable: str) -> bool:
+    """Whether an instruction ends with a variable on top; since Python 3.13, some load two."""
+    loaded = step.argval[-1:] if isinstance(step.argval, tuple) else (step.argval,)
+    return loaded == (variable,)
+
+
+def _asking_code(kind: type) -> Iterator[tuple[str, types.CodeType]]:
     """The code of the methods in which a model is asked, of what they are wrapped around, and of what stands in them.
 
-    LlamaIndex's decorators leave nothing of a method but a variable of their closure.
+    Each with the name that it gives the model. LlamaIndex's decorators leave nothing of a method but a variable of
+    their closure.
     """
     methods = (vars(cls).get(name) for cls in kind.__mro__ for name in _ASKING_METHODS)
     for method in methods:
         if isinstance(method, types.FunctionType):
             wrapper = inspect.unwrap(method)
             functions = [wrapper, *(value for _, value in closure_contents(wrapper))]
-            pending = [function.__code__ for function in functions if isinstance(function, types.FunctionType)]
+            codes = [function.__code__ for function in functions if isinstance(function, types.FunctionType)]
+            pending = [(code.co_varnames[0], code) for code in codes if code.co_argcount]
             while pending:
-                yield (code := pending.pop())
-                pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+                owner, code = pending.pop()
+                yield owner, code
+                pending += [(owner, constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]

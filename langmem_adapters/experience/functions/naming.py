@@ -22,7 +22,6 @@ from langmem_adapters.keys import fingerprint
 
 __all__ = [
     "as_setting",
-    "assigned_names",
     "cell_content",
     "closure_contents",
     "function_identity",
@@ -159,14 +158,14 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]
     """The closure variables of a function with their cells, without those that it assigns itself."""
     if not function.__code__.co_freevars:
         return iter(())
-    assigned = assigned_names(function.__code__, "STORE_DEREF")
+    assigned = _assigned_variables(function.__code__)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return ((variable, cell) for variable, cell in cells if variable not in assigned)
 
 
-def assigned_names(code: types.CodeType, opname: str) -> set[Any]:
-    """The names that bytecode assigns by this operation."""
-    return {each.argval for each in dis.get_instructions(code) if each.opname == opname}
+def _assigned_variables(code: types.CodeType) -> set[Any]:
+    """The closure variables that code assigns."""
+    return {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
 
 
 def cell_content(cell: types.CellType) -> Any:

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.functions.call_records import begins_empty, is_record_of_calls
+from langmem_adapters.experience.functions.call_records import begins_empty, is_never_read, is_record_of_calls
 from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import data_fingerprints, identity, name_of
@@ -235,8 +235,9 @@ def _is_record(value: Any) -> bool:
 def _may_be_bookkeeping(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
     """Whether a field that changed while the model was asked may be its own count or list of calls.
 
-    That is a number that began with 0, the same list or set if it began empty, or the same object of a class of its
-    own; and any field that is not described, if the author describes some. Any other was set by its owner just then.
+    That is a number that began with 0, the same list or set if it began empty and the model only adds to it, or the
+    same object of a class of its own; and any field that is not described, if the author describes some. Any other was
+    set by its owner just then.
     """
     field = type(model).model_fields.get(name)
     if field is None:
@@ -245,7 +246,7 @@ def _may_be_bookkeeping(model: BaseLanguageModel[Any], name: str, *, is_same: bo
         return True
     if type(field.default) is int:
         return field.default == 0
-    return is_same and (begins_empty(field) or _is_record(getattr(model, name)))
+    return is_same and ((begins_empty(field) and is_never_read(model, name)) or _is_record(getattr(model, name)))
 
 
 def _partial_description(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
