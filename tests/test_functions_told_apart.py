@@ -654,6 +654,19 @@ def test_each_of_the_scripts_that_run_under_one_name_has_its_own_results(module:
     assert answers == ["Briefly: hi", "At length: hi"]
 
 
+def test_a_private_function_of_a_cell_of_marimo_that_was_moved_has_its_own_results() -> None:
+    """Run as a script: marimo names it after the place of its cell, ``_ask`` in the first one ``_cell_MJUe_ask``."""
+    store, answers, hits = MemoryStore(), [], []
+    cell = CELL.replace("ask(", "_cell_MJUe_ask(")
+    for code in (cell, cell, cell.replace("Briefly", "At length")):
+        space: dict[str, Any] = {"__name__": "__main__", "__file__": "notes.py", "cached": cached, "store": store}
+        exec(compile(code, "notes.py", "exec"), space)
+        answers.append(space["answer"])
+        hits.append(space["_cell_MJUe_ask"].cache.stats()["hits"])
+    assert answers == ["Briefly: hi", "Briefly: hi", "At length: hi"]
+    assert hits == [0, 1, 0]
+
+
 def test_a_script_that_gets_a_new_name_each_time_has_its_results_again() -> None:
     """Bokeh and Panel run their app anew for each visitor."""
     store, hits = MemoryStore(), []

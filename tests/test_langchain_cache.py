@@ -1670,6 +1670,45 @@ def test_c4_where_the_client_of_a_provider_asks_is_part_of_the_key(kind: Any, cl
     assert cache.stats()["hits"] == 2
 
 
+class _Routed(_Telling):
+    """Knows its models by the name of their group, as ChatLiteLLMRouter does; a router is no data."""
+
+    router: Any = Field(exclude=True)
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": "group"}
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        said = str([deployment["litellm_params"] for deployment in getattr(self.router, "model_list", ())])
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+
+
+class _RoutedWhole(_Routed):
+    told_whole = True
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [_Routed, _RoutedWhole])
+def test_c4_the_models_behind_a_router_are_part_of_the_key(kind: Any, *, wrapped: bool) -> None:
+    """LiteLLM's: under one name, another model, address or temperature answers otherwise; another API key does not."""
+    cache = ExperienceCache(store=MemoryStore())
+
+    def asks(*deployments: dict[str, Any]) -> Any:
+        listed = [{"model_name": "group", "litellm_params": parameters} for parameters in deployments]
+        inner = kind(router=SimpleNamespace(model_list=listed), cache=None if wrapped else cache)
+        return (CachedChatModel(inner, cache) if wrapped else inner).invoke("Hi").content
+
+    base = {"model": "openai/a", "api_base": "http://a", "api_key": "k", "rpm": 5, "use_proxy": False, "top_p": None}
+    changes: list[dict[str, Any]] = [{"model": "openai/b"}, {"api_base": "http://b"}, {"temperature": 0}]
+    for deployments in ([base], *([base | change] for change in changes), [base, base | changes[0]]):
+        assert asks(*deployments) == str([*deployments])
+        assert asks(*deployments) == str([*deployments])
+    assert cache.stats()["hits"] == 5
+    assert asks(base | {"api_key": "another", "rpm": 9}, {"model": "openai/a", "api_base": "http://a"}) == str([base])
+    assert kind(router=object(), cache=cache).invoke("Hi").content == "[]"  # another's router
+
+
 @pytest.mark.parametrize("kind", [_Sent, _SentWhole])
 def test_c4_a_project_that_google_is_not_asked_for_changes_no_key(kind: Any) -> None:
     cache = ExperienceCache(store=MemoryStore())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
+
+from langmem_adapters.keys import fingerprint
 
 __all__ = ["ADDRESS_FIELDS", "unstated_address"]
 
@@ -23,6 +26,7 @@ ADDRESS_FIELDS: Final = frozenset(
 """The fields in which models say what address they ask."""
 _CLIENT_FIELDS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
 _CLIENT_LINKS: Final = ("_client", "_api_client", "client")  # from a client to the one that asks for it
+_ROUTER_LIMITS: Final = frozenset({"max_retries", "rpm", "stream_timeout", "timeout", "tpm", "weight"})
 _MAX_CLIENTS = 3  # a resource of a client, the client, and its HTTP client
 _DEFAULT_ADDRESSES: Final = frozenset(
     {
@@ -39,12 +43,14 @@ _DEFAULT_ADDRESSES: Final = frozenset(
 def unstated_address(model: Any) -> str:
     """The addresses of a model's clients; "" if a field of the model says them too, or they are a provider's default.
 
-    Only clients read ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``AWS_ENDPOINT_URL``, ``AWS_REGION`` and others.
+    Only clients read ``OPENAI_BASE_URL``, ``OLLAMA_HOST``, ``AWS_ENDPOINT_URL``, ``AWS_REGION`` and others. Of a model
+    behind LiteLLM's router, also the hashes of the router's models.
     """
     attributes = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
     field_addresses = [str(attributes[name]).rstrip("/").lower() for name in ADDRESS_FIELDS if attributes.get(name)]
     urls = dict.fromkeys(_client_address(model, attributes, name) for name in _CLIENT_FIELDS)
-    return " ".join(url for url in urls if url and not _is_expected(url, field_addresses))
+    unstated = [url for url in urls if url and not _is_expected(url, field_addresses)]
+    return " ".join([*unstated, *dict.fromkeys(_routed_models(attributes.get("router")))])
 
 
 def _is_expected(url: str, field_addresses: list[str]) -> bool:
@@ -60,6 +66,18 @@ def _client_address(model: Any, attributes: Mapping[str, Any], name: str) -> str
         return _address(getattr(model, name) if is_lazy else attributes.get(name))
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the model says when it is asked
         return ""
+
+
+def _routed_models(router: Any) -> Iterator[str]:
+    """Hashes of the models and their parameters, but for keys and limits, to which LiteLLM's router may send a call."""
+    with suppress(AttributeError, KeyError, TypeError):  # another's router
+        for deployment in router.model_list:
+            asked = {
+                name: str(value)
+                for name, value in dict(deployment["litellm_params"]).items()
+                if not (value is None or value is False or name in _ROUTER_LIMITS or name.endswith("_key"))
+            }
+            yield fingerprint(deployment["model_name"], asked)
 
 
 def _address(client: Any) -> str:
