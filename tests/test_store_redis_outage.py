@@ -710,6 +710,17 @@ def test_patience_is_a_number_of_seconds(wrong: Any) -> None:
         RedisStore("redis://h", socket_timeout=wrong)
 
 
+def test_a_ready_client_leaves_a_primary_that_has_become_a_replica(start_redis: Callable[..., RedisServer]) -> None:
+    with redis.Redis(port=start_redis().port) as client:
+        store = RedisStore(client)
+        store.append(NS, [("a", b"1")])
+        connection = client.client_id()
+        client.replicaof("127.0.0.1", 1)
+        with pytest.raises(StoreUnavailable, match="read-only replica"):
+            store.append(NS, [("b", b"2")])
+        assert client.client_id() != connection  # the same name may lead to the new primary
+
+
 # --- clusters -----------------------------------------------------------------------------------------------
 
 
