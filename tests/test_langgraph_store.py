@@ -650,6 +650,13 @@ WRONG_FIELDS = [
 ]
 
 
+def test_the_best_of_several_namespaces_comes_first(any_store: Store) -> None:
+    store = make(any_store)
+    for label, text in (("a", "The bike is here."), ("b", "The red bike is here."), ("c", "The red car is here.")):
+        store.put(("notes", label), "key", {"text": text})
+    assert store.search(("notes",), query="red bike", limit=1)[0].namespace == ("notes", "b")
+
+
 def test_a_damaged_item_does_not_take_the_others_along(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     store = make(any_store)
     store.put(ADA, "good", {"text": "shed"})

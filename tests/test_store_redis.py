@@ -182,6 +182,17 @@ class TestRedisStoreOnACluster(StoreConformance):
         assert client.ping()
         client.close()
 
+    def test_a_given_client_stays_its_owners(self, cluster: list[RedisServer], key_prefix: str) -> None:
+        client: Any = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
+        store = RedisStore(client, prefix=key_prefix)
+        store.append(NS, [("a", b"")])
+        connections = client.client_id(target_nodes="primaries")
+        store.close()
+        del store
+        gc.collect()
+        assert client.client_id(target_nodes="primaries") == connections
+        client.close()
+
     @pytest.mark.parametrize(
         "make", [redis.asyncio.RedisCluster, partial(redis.RedisCluster, decode_responses=True)], ids=["asyncio", "str"]
     )
@@ -1176,6 +1187,23 @@ def test_a_ready_client_or_pool_stays_its_owners(any_redis_server: RedisServer, 
         mine.close()
         assert client.client_id() == connection
         mine.clear(NS)
+
+
+def test_the_sentinels_of_a_ready_client_stay_its_owners(
+    redis_server: RedisServer, key_prefix: str, tmp_path: Path
+) -> None:
+    sentinels: Any = redis.sentinel.Sentinel
+    with sentinel(redis_server, tmp_path) as port:
+        manager = sentinels([("127.0.0.1", port)])
+        with manager.master_for("mine") as client, manager.sentinels[0] as asked:
+            store = RedisStore(client, prefix=key_prefix)
+            store.append(NS, [("a", b"")])
+            until(no_sentinel_is_asked)
+            connection = asked.client_id()
+            store.close()
+            del store
+            gc.collect()
+            assert asked.client_id() == connection
 
 
 def test_a_client_that_caches_lends_its_connections(

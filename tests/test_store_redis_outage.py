@@ -747,6 +747,17 @@ def test_patience_is_a_number_of_seconds(wrong: Any) -> None:
         RedisStore("redis://h", socket_timeout=wrong)
 
 
+def test_a_ready_client_leaves_a_primary_that_has_become_a_replica(start_redis: Callable[..., RedisServer]) -> None:
+    with redis.Redis(port=start_redis().port) as client:
+        store = RedisStore(client)
+        store.append(NS, [("a", b"1")])
+        connection = client.client_id()
+        client.replicaof("127.0.0.1", 1)
+        with pytest.raises(StoreUnavailable, match="read-only replica"):
+            store.append(NS, [("b", b"2")])
+        assert client.client_id() != connection  # the same name may lead to the new primary
+
+
 # --- clusters -----------------------------------------------------------------------------------------------
 
 
@@ -884,6 +895,7 @@ def test_a_slot_that_nobody_serves_costs_little_and_takes_no_other_along(
     server = cluster_of_one(start_redis, "--cluster-require-full-coverage", "no")
     store = in_cluster(server)
     other = (*NS[:-1], "other")
+    assert store.get(NS) == store.get(NS) == {}  # by what is asked first of a node, it is asked whether it is back
     store.append(NS, [("a", b"1")])
     store.append(other, [("b", b"2")])
     with redis.Redis(port=server.port) as node:
@@ -898,11 +910,34 @@ def test_a_slot_that_nobody_serves_costs_little_and_takes_no_other_along(
     store.close()
 
 
+def test_a_session_is_cleared_in_a_slot_that_nobody_served_before(start_redis: Callable[..., RedisServer]) -> None:
+    server = cluster_of_one(start_redis, "--cluster-require-full-coverage", "no")
+    store = in_cluster(server)
+    with redis.Redis(port=server.port) as node:
+        slot = node.execute_command("CLUSTER", "KEYSLOT", store._keys.for_namespace(NS).log)
+        node.execute_command("CLUSTER", "DELSLOTS", slot)
+        assert ids(store, (*NS[:-1], "other")) == []  # it looks who serves which slot
+        node.execute_command("CLUSTER", "ADDSLOTS", slot)
+    store.clear(NS)
+    assert store.dates(NS) is None
+    store.close()
+
+
 @contextmanager
 def a_frozen_server() -> Iterator[int]:
     """Takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=50) as listener:
         yield listener.getsockname()[1]
+
+
+def test_a_cluster_that_is_known_to_be_frozen_is_not_waited_for() -> None:
+    with a_frozen_server() as port:
+        store = RedisStore(f"redis+cluster://127.0.0.1:{port}", socket_timeout=1, retry_for=0)
+        assert not works(store)
+        for call in (store.clear, store.dates):
+            with pytest.raises(StoreUnavailable, match="until it answers calls fail at once"):
+                call(NS)
+        store.close()
 
 
 def test_threads_that_first_use_a_frozen_cluster_wait_for_it_together() -> None:

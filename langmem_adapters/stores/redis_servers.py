@@ -99,10 +99,11 @@ class Cluster:
 
     def group_by_server(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
         if len(keys) == 1:
-            return [(0,)]  # without asking the servers, which may be out of reach
-        positions: dict[ConnectionPool, list[int]] = {}
+            return [(0,)]
+        positions: dict[str | int, list[int]] = {}
         for position, key in enumerate(keys):
-            positions.setdefault(self._pool(key), []).append(position)
+            name, _ = self._breaker_name(key)
+            positions.setdefault(name or position, []).append(position)  # before the first call, each alone
         return positions.values()
 
     def callers(self) -> list[_Caller]:
