@@ -840,6 +840,7 @@ def test_a_directory_is_not_shortened_for_a_child_that_lasts(
     raw: Administrator,
     clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     ttl: float | None,
     left: int,
 ) -> None:
