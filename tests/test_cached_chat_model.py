@@ -1020,19 +1020,44 @@ def test_c2_what_a_model_was_given_is_its_own_though_it_adds_to_it() -> None:
     assert said == ["a", "b"]
 
 
-def test_c2_a_model_that_sends_what_it_was_asked_before_is_never_served_from_another_conversation() -> None:
-    class Remembering(BaseChatModel):
-        history: list[str] = Field(default_factory=list)
+class Remembering(BaseChatModel):
+    history: list[str] = Field(default_factory=list)
 
-        @property
-        def _llm_type(self) -> str:
-            return "remembering"
+    @property
+    def _llm_type(self) -> str:
+        return "remembering"
 
-        def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-            self.history.append(messages[-1].text)
-            return ChatResult(generations=[ChatGeneration(message=AIMessage(" ".join(self.history)))])
 
-    model = CachedChatModel(Remembering(), _cache())
+class RememberingInOneMethod(Remembering):
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.history.append(messages[-1].text)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(" ".join(self.history)))])
+
+
+class RememberingInAnother(Remembering):
+    def _prompt(self) -> str:
+        return " ".join(self.history)
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.history.append(messages[-1].text)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self._prompt()))])
+
+
+class RememberingInAProperty(Remembering):
+    @property
+    def prompt(self) -> str:
+        return " ".join(self.history)
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.history.append(messages[-1].text)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.prompt))])
+
+
+@pytest.mark.parametrize("kind", [RememberingInOneMethod, RememberingInAnother, RememberingInAProperty])
+def test_c2_a_model_that_sends_what_it_was_asked_before_is_never_served_from_another_conversation(
+    kind: type[Remembering],
+) -> None:
+    model = CachedChatModel(kind(), _cache())
     assert [model.invoke(word).text for word in ("One", "Yes", "Two", "Yes")][-1] == "One Yes Two Yes"
 
 

@@ -18,6 +18,7 @@ import threading
 import typing
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -598,7 +599,8 @@ def test_a_process_that_was_spawned_has_the_results_of_its_own_script(tmp_path: 
         assert said(name) == [here, here, there, there]
 
 
-CELL = "@cached(store=store)\ndef ask(question):\n    return 'Briefly: ' + question\nanswer = ask('hi')"
+ASK = "@cached(store=store)\ndef ask(question):\n    return 'Briefly: ' + question\n"
+CELL = f"{ASK}answer = ask('hi')"
 CALLED = """
 @dataclass
 class Prompt:
@@ -654,10 +656,19 @@ def test_each_of_the_scripts_that_run_under_one_name_has_its_own_results(module:
     assert answers == ["Briefly: hi", "At length: hi"]
 
 
-def test_a_private_function_of_a_cell_of_marimo_that_was_moved_has_its_own_results() -> None:
+@pytest.mark.parametrize(
+    "ask",
+    [
+        ASK.replace("ask(", "_cell_MJUe_ask("),
+        f"def _cell_MJUe_make():\n{indent(ASK, '  ')}  return ask\n_cell_MJUe_ask = _cell_MJUe_make()\n",
+        f"class _cell_MJUe_Asker:\n  @staticmethod\n{indent(ASK, '  ')}_cell_MJUe_ask = _cell_MJUe_Asker.ask\n",
+    ],
+    ids=["function", "function made by one", "method of a class"],
+)
+def test_what_is_private_in_a_cell_of_marimo_that_was_moved_has_its_own_results(ask: str) -> None:
     """Run as a script: marimo names it after the place of its cell, ``_ask`` in the first one ``_cell_MJUe_ask``."""
     store, answers, hits = MemoryStore(), [], []
-    cell = CELL.replace("ask(", "_cell_MJUe_ask(")
+    cell = f"{ask}answer = _cell_MJUe_ask('hi')"
     for code in (cell, cell, cell.replace("Briefly", "At length")):
         space: dict[str, Any] = {"__name__": "__main__", "__file__": "notes.py", "cached": cached, "store": store}
         exec(compile(code, "notes.py", "exec"), space)

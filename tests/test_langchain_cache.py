@@ -1709,6 +1709,27 @@ def test_c4_the_models_behind_a_router_are_part_of_the_key(kind: Any, *, wrapped
     assert kind(router=object(), cache=cache).invoke("Hi").content == "[]"  # another's router
 
 
+class NotConnected:
+    @property
+    def model_list(self) -> Any:
+        raise RuntimeError("this router is not connected")
+
+
+@pytest.mark.parametrize(
+    "router",
+    [
+        NotConnected(),
+        SimpleNamespace(model_list=[{"model_name": "fast", "litellm_params": "gpt-4o"}]),
+    ],
+)
+def test_c4_a_router_that_is_not_litellms_does_not_fail_the_call(router: Any) -> None:
+    class Choosing(FakeListChatModel):
+        router: Any = Field(exclude=True)
+
+    model = CachedChatModel(Choosing(responses=["Yes."], router=router), ExperienceCache(store=MemoryStore()))
+    assert model.invoke("Hi").content == "Yes."
+
+
 @pytest.mark.parametrize("kind", [_Sent, _SentWhole])
 def test_c4_a_project_that_google_is_not_asked_for_changes_no_key(kind: Any) -> None:
     cache = ExperienceCache(store=MemoryStore())

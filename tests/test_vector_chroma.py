@@ -281,7 +281,7 @@ def test_a_collection_whose_mark_is_damaged_is_a_search_error(tmp_path: Path) ->
         index.apply(NOTES, upsert=[Document("a", "bike")])
         (collection,) = client.list_collections()
         collection.modify(metadata={"langmem": "{"})
-        for ask in (index.position, index.holds):
+        for ask in (index.position, index.is_of_another_embedder):
             with pytest.raises(SearchError, match=r"^the given client failed: JSONDecodeError$"):
                 ask(NOTES)
 

@@ -203,13 +203,27 @@ def test_vectors_that_hold_no_text_are_not_taken_for_another_embedders() -> None
     assert memory.stats()["degraded"] == 0
 
 
+class Own:
+    """An index of a user's own, which has what the protocol asks for and nothing else."""
+
+    def __init__(self, inner: VectorIndex) -> None:
+        self.apply, self.position, self.clear = inner.apply, inner.position, inner.clear
+        self.search, self.score, self.close = inner.search, inner.score, inner.close
+
+
 @pytest.mark.usefixtures("at_once")
-def test_vectors_that_somebody_threw_away_are_made_anew_by_a_search_that_finds_none() -> None:
+@pytest.mark.parametrize("index_of", [lambda vectors: vectors, Own])
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_vectors_that_somebody_threw_away_are_made_anew_by_a_search_that_finds_none(
+    index_of: Callable[[VectorIndex], Any], is_begun: bool
+) -> None:
     vectors = Watched(Model())
-    memory = memory_of(vectors)
+    memory = memory_of(index_of(vectors), strict=True)
     memory.add([say("The automobile is parked.")])
     assert texts(memory.search("car")) == ["The automobile is parked."]
     vectors.clear(ADA)  # as who deletes a collection of Chroma, or removes its folder
+    if is_begun:
+        vectors.apply(ADA)  # as Chroma and LlamaIndex's stores are while they are begun, or after an interrupt
     assert memory.search("car") == []
     assert texts(memory.search("car")) == ["The automobile is parked."]
     assert memory.stats()["behind"] == 1

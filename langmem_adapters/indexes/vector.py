@@ -199,9 +199,10 @@ class VectorIndex(Shared):
             self.embedder.query("dimension")
         return mark.position if self._maker.fits(mark.maker) else None
 
-    def holds(self, namespace: Namespace) -> bool:
-        """Whether a namespace was begun, by whichever embedder."""
-        return self._vectors.watermark(encode_namespace(namespace)) is not None
+    def is_of_another_embedder(self, namespace: Namespace) -> bool:
+        """Whether a namespace was begun by another embedder."""
+        mark = self._vectors.watermark(encode_namespace(namespace))
+        return mark is not None and not self._maker.fits(mark.maker)
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """The ``k`` documents nearest to the query, best first."""

@@ -70,7 +70,7 @@ def _client_address(model: Any, attributes: Mapping[str, Any], name: str) -> str
 
 def _routed_models(router: Any) -> Iterator[str]:
     """Hashes of the models and their parameters, but for keys and limits, to which LiteLLM's router may send a call."""
-    with suppress(AttributeError, KeyError, TypeError):  # another's router
+    with suppress(Exception):  # another's router, of which anything may be
         for deployment in router.model_list:
             asked = {
                 name: str(value)

@@ -151,10 +151,11 @@ class VectorRecall:
         at work, and two would replace each other's in every search.
         """
         end = self._position_of(self._records.index)
-        if end == self._level_position and (hits or self._has_vectors()):
-            if not hits and end != START and self._index.position(self.namespace) is None:
+        if end == self._level_position:
+            if hits:
+                return
+            if end != START and self._are_of_another_embedder():
                 raise SearchError("another embedder has replaced the vectors: give all processes the same one")
-            return
         if self._position_of(self._index) == end:
             self._level_position = end
             return
@@ -166,10 +167,9 @@ class VectorRecall:
         elif not self._is_recent(failed_at):
             self.follow_later()
 
-    def _has_vectors(self) -> bool:
-        """Whether there are vectors, even another embedder's."""
-        holds = getattr(self._index, "holds", None)
-        return holds is None or bool(holds(self.namespace))
+    def _are_of_another_embedder(self) -> bool:
+        ask = getattr(self._index, "is_of_another_embedder", None)  # an index of the user's own need not tell
+        return ask is not None and bool(ask(self.namespace))
 
     def _position_of(self, index: Index) -> Position:
         return index.position(self.namespace) or START

@@ -150,9 +150,9 @@ class Directory:
 
 
 def _extend_if_unchanged(extension: bytes, old_replies: list[Any], new_replies: list[Any]) -> list[bytes] | None:
-    """The extension; None if a child was written since, which may be one without expiry."""
+    """The extension; None if a child was written since, which may be one without expiry or with a longer one."""
     (old_ttl, old_rows), (new_ttl, new_rows) = old_replies, new_replies
-    is_unchanged = new_rows == old_rows and (new_ttl == NO_EXPIRY) == (old_ttl == NO_EXPIRY)
+    is_unchanged = new_rows == old_rows and new_ttl <= old_ttl and (new_ttl == NO_EXPIRY) == (old_ttl == NO_EXPIRY)
     return [extension] if is_unchanged else None
 
 

@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -86,19 +86,31 @@ def _loads(step: dis.Instruction, variable: str) -> bool:
 
 
 def _asking_code(kind: type) -> Iterator[tuple[str, types.CodeType]]:
-    """The code of the methods in which a model is asked, of what they are wrapped around, and of what stands in them.
+    """The code of the methods in which a model is asked, of those that these name, and of what stands in them.
 
-    Each with the name that it gives the model. LlamaIndex's decorators leave nothing of a method but a variable of
-    their closure.
+    Each with the name that it gives the model.
     """
-    methods = (vars(cls).get(name) for cls in kind.__mro__ for name in _ASKING_METHODS)
-    for method in methods:
-        if isinstance(method, types.FunctionType):
-            wrapper = inspect.unwrap(method)
-            functions = [wrapper, *(value for _, value in closure_contents(wrapper))]
-            codes = [function.__code__ for function in functions if isinstance(function, types.FunctionType)]
-            pending = [(code.co_varnames[0], code) for code in codes if code.co_argcount]
+    pending_names = [*_ASKING_METHODS]
+    seen_names = {*pending_names}
+    while pending_names:
+        name = pending_names.pop()
+        for member in (vars(cls).get(name) for cls in kind.__mro__):
+            pending = [(code.co_varnames[0], code) for code in _codes_of(member) if code.co_argcount]
             while pending:
                 owner, code = pending.pop()
                 yield owner, code
                 pending += [(owner, constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+                pending_names += {*code.co_names} - seen_names
+                seen_names.update(code.co_names)
+
+
+def _codes_of(member: Any) -> Iterator[types.CodeType]:
+    """The code of a method or a property, and of what it is wrapped around.
+
+    LlamaIndex's decorators leave nothing of a method but a variable of their closure.
+    """
+    function = member.fget if isinstance(member, property) else getattr(member, "func", member)
+    if isinstance(function, types.FunctionType):
+        wrapper = inspect.unwrap(function)
+        functions = [wrapper, *(value for _, value in closure_contents(wrapper))]
+        yield from (one.__code__ for one in functions if isinstance(one, types.FunctionType))

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _LAMBDA = "<lambda>"
-_MARIMO_PREFIX = "_cell_"  # of a private function of a cell, whose name tells the cell's place: another's after a move
+_MARIMO_PREFIX = "_cell_"  # of what is private in a cell, whose name tells the cell's place: another's after a move
 _NO_VALUE = "no value yet"
 _WRAPS_ATTRIBUTES = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"}
 _IRRELEVANT_TYPES = (  # values that do not affect results: iterators, which calls use up, and locks
@@ -197,7 +197,7 @@ def _distinguishing_code(function: types.FunctionType) -> list[Any]:
     module_globals, code = function.__globals__, function.__code__
     is_script = code.co_filename == module_globals.get("__file__") != "<stdin>"  # <stdin> is another script next time
     was_typed = module_globals.get("__name__") in MAIN_MODULES and not is_script
-    has_passing_name = function.__name__ == _LAMBDA or function.__name__.startswith(_MARIMO_PREFIX)
+    has_passing_name = function.__name__ == _LAMBDA or function.__qualname__.startswith(_MARIMO_PREFIX)
     return [_code_identity(code)] if was_typed or has_passing_name else []
 
 
