@@ -1,4 +1,4 @@
-"""C8: eight processes on one file and on one key; and a clear that keeps what is foreign."""
+"""C8: four processes of eight threads on one file and on one key; and a clear that keeps what is foreign."""
 
 from __future__ import annotations
 
@@ -17,39 +17,54 @@ from langmem_adapters.stores.redis import RedisStore
 from tests.servers import RedisServer
 
 UPDATES = """
-import os, sys
+import asyncio, os, sys
+from concurrent.futures import ThreadPoolExecutor
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration
 from langmem_adapters import open_store
 from langmem_adapters.langchain import ExperienceCache
 
-def update(number):
-    # a store that waits: eight share what cores there are
-    cache = ExperienceCache(store=open_store(sys.argv[1]), on_error="raise")
-    for n in range(50):
-        answer = [ChatGeneration(message=AIMessage(f"{number}-{n}"))]
-        cache.update("one for all", "model", answer)
-        cache.update(f"{number}-{n}", "model", answer)
-        assert cache.lookup("one for all", "model")
-        assert cache.lookup(f"{number}-{n}", "model")[0].text == f"{number}-{n}"
+def update(cache, number):
+    for n in range(12):
+        own, answer = f"{number}-{n}", [ChatGeneration(message=AIMessage(f"{number}-{n}"))]
+        for prompt in ("one for all", own):
+            if n % 2:
+                cache.update(prompt, "model", answer)
+                found = cache.lookup(prompt, "model")
+            else:
+                asyncio.run(cache.aupdate(prompt, "model", answer))
+                found = asyncio.run(cache.alookup(prompt, "model"))
+            assert found and (prompt != own or found[0].text == own)
 
-for number in range(8):
+def run(process):
+    # a store that waits: all of them share what cores there are
+    cache = ExperienceCache(store=open_store(sys.argv[1]), on_error="raise")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda thread: update(cache, 8 * process + thread), range(8)))
+
+for process in range(4):
     if os.fork() == 0:
-        update(number)
+        try:
+            run(process)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
         os._exit(0)
-sys.exit(any(os.wait()[1] for _ in range(8)))
+sys.exit(any([os.wait()[1] for _ in range(4)]))
 """
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_c8_eight_processes_update_one_key_and_their_own(kind: str, tmp_path: Path, redis_server: RedisServer) -> None:
+def test_c8_four_processes_of_eight_threads_update_one_key_and_their_own(
+    kind: str, tmp_path: Path, redis_server: RedisServer
+) -> None:
     url = f"sqlite:///{tmp_path}/cache.db" if kind == "sqlite" else redis_server.url(db=3)
     done = subprocess.run(
         [sys.executable, "-c", UPDATES, url], capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr
     cache = ExperienceCache(url)
-    found = [cache.lookup(f"{number}-{n}", "model") for number in range(8) for n in range(50)]
+    found = [cache.lookup(f"{number}-{n}", "model") for number in range(32) for n in range(12)]
     assert all(found)
     cache.clear()
 

@@ -7,7 +7,7 @@ import enum
 import itertools
 import operator
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar, copy_context
 from typing import Annotated, Any
 
@@ -195,10 +195,18 @@ def test_c10_who_forgets_forgets_their_own(any_store: Store) -> None:
 
 
 def test_c10_meanings_are_looked_for_among_ones_own(any_store: Store) -> None:
-    embedder = Embedder(topics, name="topics")
-    mode = SemanticMode(index=open_vectors("memory:", embedder))
+    embedded: list[str] = []
+
+    def noting(texts: Sequence[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        return topics(texts)
+
+    mode = SemanticMode(index=open_vectors("memory:", Embedder(noting, name="topics")))
     model = numbered(ExperienceCache(store=any_store, tenant=served, semantic=mode))
-    assert [asked(model, tenant, question) for question in (ASKED, ALIKE) for tenant in "xy"] == ["0", "1", "0", "1"]
+    answers = [asked(model, tenant, question) for question in (ASKED, ALIKE) for tenant in ("acme", "globex")]
+    assert answers == ["0", "1", "0", "1"]
+    assert {ASKED, ALIKE} <= set(embedded)
+    assert not any(tenant in text for tenant in ("acme", "globex") for text in embedded)
 
 
 def test_tenants_who_have_not_been_here_for_long_keep_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:

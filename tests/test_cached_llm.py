@@ -79,7 +79,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import CROWD, Down, on_threads
 from tests.loops import cancel_before_the_next_step
-from tests.waiting import until
+from tests.waiting import auntil, until
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
@@ -1254,6 +1254,31 @@ def test_c8_fifty_threads_make_one_call_and_a_failed_leader_fails_nobody_else(
     got = on_threads(lambda: text(CHATS[way](llm)), release)
     assert got.count("Fine.") == CROWD - fails
     assert 2 <= inner.asked <= CROWD if fails else inner.asked == 1
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_c8_fifty_tasks_make_one_call(any_store: Store, *, streams: bool) -> None:
+    class Gated(Scripted):
+        async def achat(self, messages: Any, **_: Any) -> ChatResponse:
+            said = self._next(messages)
+            await gate.wait()
+            return self._response(said)
+
+        async def astream_chat(self, messages: Any, **_: Any) -> Any:
+            async def pieces() -> Any:
+                response = await self.achat(messages)
+                yield response.model_copy(update={"delta": "Fine."})
+
+            return pieces()
+
+    gate, inner = asyncio.Event(), Gated(script=["Fine."])
+    llm = cached(inner, store=any_store)
+    work = (lambda: _astreamed(llm.astream_chat(HI))) if streams else (lambda: llm.achat(HI))
+    tasks = [asyncio.ensure_future(work()) for _ in range(CROWD)]
+    await auntil(lambda: llm.stats()["misses"] == CROWD)
+    gate.set()
+    assert [text(response) for response in await asyncio.gather(*tasks)] == ["Fine."] * CROWD
+    assert inner.asked == 1
 
 
 def test_c8_who_reads_a_stream_in_a_context_of_its_own_does_not_wait_for_itself(

@@ -36,7 +36,7 @@ from tests.agents import look
 from tests.faults import CROWD, Down, Refusing, on_threads
 from tests.openai_server import OpenAIServer
 from tests.test_cached_chat_model import AsyncScripted, Scripted, weather_man
-from tests.waiting import until
+from tests.waiting import auntil, until
 
 ROOT = Path(__file__).parent.parent
 
@@ -533,6 +533,21 @@ def test_c8_fifty_runs_make_one_call() -> None:
         gate.set()
 
     got = on_threads(lambda: asked(agent)[-1], release)
+    assert [message.content for message in got] == ["Hello there!"] * CROWD
+    assert len({message.id for message in got}) == CROWD
+    assert inner.asked == 1
+
+
+async def test_c8_fifty_tasks_make_one_call() -> None:
+    gate = threading.Event()
+    inner = Scripted(gate=gate)
+    cache = memory()
+    agent: Any = create_agent(inner, middleware=[cache])
+    given = {"messages": [HumanMessage("Hi")]}
+    tasks = [asyncio.ensure_future(agent.ainvoke(given, context={"user_id": "ada"})) for _ in range(CROWD)]
+    await auntil(lambda: cache.stats()["misses"] == CROWD)
+    gate.set()
+    got = [state["messages"][-1] for state in await asyncio.gather(*tasks)]
     assert [message.content for message in got] == ["Hello there!"] * CROWD
     assert len({message.id for message in got}) == CROWD
     assert inner.asked == 1

@@ -160,8 +160,9 @@ def test_c1_ids_are_new_each_time_and_are_32_digits(any_store: Store) -> None:
     assert all(len(id_) == 32 and int(id_, 16) >= 0 for id_ in [*ids, kept.uuid])
 
 
-def test_c2_what_a_reader_does_to_a_hit_changes_nothing(any_store: Store) -> None:
-    cache = ExperienceCache(store=any_store)
+@pytest.mark.parametrize("keep", [None, 60.0])
+def test_c2_what_a_reader_does_to_a_hit_changes_nothing(any_store: Store, keep: float | None) -> None:
+    cache = ExperienceCache(store=any_store, keep=keep)
     cache.update("p", "m", [answer(response_metadata={"deep": {"list": [1]}})])
     stored = dict(any_store.get(("experience", "", "", "langchain")))
     for _ in range(10):

@@ -164,14 +164,26 @@ def test_d1_what_a_guard_refuses_is_a_miss_and_counted(build: Callable[..., Expe
     assert (stats["rejected"], stats["rejected_numbers"], stats["misses"]) == (1, 1, 1)
 
 
-def test_d4_a_hundred_nearer_entries_of_another_model_do_not_hide_the_one_that_fits(
-    build: Callable[..., ExperienceCache],
+@pytest.mark.parametrize("place", ["memory", "sqlite"])
+def test_d4_a_hundred_nearer_entries_of_others_do_not_hide_the_one_that_fits(
+    build: Callable[..., ExperienceCache], tmp_path: Path, place: str
 ) -> None:
-    cache = build(candidates=1)
+    def further_where_asked(texts: Sequence[str]) -> list[list[float]]:
+        return [[*vector, 0.05 * (text == ASKED)] for text, vector in zip(texts, topics(texts), strict=True)]
+
+    url = "memory:" if place == "memory" else f"sqlite:///{tmp_path}/v.db"
+    index = open_vectors(url, Embedder(further_where_asked, name="further"))
+    cache = build(candidates=1, index=index)
     for n in range(100):
-        cache.update(prompt(ALIKE), f"other-{n}", answer("wrong"))
+        cache.update(prompt(ALIKE), f"other-{n}", answer("of another model"))
+    others = [build(candidates=1, index=index, **whose) for whose in ({"tag": "other"}, {"tenant": "other"})]
+    for n in range(100):  # in one partition
+        cache.update(prompt(SystemMessage("Be brief."), f"{ALIKE} {n}"), "m", answer("after another history"))
+        for other in others:
+            other.update(prompt(f"{ALIKE} {n}"), "m", answer("of another tag or tenant"))
     cache.update(prompt(ASKED), "m", answer("right"))
     assert content(cache.lookup(prompt(ALIKE), "m")) == "right"
+    index.close()
 
 
 def test_the_surest_of_the_candidates_is_served(build: Callable[..., ExperienceCache]) -> None:
