@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -171,22 +171,21 @@ def test_llamaindex_nodes_are_scored_and_best_first(any_store: Store) -> None:
 
 
 class _Together(MemoryStore):
-    """A store that answers nobody before ten ask at the same time, once it is told to."""
+    """A store that answers each question to ten at the same time, once it is told to."""
 
-    together: threading.Barrier | None = None
+    together: Mapping[str, threading.Barrier] = {}
 
     def get(self, *args: Any, **kwargs: Any) -> dict[str, bytes]:
-        self._wait()
+        self._wait("get")
         return super().get(*args, **kwargs)
 
     def scan(self, *args: Any, **kwargs: Any) -> Page:
-        self._wait()
+        self._wait("scan")
         return super().scan(*args, **kwargs)
 
-    def _wait(self) -> None:
-        if self.together:
-            self.together.wait(60)
-            self.together = None
+    def _wait(self, method: str) -> None:
+        if method in self.together:
+            self.together[method].wait(30)
 
 
 @pytest.mark.parametrize("kind", ["brain", "long-term", "items", "experiences"])
@@ -207,10 +206,9 @@ async def test_e1_ten_retrievals_run_beside_each_other(kind: str) -> None:
         pool.create(Experience(req="bike", resp=SAID[0]))
         retrieve = partial(pool.aquery, "bike")
     first = await retrieve()  # what is new is indexed by one of them; now nothing is
-    store.together = threading.Barrier(10)
+    store.together = {method: threading.Barrier(10) for method in ("get", "scan")}
     found: list[Sequence[Any]] = await asyncio.gather(*(retrieve() for _ in range(10)))
     assert [len(results) for results in found] == [len(first)] * 10 != [0] * 10
-    assert store.together is None
 
 
 def test_a_trace_has_the_spans_of_any_retriever() -> None:
