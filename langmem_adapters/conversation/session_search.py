@@ -17,7 +17,14 @@ from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import IndexChange, check_level, follow, own_index_errors, start_index
+from langmem_adapters.records.following import (
+    FollowTurns,
+    IndexChange,
+    check_level,
+    follow,
+    own_index_errors,
+    start_index,
+)
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_integer, check_text
 
@@ -47,6 +54,7 @@ class SessionSearch(Shared):
         self._read_numbers = itertools.count()
         self._latest_read = -1
         self._log_lock = ForkSafeLock()
+        self._turns = FollowTurns()
         self._values_lock = ForkSafeLock()  # held while nothing is asked of the store
 
     def search(self, query: str, k: int) -> list[tuple[Message, float]]:
@@ -83,15 +91,14 @@ class SessionSearch(Shared):
     def _follow_log(self) -> None:
         """Bring the index up to the log."""
         followed = self.brain.store, self.index, self._namespace
-        catch_up = partial(follow, *followed, _log_change, new_id=self._new_id, on_start=self._forget_values)
-        with self._log_lock.try_hold(0.0) as is_first:
-            if is_first:
-                catch_up()
-                return
+        begun = self._turns.begun
         # Most searches find nothing new: those of other threads need not wait in line to learn that.
-        if not check_level(*followed)[0]:
-            with self._log_lock.held():
-                catch_up()
+        if self._turns.is_following and check_level(*followed)[0]:
+            return
+        with self._log_lock.held():
+            self._turns.take(
+                begun, partial(follow, *followed, _log_change, new_id=self._new_id, on_start=self._forget_values)
+            )
 
     def _forget_values(self) -> None:
         with self._values_lock.held():
