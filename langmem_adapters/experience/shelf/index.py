@@ -74,12 +74,11 @@ class ShelfIndex:
         Returns the new position; None, if the index was not begun, or was left to the other thread.
         """
         begun = self._turns.begun
-        has_lock, position = self._follow_within(0.0, begun)
-        if not has_lock and not self._needs_catch_up:
+        if self._turns.is_following and not self._needs_catch_up:
             is_level, position = check_level(self._rows.store, self.index, self._rows.namespace)
             if is_level:  # as for most searches, which need not wait in line to learn that
                 return position
-            has_lock, position = self._follow_within(self._wait_seconds, begun)
+        has_lock, position = self._follow_within(0.0 if self._needs_catch_up else self._wait_seconds, begun)
         if not has_lock:
             self._needs_catch_up = True
             _, position = self._follow_within(0.0, begun)  # the other thread may have ended before it saw the flag
