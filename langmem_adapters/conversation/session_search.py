@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -16,7 +17,14 @@ from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import IndexChange, follow, own_index_errors, start_index
+from langmem_adapters.records.following import (
+    FollowTurns,
+    IndexChange,
+    check_level,
+    follow,
+    own_index_errors,
+    start_index,
+)
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_integer, check_text
 
@@ -45,7 +53,9 @@ class SessionSearch(Shared):
         self._indexed_values: dict[str, bytes] = {}
         self._read_numbers = itertools.count()
         self._latest_read = -1
-        self._index_lock = ForkSafeLock()
+        self._log_lock = ForkSafeLock()
+        self._turns = FollowTurns()
+        self._values_lock = ForkSafeLock()  # held while nothing is asked of the store
 
     def search(self, query: str, k: int) -> list[tuple[Message, float]]:
         """The ``k`` messages or facts that fit best, with scores in [0, 1], best first.
@@ -59,19 +69,13 @@ class SessionSearch(Shared):
         store = self.brain.store
         read_number = next(self._read_numbers)
         values = store.get(self._namespace)  # without the lock: a slow store then delays nobody else
-        with own_index_errors(self.index), self._index_lock.held():
-            follow(
-                store,
-                self.index,
-                self._namespace,
-                _log_change,
-                new_id=self._new_id,
-                on_start=self._indexed_values.clear,
-            )
-            # otherwise a later reader has updated the index already
-            if read_number > self._latest_read or not self._indexed_values:
-                self._latest_read = max(read_number, self._latest_read)
-                self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUE_PREFIXES)})
+        with own_index_errors(self.index):
+            self._follow_log()
+            with self._values_lock.held():
+                # otherwise a later reader has updated the index already
+                if read_number > self._latest_read or not self._indexed_values:
+                    self._latest_read = max(read_number, self._latest_read)
+                    self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUE_PREFIXES)})
 
         def read_data(ids: Sequence[str]) -> dict[str, bytes]:
             seqs = [int(id_) for id_ in ids if not id_.startswith(_VALUE_PREFIXES)]
@@ -83,6 +87,22 @@ class SessionSearch(Shared):
         with own_index_errors(self.index):
             best = reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
         return [(message, hit.score) for hit, message in best]
+
+    def _follow_log(self) -> None:
+        """Bring the index up to the log."""
+        followed = self.brain.store, self.index, self._namespace
+        begun = self._turns.begun
+        # Most searches find nothing new: those of other threads need not wait in line to learn that.
+        if self._turns.is_following and check_level(*followed)[0]:
+            return
+        with self._log_lock.held():
+            self._turns.take(
+                begun, partial(follow, *followed, _log_change, new_id=self._new_id, on_start=self._forget_values)
+            )
+
+    def _forget_values(self) -> None:
+        with self._values_lock.held():
+            self._indexed_values = {}
 
     def _entry_data(self, seq: int) -> Flow[bytes | None]:
         items = (yield from step(self.brain.store.scan, self._namespace, after=seq - 1, limit=1)).items

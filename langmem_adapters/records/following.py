@@ -18,7 +18,15 @@ from langmem_adapters.protocols import START, Document, Index, Item, Position, S
 from langmem_adapters.records.journal import COMPACTION_KEY, compacted_seq, position_after
 from langmem_adapters.records.paging import PAGE_SIZE
 
-__all__ = ["IndexChange", "check_level", "follow", "own_index_errors", "search_up_to_date", "start_index"]
+__all__ = [
+    "FollowTurns",
+    "IndexChange",
+    "check_level",
+    "follow",
+    "own_index_errors",
+    "search_up_to_date",
+    "start_index",
+]
 
 _SEARCH_ATTEMPTS = 3  # if an index is dropped during each of them, the last result is returned
 _MAX_STARTS = 10  # in one call: two embedders that share an index would replace each other's work for ever
@@ -33,6 +41,34 @@ class IndexChange(NamedTuple):
 
     upsert: Sequence[Document]
     delete: Sequence[str] = ()
+
+
+class FollowTurns:
+    """The turns of the threads that want one index brought up to date: one turn serves all who asked before it began.
+
+    The user of this class sees to it that there is one turn at a time.
+    """
+
+    def __init__(self) -> None:
+        self.begun = 0
+        """How many turns have begun: what a thread notes as it asks."""
+        self._ended = 0
+        self._position: Position | None = None
+
+    @property
+    def is_following(self) -> bool:
+        """Whether a thread has its turn; also after one that failed, or that a fork or an interrupt has ended."""
+        return self.begun != self._ended
+
+    def take(self, begun_before: int, follow_index: Callable[[], Position | None]) -> Position | None:
+        """Follow, unless a whole turn has passed since ``begun_before`` was noted; returns the index's position."""
+        if self._ended > begun_before:
+            return self._position
+        self.begun += 1
+        turn = self.begun
+        self._position = follow_index()
+        self._ended = turn
+        return self._position
 
 
 class _UnreadPage(NamedTuple):

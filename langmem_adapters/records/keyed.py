@@ -11,6 +11,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import (
+    FollowTurns,
     IndexChange,
     check_level,
     follow,
@@ -81,7 +83,7 @@ class Records:
         self._text_format = text_format
         self._other_keys = other_keys
         self._follow_locks = {id(each): ForkSafeLock() for each in (index, vectors)}
-        self._followers: dict[int, object] = {}  # by index; after an interrupt or a fork, also one that is gone
+        self._follow_turns = {id(each): FollowTurns() for each in (index, vectors)}
         self._replaced_ids: set[str] = set()  # of damaged entries, whose records are named by others by now
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
@@ -145,27 +147,27 @@ class Records:
         ``report`` is called after each page with its number of entries.
         """
         index = self.index if index is None else index
-        mark = object()
-        if self._followers.setdefault(id(index), mark) is not mark:
+        turns = self._follow_turns[id(index)]
+        begun = turns.begun
+        if turns.is_following:
             # Most searches find nothing new: those of other threads need not wait in line to learn that.
             is_level, position = check_level(self.store, index, self.namespace, self._text_format)
             if is_level:
                 return position
+        follow_index = partial(
+            follow,
+            self.store,
+            index,
+            self.namespace,
+            lambda items: self.index_change(self._keys_named(items)),
+            new_id=self._new_id,
+            batch_length=batch_length,
+            report=report,
+            on_lost_entry=lambda: self._log_again(self._lost_keys()),
+            text_format=self._text_format,
+        )
         with self._follow_locks[id(index)].held():
-            try:
-                return follow(
-                    self.store,
-                    index,
-                    self.namespace,
-                    lambda items: self.index_change(self._keys_named(items)),
-                    new_id=self._new_id,
-                    batch_length=batch_length,
-                    report=report,
-                    on_lost_entry=lambda: self._log_again(self._lost_keys()),
-                    text_format=self._text_format,
-                )
-            finally:
-                self._followers.pop(id(index), None)
+            return turns.take(begun, follow_index)
 
     def catch_up(self) -> Position | None:
         """:meth:`follow` for a search; if it takes long, a warning says why, and how far it is."""

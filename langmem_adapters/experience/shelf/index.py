@@ -21,7 +21,14 @@ from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import submit
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
-from langmem_adapters.records.following import IndexChange, check_level, follow, own_index_errors, search_up_to_date
+from langmem_adapters.records.following import (
+    FollowTurns,
+    IndexChange,
+    check_level,
+    follow,
+    own_index_errors,
+    search_up_to_date,
+)
 
 __all__ = ["ShelfIndex"]
 
@@ -44,6 +51,7 @@ class ShelfIndex:
         self._rows = rows
         self._text_of = text_of
         self._follow_lock = ForkSafeLock()
+        self._turns = FollowTurns()
         # -1: wait for ever, as no model is asked
         self._wait_seconds = _WAIT_SECONDS if isinstance(index, SemanticIndex) else -1
         # Whether a thread has waited in vain for the one that follows: then others do not wait, and that one goes on.
@@ -65,24 +73,23 @@ class ShelfIndex:
 
         Returns the new position; None, if the index was not begun, or was left to the other thread.
         """
-        has_lock, position = self._follow_within(0.0)
-        if not has_lock and not self._needs_catch_up:
+        begun = self._turns.begun
+        if self._turns.is_following and not self._needs_catch_up:
             is_level, position = check_level(self._rows.store, self.index, self._rows.namespace)
             if is_level:  # as for most searches, which need not wait in line to learn that
                 return position
-            has_lock, position = self._follow_within(self._wait_seconds)
+        has_lock, position = self._follow_within(0.0 if self._needs_catch_up else self._wait_seconds, begun)
         if not has_lock:
             self._needs_catch_up = True
-            _, position = self._follow_within(0.0)  # the other thread may have ended before it saw the flag
+            _, position = self._follow_within(0.0, begun)  # the other thread may have ended before it saw the flag
         return position
 
-    def _follow_within(self, seconds: float) -> tuple[bool, Position | None]:
-        """Follow the log, once no other thread does; False, if one still does after these seconds."""
+    def _follow_within(self, seconds: float, begun: int) -> tuple[bool, Position | None]:
+        """Have a turn at following the log, once no other thread has one; False, if one has after these seconds."""
         position = None
         with self._follow_lock.try_hold(seconds) as has_lock:
             if has_lock:
-                self._needs_catch_up = False
-                position = self._follow()
+                position = self._turns.take(begun, self._follow)
         if has_lock and self._needs_catch_up:
             with suppress(RuntimeError):  # the interpreter is shutting down
                 submit(self._catch_up)
@@ -97,6 +104,7 @@ class ShelfIndex:
             )
 
     def _follow(self) -> Position | None:
+        self._needs_catch_up = False
         indexed_keys: list[str] = []
 
         def change(items: Sequence[Item]) -> IndexChange:
