@@ -67,7 +67,7 @@ class FollowTurns:
         self.begun += 1
         turn = self.begun
         self._position = follow_index()
-        self._ended = turn
+        self._ended = max(self._ended, turn)  # one within another, as of an embedder that searches, ends first
         return self._position
 
 
