@@ -873,6 +873,31 @@ async def test_a5_the_loop_is_never_blocked() -> None:
     assert max(late) < 0.09
 
 
+async def test_a5_the_older_memories_wait_for_nobody_on_the_threads_of_the_loop(any_store: Store) -> None:
+    """Where there are two processors, a loop has six threads; here one, which is taken."""
+    ours, release = SyncBrainChatStore(store=any_store), threading.Event()
+
+    async def use() -> list[list[ChatMessage]]:
+        await ours.aset_messages("t", said("e"))
+        for message in said("a", "b", "c", "d"):
+            await ours.async_add_message("s", message)
+        assert await ours.adelete_last_message("s") == said("a", "b", "c", "d")[3]
+        assert await ours.adelete_message("s", 0) == said("a")[0]
+        assert await ours.adelete_messages("t") == said("e")
+        assert await ours.aget_keys() == ["s"]
+        return await asyncio.gather(*(ours.aget_messages("s") for _ in range(20)))
+
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        taken = asyncio.ensure_future(asyncio.to_thread(release.wait, 60))
+        try:
+            found = await asyncio.wait_for(use(), 20)
+        finally:
+            release.set()
+        await taken
+    assert found == [said("a", "b", "c")[1:]] * 20
+
+
 # --- how it is made and dumped ------------------------------------------------------------------------------
 
 

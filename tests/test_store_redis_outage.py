@@ -28,6 +28,7 @@ from langmem_adapters import BrainMemory, Settings
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
+from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.stores import redis_wire, shared_store
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_outage import Retries, is_down, is_temporary
@@ -631,16 +632,18 @@ def test_a10_a_thousand_objects_on_one_url_share_few_connections(start_redis: Ca
     with redis.Redis.from_url(server.url()) as raw:
         settings = Settings(url=server.url())
         memories = [settings.working(user=str(n)) for n in range(1000)]
+        histories = [BrainChatMessageHistory(str(n), url=server.url()) for n in range(1000)]
         assert len(raw.client_list()) == 1  # the administrator's: constructing makes none
-        work = iter(memories)
+        calls = [partial(memory.update, "c", "x") for memory in memories]
+        work: Iterator[Callable[[], Any]] = iter([*calls, *(partial(h.add_user_message, "x") for h in histories)])
 
         def use() -> None:
-            for memory in work:
-                memory.update("c", "x")
+            for call in work:
+                call()
 
         on_threads([use] * 100)
         assert len(raw.client_list()) <= 64 + 1
-        assert raw.dbsize() == 1000 * 4
+        assert raw.dbsize() == 1000 * 4 + 1000 * 2 + 1  # the list of sessions
         shared_store(server.url()).close()
         until(lambda: len(raw.client_list()) == 1)
 

@@ -175,8 +175,11 @@ class SyncBrainChatStore(_UserSessions, BaseChatStore):
     """The same sessions for LlamaIndex's older memories, such as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
 
     It holds the active messages, and takes the arguments of a :class:`BrainChatStore`. What is added is stored at once,
-    so it has no ``persist()``. The async twins are LlamaIndex's, which call the methods in a thread. Each ``get()`` of
-    a ``ChatSummaryMemoryBuffer`` deletes the session and writes it anew, so title, knowledge and archive are lost.
+    so it has no ``persist()``. Each ``get()`` of a ``ChatSummaryMemoryBuffer`` deletes the session and writes it anew,
+    so title, knowledge and archive are lost.
+
+    The async twins run on the library's own threads, not on the few of the event loop, which LlamaIndex would take. A
+    subclass that changes a method changes its twin too.
 
     >>> from llama_index.core.llms import ChatMessage
     >>> from llama_index.core.memory import ChatMemoryBuffer
@@ -227,6 +230,34 @@ class SyncBrainChatStore(_UserSessions, BaseChatStore):
     def get_keys(self) -> list[str]:
         """The sessions of the user, the most recently written first."""
         return run(self._keys())
+
+    async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """:meth:`set_messages`, without blocking the event loop."""
+        await arun(self._session(key).replace(messages))
+
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        """:meth:`get_messages`, without blocking the event loop."""
+        return await arun(self._session(key).read(_ACTIVE, None, None))
+
+    async def async_add_message(self, key: str, message: ChatMessage) -> None:
+        """:meth:`add_message`, without blocking the event loop."""
+        await arun(self._session(key).add([message]))
+
+    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
+        """:meth:`delete_messages`, without blocking the event loop."""
+        return await arun(self._session(key).forget())
+
+    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """:meth:`delete_message`, without blocking the event loop."""
+        return await arun(self._session(key).remove_at(idx))
+
+    async def adelete_last_message(self, key: str) -> ChatMessage | None:
+        """:meth:`delete_last_message`, without blocking the event loop."""
+        return await arun(self._session(key).remove_at(-1))
+
+    async def aget_keys(self) -> list[str]:
+        """:meth:`get_keys`, without blocking the event loop."""
+        return await arun(self._keys())
 
 
 # Otherwise an older memory could be dumped, as contexts of workflows are, but never loaded again.
