@@ -53,7 +53,6 @@ class SessionSearch(Shared):
         self._indexed_values: dict[str, bytes] = {}
         self._read_numbers = itertools.count()
         self._latest_read = -1
-        self._log_lock = ForkSafeLock()
         self._turns = FollowTurns()
         self._values_lock = ForkSafeLock()  # held while nothing is asked of the store
 
@@ -91,14 +90,10 @@ class SessionSearch(Shared):
     def _follow_log(self) -> None:
         """Bring the index up to the log."""
         followed = self.brain.store, self.index, self._namespace
-        begun = self._turns.begun
-        # Most searches find nothing new: those of other threads need not wait in line to learn that.
-        if self._turns.is_following and check_level(*followed)[0]:
-            return
-        with self._log_lock.held():
-            self._turns.take(
-                begun, partial(follow, *followed, _log_change, new_id=self._new_id, on_start=self._forget_values)
-            )
+        self._turns.follow(
+            partial(check_level, *followed),
+            partial(follow, *followed, _log_change, new_id=self._new_id, on_start=self._forget_values),
+        )
 
     def _forget_values(self) -> None:
         with self._values_lock.held():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SearchError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
@@ -44,12 +45,11 @@ class IndexChange(NamedTuple):
 
 
 class FollowTurns:
-    """The turns of the threads that want one index brought up to date: one turn serves all who asked before it began.
-
-    The user of this class sees to it that there is one turn at a time.
-    """
+    """The turns of threads that want one index brought up to date: one turn serves all who asked before it began."""
 
     def __init__(self) -> None:
+        self.lock = ForkSafeLock()
+        """Held by the thread that has its turn."""
         self.begun = 0
         """How many turns have begun: what a thread notes as it asks."""
         self._ended = 0
@@ -60,8 +60,23 @@ class FollowTurns:
         """Whether a thread has its turn; also after one that failed, or that a fork or an interrupt has ended."""
         return self.begun != self._ended
 
+    def follow(
+        self, check: Callable[[], tuple[bool, Position | None]], follow_index: Callable[[], Position | None]
+    ) -> Position | None:
+        """Have the index followed up to now; returns its position. ``check`` is :func:`check_level`.
+
+        Most searches find nothing new: those of other threads need not wait in line to learn that.
+        """
+        begun = self.begun
+        if self.is_following:
+            is_level, position = check()
+            if is_level:
+                return position
+        with self.lock.held():
+            return self.take(begun, follow_index)
+
     def take(self, begun_before: int, follow_index: Callable[[], Position | None]) -> Position | None:
-        """Follow, unless a whole turn has passed since ``begun_before`` was noted; returns the index's position."""
+        """Follow, unless a whole turn has passed since ``begun_before`` was noted. Call it with the lock held."""
         if self._ended > begun_before:
             return self._position
         self.begun += 1

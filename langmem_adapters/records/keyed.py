@@ -15,7 +15,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
-from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, StoreError, StoreUnavailable
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, to_bytes
@@ -82,7 +81,6 @@ class Records:
         self._new_id = new_id
         self._text_format = text_format
         self._other_keys = other_keys
-        self._follow_locks = {id(each): ForkSafeLock() for each in (index, vectors)}
         self._follow_turns = {id(each): FollowTurns() for each in (index, vectors)}
         self._replaced_ids: set[str] = set()  # of damaged entries, whose records are named by others by now
 
@@ -147,27 +145,21 @@ class Records:
         ``report`` is called after each page with its number of entries.
         """
         index = self.index if index is None else index
-        turns = self._follow_turns[id(index)]
-        begun = turns.begun
-        if turns.is_following:
-            # Most searches find nothing new: those of other threads need not wait in line to learn that.
-            is_level, position = check_level(self.store, index, self.namespace, self._text_format)
-            if is_level:
-                return position
-        follow_index = partial(
-            follow,
-            self.store,
-            index,
-            self.namespace,
-            lambda items: self.index_change(self._keys_named(items)),
-            new_id=self._new_id,
-            batch_length=batch_length,
-            report=report,
-            on_lost_entry=lambda: self._log_again(self._lost_keys()),
-            text_format=self._text_format,
+        return self._follow_turns[id(index)].follow(
+            partial(check_level, self.store, index, self.namespace, self._text_format),
+            partial(
+                follow,
+                self.store,
+                index,
+                self.namespace,
+                lambda items: self.index_change(self._keys_named(items)),
+                new_id=self._new_id,
+                batch_length=batch_length,
+                report=report,
+                on_lost_entry=lambda: self._log_again(self._lost_keys()),
+                text_format=self._text_format,
+            ),
         )
-        with self._follow_locks[id(index)].held():
-            return turns.take(begun, follow_index)
 
     def catch_up(self) -> Position | None:
         """:meth:`follow` for a search; if it takes long, a warning says why, and how far it is."""

@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, ModelError, SearchError
 from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import submit
@@ -50,8 +49,8 @@ class ShelfIndex:
         self.index = index
         self._rows = rows
         self._text_of = text_of
-        self._follow_lock = ForkSafeLock()
         self._turns = FollowTurns()
+        self._follow_lock = self._turns.lock
         # -1: wait for ever, as no model is asked
         self._wait_seconds = _WAIT_SECONDS if isinstance(index, SemanticIndex) else -1
         # Whether a thread has waited in vain for the one that follows: then others do not wait, and that one goes on.
