@@ -7,17 +7,18 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from langmem_adapters import views
 from langmem_adapters.concurrency import pauses
+from langmem_adapters.concurrency.turns import Turn, turn_for
 from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.flow import Flow, Step, arun, run, step
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_count, check_seconds, check_store, check_sync_functions, check_text
-from langmem_adapters.working_items import WorkingItem, metadata_dict, read_item, require_data, write_item
+from langmem_adapters.working_items import StoredItem, WorkingItem, metadata_dict, read_item, require_data, write_item
 
 __all__ = ["TWELVE_HOURS", "MemoryType", "WorkingItem", "WorkingMemory"]
 
@@ -29,14 +30,13 @@ TWELVE_HOURS: Final = 12 * 60 * 60.0
 
 _REVISION = "revision"  # a value that every write changes, so that an update notices any other writer
 _ITEM_REVISION = "revision/"  # of a value for each item: each write of the item changes it, and no other write
-_RETRY_ATTEMPTS = 40  # tries of a change that keeps losing to other writers
+_MAX_ATTEMPTS = 40  # tries of a change that keeps losing to other writers
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.2  # seconds: bounds of the longest pause between two tries
 _PAGE_SIZE = 100  # entries read at once in the search for an item
 
 
-class _StoredItem(NamedTuple):
-    entry: Item
-    item: WorkingItem
+_Found: TypeAlias = tuple[list[StoredItem], dict[str, bytes]]
+"""Items, and the revisions that they were read at."""
 
 
 class WorkingMemory(Shared):
@@ -236,20 +236,20 @@ class WorkingMemory(Shared):
         ``keep`` as in :meth:`store_flow`.
         """
         namespace = self._namespace(conversation_id, memory_type)
-        for attempt in range(_RETRY_ATTEMPTS):
-            stored, revisions = yield from self._read_with_backoff(attempt, namespace, item_id)
-            old = stored[0].item if stored else None
-            if old is None and item_id is not None:
-                return None
-            old_data = None if old is None else old.data
-            data = (yield from step(change, old_data)) if callable(change) else change
-            new = self._new_version(old, require_data(data), metadata)
-            items = [new, *(self._new_version(None, require_data(value), new.metadata) for value in followed_by)]
-            kept_items = items[-keep:] if keep else items
-            surplus = yield from self._surplus_entries(namespace, keep, len(followed_by))
-            if (yield from self._replace(namespace, stored, kept_items, revisions, surplus)):
-                return new
-        raise _conflict_error()
+        with turn_for((namespace, item_id)) as turn:
+            while True:
+                stored, revisions = yield from self._read_in_turn(turn, namespace, item_id)
+                old = stored[0].item if stored else None
+                if old is None and item_id is not None:
+                    return None
+                old_data = None if old is None else old.data
+                data = (yield from step(change, old_data)) if callable(change) else change
+                new = self._new_version(old, require_data(data), metadata)
+                items = [new, *(self._new_version(None, require_data(value), new.metadata) for value in followed_by)]
+                kept_items = items[-keep:] if keep else items
+                surplus = yield from self._surplus_entries(namespace, keep, len(followed_by))
+                if (yield from self._replace(namespace, stored, kept_items, revisions, surplus)):
+                    return new
 
     def _new_version(self, old: WorkingItem | None, data: Any, metadata: Mapping[str, Any] | None) -> WorkingItem:
         now = self._clock()
@@ -264,13 +264,13 @@ class WorkingMemory(Shared):
             total = (yield from step(self._store.scan, namespace, limit=0)).total
             yield from step(self._store.clear, namespace)
             return bool(total)
-        for attempt in range(_RETRY_ATTEMPTS):
-            stored, revisions = yield from self._read_with_backoff(attempt, namespace, item_id)
-            if not stored:
-                return False
-            if (yield from self._replace(namespace, stored, [], revisions)):
-                return True
-        raise _conflict_error()
+        with turn_for((namespace, item_id)) as turn:
+            while True:
+                stored, revisions = yield from self._read_in_turn(turn, namespace, item_id)
+                if not stored:
+                    return False
+                if (yield from self._replace(namespace, stored, [], revisions)):
+                    return True
 
     def _namespace(self, conversation_id: str, memory_type: str) -> Namespace:
         if not isinstance(conversation_id, str) or not conversation_id:
@@ -279,21 +279,26 @@ class WorkingMemory(Shared):
             raise ConfigurationError(f"a memory type is {', '.join(get_args(MemoryType))}, not {memory_type!r:.50}")
         return ("working", *self._owner, conversation_id, memory_type)
 
-    def _read_with_backoff(
-        self, attempt: int, namespace: Namespace, item_id: str | None
-    ) -> Flow[tuple[list[_StoredItem], dict[str, bytes]]]:
-        """The newest item, or the one of this id, with the revisions. Before a further attempt, pause at random."""
+    def _read_in_turn(self, turn: Turn, namespace: Namespace, item_id: str | None) -> Flow[_Found]:
+        """The newest item, or the one of this id, with the revisions.
+
+        Before a further attempt, pause at random, for other processes, and wait for those of this one.
+        """
+        attempt = next(turn.attempts)
+        if attempt == _MAX_ATTEMPTS:
+            raise Conflict(f"other writers came first {attempt} times in a row, and nothing was changed: try again")
         if attempt:
             fraction = zlib.crc32(to_bytes(self._new_id())) / 2**32
             seconds = fraction * min(_MIN_PAUSE_SECONDS * 2**attempt, _MAX_PAUSE_SECONDS)
             wait = (lambda: asyncio.sleep(seconds)) if self._sleep is pauses.sleep else None
             yield Step(lambda: self._sleep(seconds), wait)
+            yield from turn.take()
         return (yield from self._read_newest(namespace, 1, item_id))
 
     def _replace(
         self,
         namespace: Namespace,
-        stored: list[_StoredItem],
+        stored: list[StoredItem],
         items: Sequence[WorkingItem],
         revisions: dict[str, bytes],
         surplus: Sequence[Item] = (),
@@ -321,10 +326,10 @@ class WorkingMemory(Shared):
 
     def _read_newest(
         self, namespace: Namespace, count: int | None, item_id: str | None = None, after: int = 0
-    ) -> Flow[tuple[list[_StoredItem], dict[str, bytes]]]:
+    ) -> Flow[_Found]:
         """The newest readable items, newest first, and the revisions that they were read at."""
         check_text("item_id", "" if item_id is None else item_id)
-        matches: list[_StoredItem] = []
+        matches: list[StoredItem] = []
         limit = count if item_id is None else _PAGE_SIZE
         keys = [_REVISION] if item_id is None else [_REVISION, _ITEM_REVISION + item_id]
         page = first_page = yield from step(
@@ -334,7 +339,7 @@ class WorkingMemory(Shared):
             for entry in page.items:
                 item = read_item(entry, namespace[-1])
                 if item is not None and (item_id is None or item_id == item.id):
-                    matches.append(_StoredItem(entry, item))
+                    matches.append(StoredItem(entry, item))
             if limit is None or len(page.items) < limit or len(matches) >= (count or 0):
                 break
             limit, before = _PAGE_SIZE, page.items[-1].seq
@@ -343,7 +348,3 @@ class WorkingMemory(Shared):
             # Another writer may have rewritten it meanwhile: then it stands behind what was read.
             return (yield from self._read_newest(namespace, count, item_id, first_page.items[0].seq))
         return matches[:count], first_page.values
-
-
-def _conflict_error() -> Conflict:
-    return Conflict(f"other writers came first {_RETRY_ATTEMPTS} times in a row, and nothing was changed: try again")

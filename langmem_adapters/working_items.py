@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from langmem_adapters import views
 from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_sealed_or_newer
@@ -13,7 +13,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.protocols import Item
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["WorkingItem", "metadata_dict", "parse_item", "read_item", "require_data", "write_item"]
+__all__ = ["StoredItem", "WorkingItem", "metadata_dict", "parse_item", "read_item", "require_data", "write_item"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,13 @@ class WorkingItem:
 
     def _repr_html_(self) -> str:
         return views.render_safely(self, lambda: views.items([self]))
+
+
+class StoredItem(NamedTuple):
+    """An item, and the entry of the log that holds it."""
+
+    entry: Item
+    item: WorkingItem
 
 
 def require_data(data: Any) -> Any:

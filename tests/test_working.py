@@ -413,6 +413,21 @@ async def test_g4_a_hundred_updates_in_tasks_lose_none(any_store: Store) -> None
     assert shown(memory) == [{"n": 100}]
 
 
+async def test_a_thousand_updates_in_tasks_try_a_few_times_each(redis_server: RedisServer, key_prefix: str) -> None:
+    changed = 0
+
+    def change(data: Any) -> dict[str, int]:
+        nonlocal changed
+        changed += 1
+        return plus_one(data)
+
+    memory = WorkingMemory(open_store(redis_server.url()), user=key_prefix)
+    await asyncio.gather(*(memory.aupdate(C, change) for _ in range(1000)))
+    assert shown(memory) == [{"n": 1000}]
+    assert await memory.adelete(C)
+    assert changed < 4000  # they wait in line; without, each tries until it is the fastest, or gives up
+
+
 _PROCESS = """
 import sys
 from langmem_adapters import WorkingMemory, open_store

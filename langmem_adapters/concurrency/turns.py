@@ -1,0 +1,95 @@
+"""Turns of the flows of one process that change the same thing, since those that change it at once only fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Generator, Hashable
+from concurrent import futures
+from functools import partial
+from itertools import count
+
+from langmem_adapters.concurrency.forks import reset_in_child
+from langmem_adapters.concurrency.workers import Flow, Step
+
+__all__ = ["Turn", "turn_for"]
+
+_MAX_WAIT_SECONDS = 5.0  # of who waits in line, so that nobody depends on how long another one's turn takes
+
+
+class _Lines:
+    """Who waits for a turn, by what it is for; the first has it."""
+
+    def __init__(self) -> None:
+        reset_in_child(self)
+
+    def reset_state(self) -> None:
+        self._lock = threading.RLock()  # reentrant: garbage collection may close an abandoned flow while it is held
+        self._lines: dict[Hashable, deque[futures.Future[None]]] = {}
+
+    def join(self, key: Hashable, ticket: futures.Future[None]) -> None:
+        with self._lock:
+            line = self._lines.setdefault(key, deque())
+            line.append(ticket)
+            self._lines[key] = line  # again, as such a flow may have been the last in this line
+            self._call_first(line)
+
+    def leave(self, key: Hashable, ticket: futures.Future[None]) -> None:
+        with self._lock:
+            line = self._lines.get(key, deque())
+            with contextlib.suppress(ValueError):  # it has left, or stands in the line of a parent process
+                line.remove(ticket)
+            self._call_first(line)
+            if not line:
+                self._lines.pop(key, None)
+
+    @staticmethod
+    def _call_first(line: deque[futures.Future[None]]) -> None:
+        if line and not line[0].done():
+            line[0].set_result(None)
+
+
+_lines = _Lines()
+
+
+class Turn:
+    """A place in a line of this process, once it is taken."""
+
+    def __init__(self, key: Hashable) -> None:
+        self.attempts = count()  # of the change that it is for
+        self._key = key
+        self._ticket: futures.Future[None] | None = None
+
+    def take(self) -> Flow[None]:
+        """Wait until it is this flow's turn, at most some seconds: it goes on in any case. Later calls do nothing."""
+        if self._ticket is not None:
+            return
+        self._ticket = futures.Future()
+        _lines.join(self._key, self._ticket)
+        yield Step(partial(futures.wait, [self._ticket], _MAX_WAIT_SECONDS), partial(_await, self._ticket))
+        if not self._ticket.done():
+            self.end()
+
+    def end(self) -> None:
+        """Let the next one have its turn."""
+        if self._ticket is not None:
+            _lines.leave(self._key, self._ticket)
+
+
+@contextlib.contextmanager
+def turn_for(key: Hashable) -> Generator[Turn]:
+    """A turn to take at changing what ``key`` names, which ends with the block.
+
+    Nobody's change depends on it: others, such as other processes, change the same without.
+    """
+    turn = Turn(key)
+    try:
+        yield turn
+    finally:
+        turn.end()
+
+
+async def _await(ticket: futures.Future[None]) -> None:
+    await asyncio.wait([asyncio.wrap_future(ticket)], timeout=_MAX_WAIT_SECONDS)
