@@ -1,7 +1,6 @@
 """Turns of the flows of one process: one after the other, and nobody is left behind by one that goes away."""
 
 import asyncio
-import os
 import threading
 import time
 
@@ -10,6 +9,7 @@ import pytest
 from langmem_adapters.concurrency import turns
 from langmem_adapters.concurrency.turns import Turn, turn_for
 from langmem_adapters.flow import Flow, arun, run, step
+from tests.test_forks import forked
 
 
 class Visits:
@@ -100,14 +100,15 @@ def test_who_fails_ends_its_turn() -> None:
     assert waiting("failed") == 0
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_waits_for_nobody_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "_MAX_WAIT_SECONDS", 60)
     with turn_for("forked") as turn:
         run(turn.take())
-        child = os.fork()
-        if child == 0:
+
+        def visit() -> None:
             turn.end()
-            os._exit(run(Visits("forked").visit()))
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 1
+            assert run(Visits("forked").visit()) == 1
+
+        assert forked(visit) == 0
         assert waiting("forked") == 1

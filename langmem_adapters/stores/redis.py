@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, MissingDependency, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats, health_of
 from langmem_adapters.keys import Namespace, to_bytes, to_text
@@ -20,6 +21,7 @@ try:
     from langmem_adapters.stores.redis_client import make_link
     from langmem_adapters.stores.redis_directory import Directory
     from langmem_adapters.stores.redis_errors import is_full
+    from langmem_adapters.stores.redis_guarded import GuardedWrites
     from langmem_adapters.stores.redis_keys import Keys, NamespaceKeys
     from langmem_adapters.stores.redis_packing import pack
     from langmem_adapters.stores.redis_wire import Wire
@@ -74,6 +76,7 @@ class RedisStore(Shared):
         self._clock = clock
         link = make_link(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
         self._wire = Wire(link, retry_for=retry_for, clock=clock)
+        self._guarded_writes = GuardedWrites(self._wire)
         self._removed_logs = redis_log.RemovedLogs()
 
     @blocking
@@ -178,7 +181,8 @@ class RedisStore(Shared):
         append_start = len(commands)
         if first_entries or not put:  # a namespace exists from its first write on, even if that write leaves it empty
             commands += redis_log.append_commands(redis_keys, first_entries)
-        replies = yield from self._commit(namespace, redis_keys, commands, ttl, guard)
+        send = partial(self._guarded_writes.write, guard=guard, put=put or {}, delete=delete) if guard else None
+        replies = yield from self._commit(namespace, redis_keys, commands, ttl, send)
         if first_entries:
             yield from redis_log.settle_append(self._wire, redis_keys, first_entries, replies[append_start:])
 
@@ -246,7 +250,7 @@ class RedisStore(Shared):
         redis_keys: NamespaceKeys,
         commands: Sequence[bytes],
         ttl: float | None,
-        guard: Mapping[str, bytes | None] | None = None,
+        send_guarded: Callable[[NamespaceKeys, Sequence[bytes]], list[Any]] | None = None,
         *,
         updated_at: float | None = None,
     ) -> Flow[list[Any]]:
@@ -259,8 +263,8 @@ class RedisStore(Shared):
         all_commands = [*commands, *redis_keys.expiry_commands(lifetime)]
         if self._wire.one_slot:
             all_commands += listing_commands
-        if guard:
-            replies = yield from step(self._transact_guarded, redis_keys, all_commands, guard)
+        if send_guarded:
+            replies = yield from step(send_guarded, redis_keys, all_commands)
         else:
             can_batch = sum(map(len, commands)) <= _MAX_BATCHED_BYTES
             replies = yield self._wire.transact_step(redis_keys.log, all_commands, can_batch=can_batch)
@@ -275,25 +279,10 @@ class RedisStore(Shared):
                 if directory.is_sweep_due(listing_replies):
                     yield from step(directory.sweep, listing_replies[-1])
         except StoreError as error:
-            if guard:  # it was made, so it must not be repeated as it is
+            if send_guarded:  # it was made, so it must not be repeated as it is
                 raise self._wire.lost_write() from error
             raise
         return replies[: len(commands)]
-
-    def _transact_guarded(
-        self, redis_keys: NamespaceKeys, commands: Sequence[bytes], guard: Mapping[str, bytes | None]
-    ) -> list[Any]:
-        values: dict[str, bytes | None] = {}
-
-        def decide(replies: list[Any]) -> Sequence[bytes] | None:
-            values.update(zip(guard, replies[0], strict=True))
-            return commands if values == guard else None
-
-        replies = self._wire.transact_watched(redis_keys.values, [_get_command(redis_keys, list(guard))], decide)
-        if replies is None:
-            key = next(key for key, value in guard.items() if values[key] != value)
-            raise Conflict(f"the value {key!r} was changed by another writer")
-        return replies
 
 
 def _to_page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:

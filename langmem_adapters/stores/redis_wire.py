@@ -60,7 +60,7 @@ class Wire:
     def transact(self, key: bytes, commands: Sequence[bytes]) -> list[Any]:
         """MULTI … EXEC on the server of ``key``. If the answer is lost, everything is sent again."""
         try:
-            return self._servers.call(key, lambda connection: _transact(connection, commands))
+            return self._servers.call(key, lambda connection: _check_replies(_transact(connection, commands)))
         except _DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
 
@@ -119,8 +119,8 @@ class Wire:
                     if is_transaction:
                         replies = _read_transaction(connection, len(commands))
                     else:
-                        replies = _check_replies(_read_replies(connection, len(commands)))
-                    answers[position] = replies, None
+                        replies = _read_replies(connection, len(commands))
+                    answers[position] = _check_replies(replies), None
                 except ResponseError as error:
                     if not (is_temporary(error) or isinstance(error, OutOfMemoryError)):
                         answers[position] = None, self._to_store_error(error)
@@ -136,6 +136,22 @@ class Wire:
 
         Once EXEC is sent, a lost answer is an error: only another read can tell whether the change was made.
         """
+        replies = self.transact_watched_unchecked(key, reads, decide)
+        if isinstance(checked := self.checked(replies or []), StoreError):
+            raise checked
+        return replies
+
+    def checked(self, replies: list[Any]) -> list[Any] | StoreError:
+        """These replies, or the error of the first that is one."""
+        for reply in replies:
+            if isinstance(reply, Exception):
+                return self._to_store_error(reply)
+        return replies
+
+    def transact_watched_unchecked(
+        self, key: bytes, reads: Sequence[bytes], decide: Callable[[list[Any]], Sequence[bytes] | None]
+    ) -> list[Any] | None:
+        """:meth:`transact_watched`; commands that failed in the transaction have errors for replies."""
 
         def attempt(connection: Any) -> list[Any] | None:
             try:
@@ -235,7 +251,7 @@ def _read_transaction(connection: Any, count: int) -> list[Any]:
         refusal = next(reply for reply in replies if isinstance(reply, Exception))
         reason = str(refusal).partition(_DISCARD_PREFIX)[2]
         raise BaseParser.parse_error(reason) if reason else refusal  # type: ignore[no-untyped-call]
-    return _check_replies(answer)
+    return answer  # type: ignore[no-any-return]
 
 
 def _scan_keys(connection: Any, pattern: bytes) -> list[bytes]:

@@ -1,0 +1,153 @@
+"""Guarded writes of the Redis store. Those of several threads to one namespace go together.
+
+Each of them watches the namespace's values, so of several that are sent side by side only one succeeds at a time, and
+the others begin again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from langmem_adapters.concurrency.forks import reset_in_child
+from langmem_adapters.concurrency.workers import MAX_BATCH
+from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
+from langmem_adapters.keys import to_bytes
+from langmem_adapters.stores.redis_keys import NamespaceKeys
+from langmem_adapters.stores.redis_packing import pack
+from langmem_adapters.stores.redis_wire import Wire
+
+__all__ = ["GuardedWrites"]
+
+_MAX_BATCH_BYTES = 1 << 18  # after which no more writes join a transaction
+
+
+class _Write:
+    """One guarded write, and its answer: the replies to its commands, or an error."""
+
+    def __init__(
+        self, commands: Sequence[bytes], guard: Mapping[str, bytes | None], changes: Mapping[str, bytes | None]
+    ) -> None:
+        self.commands = commands
+        self.guard = guard
+        self.changes = changes
+        self.size = sum(map(len, commands))
+        self.answer: list[Any] | Exception | None = None
+
+    def conflict(self, values: Mapping[str, bytes | None]) -> Conflict | None:
+        """The error of this write if these are the values before it."""
+        for key, value in self.guard.items():
+            if values[key] != value:
+                return Conflict(f"the value {key!r} was changed by another writer")
+        return None
+
+
+class _Line:
+    """The writes to one namespace that are under way or wait, and whose turn it is to send."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.waiting: deque[_Write] = deque()
+        self.users = 0
+
+
+class GuardedWrites:
+    """The guarded writes of a store."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        reset_in_child(self)
+
+    def reset_state(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: dict[bytes, _Line] = {}  # by namespace
+
+    def write(
+        self,
+        redis_keys: NamespaceKeys,
+        commands: Sequence[bytes],
+        *,
+        guard: Mapping[str, bytes | None],
+        put: Mapping[str, bytes],
+        delete: Sequence[str],
+    ) -> list[Any]:
+        """Send commands, which put and delete these values, if those of ``guard`` are what it says; else Conflict.
+
+        Returns the replies.
+        """
+        key = redis_keys.values
+        write = _Write(commands, guard, {**dict.fromkeys(delete), **put})
+        with self._lock:
+            line = self._lines.get(key) or self._lines.setdefault(key, _Line())
+            line.users += 1
+            line.waiting.append(write)
+        try:
+            with line.turn:
+                while write.answer is None:
+                    self._send_together(redis_keys, self._take(line) or [write])  # if an interrupt lost it unsent
+        finally:
+            with self._lock:
+                if write.answer is None:  # an interrupt: nobody is to send it later
+                    with suppress(ValueError):
+                        line.waiting.remove(write)
+                line.users -= 1
+                if not line.users:
+                    self._lines.pop(key, None)
+        if isinstance(write.answer, Exception):
+            raise write.answer
+        return write.answer or []
+
+    def _take(self, line: _Line) -> list[_Write]:
+        """Take the first of those that wait, as many as fit."""
+        writes: list[_Write] = []
+        size = 0
+        with self._lock:
+            while line.waiting and len(writes) < MAX_BATCH:
+                size += line.waiting[0].size
+                if writes and size > _MAX_BATCH_BYTES:
+                    break
+                writes.append(line.waiting.popleft())
+        return writes
+
+    def _send_together(self, redis_keys: NamespaceKeys, writes: Sequence[_Write]) -> None:
+        try:
+            self._send(redis_keys, writes)
+        finally:
+            for write in writes:
+                if write.answer is None:  # this thread was interrupted, and the others do not get to know
+                    write.answer = self._wire.lost_write()
+
+    def _send(self, redis_keys: NamespaceKeys, writes: Sequence[_Write]) -> None:
+        """Send these in one transaction, as if one after the other, and give each its answer."""
+        names = list(dict.fromkeys(name for write in writes for name in write.guard))
+        sent: list[_Write] = []
+
+        def decide(replies: list[Any]) -> Sequence[bytes] | None:
+            values: dict[str, bytes | None] = dict(zip(names, replies[0], strict=True))
+            sent.clear()
+            for write in writes:
+                write.answer = write.conflict(values)
+                if write.answer is None:
+                    sent.append(write)
+                    values.update(write.changes)
+            return [command for write in sent for command in write.commands] if sent else None
+
+        read = pack("HMGET", redis_keys.values, *map(to_bytes, names))
+        try:
+            replies = self._wire.transact_watched_unchecked(redis_keys.values, [read], decide)
+        except StoreError as error:
+            is_refused = not isinstance(error, Conflict | StoreUnavailable)
+            if is_refused and len(writes) > 1:  # perhaps for one of them only
+                for write in writes:
+                    self._send(redis_keys, [write])
+            else:
+                for write in writes:
+                    write.answer = error
+            return
+        replies = replies or []
+        for write in sent:
+            own_replies, replies = replies[: len(write.commands)], replies[len(write.commands) :]
+            write.answer = self._wire.checked(own_replies)

@@ -1,0 +1,221 @@
+"""Guarded writes of many threads to one namespace of Redis: in few transactions, each with its own answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+
+from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
+from langmem_adapters.stores import redis_guarded
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.testing import FakeClock
+from tests.servers import COMMANDS, RedisServer
+from tests.test_forks import forked
+from tests.test_store_redis import Administrator, keys, raw, url
+from tests.test_store_redis_acl import grant
+from tests.waiting import until
+
+__all__ = ["raw", "url"]  # fixtures
+
+NS = ("brain", "", "ada", "chat")
+
+
+class Door:
+    """Holds the first guarded transaction of a store until others wait for it, and counts all."""
+
+    def __init__(self, store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = store
+        self.count = 0
+        self.opened = threading.Event()
+        self.fail: Callable[[], None] = lambda: None
+        transact = store._wire.transact_watched_unchecked
+
+        def enter(key: bytes, reads: Sequence[bytes], decide: Any) -> list[Any] | None:
+            self.count += 1
+            if self.count == 1:
+                assert self.opened.wait(60)
+                self.fail()
+            return transact(key, reads, decide)
+
+        monkeypatch.setattr(store._wire, "transact_watched_unchecked", enter)
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(line.waiting) for line in self.store._guarded_writes._lines.values())
+
+    def _has_waiting(self, count: int) -> bool:
+        return self.waiting == count
+
+    def answers(self, writes: Sequence[dict[str, Any]], namespace: tuple[str, ...] = NS) -> list[object]:
+        """What one write, and then the others at once, come to: None or an error."""
+        with ThreadPoolExecutor(len(writes)) as pool:
+            calls: list[Future[None]] = []
+            for n, write in enumerate(writes):
+                calls.append(pool.submit(self.store.write, namespace, **write))
+                until(lambda: self.count)
+                until(partial(self._has_waiting, n))
+            self.opened.set()
+            return [call.exception() for call in calls]
+
+
+@pytest.fixture
+def store(url: str, key_prefix: str) -> Iterator[RedisStore]:
+    store = RedisStore(url, prefix=key_prefix, clock=FakeClock())
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def door(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> Door:
+    return Door(store, monkeypatch)
+
+
+def new(key: str, value: bytes = b"new", **change: Any) -> dict[str, Any]:
+    return {"put": {key: value}, "guard": {key: None}, **change}
+
+
+def test_writes_that_wait_for_one_go_in_one_transaction(store: RedisStore, door: Door) -> None:
+    writes = [new(f"k{n}", b"%d" % n, append=[(f"e{n}", b"%d" % n)]) for n in range(41)]
+    assert door.answers(writes) == [None] * 41
+    assert door.count == 2
+    page = store.scan(NS, keys=[f"k{n}" for n in range(41)])
+    assert [item.id for item in page.items] == [f"e{n}" for n in range(41)]
+    assert page.values == {f"k{n}": b"%d" % n for n in range(41)}
+    assert not store._guarded_writes._lines
+
+
+def test_each_is_held_against_what_those_before_it_leave(store: RedisStore, door: Door) -> None:
+    store.write(NS, put={"old": b"1", "same": b"1"})
+    writes: list[tuple[dict[str, Any], bool]] = [
+        (new("first"), True),
+        (new("a", b"1"), True),
+        (new("a", b"2"), False),
+        ({"put": {"a": b"3"}, "guard": {"a": b"1"}}, True),
+        ({"put": {"a": b"4"}, "guard": {"a": b"1", "b": None}}, False),
+        ({"delete": ["old"], "guard": {"old": b"1"}}, True),
+        ({"delete": ["old"], "guard": {"old": b"1"}}, False),
+        (new("old", b"back", delete=["old"]), True),
+        ({"put": {"b": b"1"}, "guard": {"same": b"1", "first": b"new"}}, True),
+        ({"put": {"c": b"1"}, "guard": {"same": b"2"}}, False),
+    ]
+    answers = door.answers([write for write, _ in writes])
+    assert [answer is None for answer in answers] == [is_made for _, is_made in writes]
+    assert [str(answer) for answer in answers if answer] == [
+        "the value 'a' was changed by another writer",
+        "the value 'a' was changed by another writer",
+        "the value 'old' was changed by another writer",
+        "the value 'same' was changed by another writer",
+    ]
+    assert all(isinstance(answer, Conflict) for answer in answers if answer)
+    assert door.count == 2
+    assert store.get(NS) == {"first": b"new", "a": b"3", "old": b"back", "same": b"1", "b": b"1"}
+
+
+def test_an_entry_known_to_one_before_is_a_repeat(store: RedisStore, door: Door) -> None:
+    writes = [new(f"k{n}", append=[("once", b"%d" % n), (f"own{n}", b"")]) for n in range(4)]
+    assert door.answers(writes) == [None] * 4
+    page = store.scan(NS)
+    assert [item.id for item in page.items] == ["once", "own0", "own1", "own2", "own3"]
+    assert (page.items[0].data, page.total) == (b"0", 5)
+
+
+def test_namespaces_do_not_wait_for_each_other(store: RedisStore, door: Door) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(store.write, NS, **new("a"))
+        until(lambda: door.count)
+        store.write((*NS, "other"), **new("a"))
+        door.opened.set()
+        held.result()
+    assert store.get(NS) == store.get((*NS, "other")) == {"a": b"new"}
+
+
+def test_large_writes_wait_for_another_transaction(
+    store: RedisStore, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_guarded, "_MAX_BATCH_BYTES", 5000)
+    assert door.answers([new(f"k{n}", b"x" * 1500) for n in range(7)]) == [None] * 7
+    assert door.count == 4  # the first alone, the others by two
+    assert len(store.get(NS)) == 7
+
+
+def test_one_that_is_refused_takes_no_other_along(
+    redis_server: RedisServer, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = grant(redis_server, key_prefix, tuple(command for command in COMMANDS if command != "xdel"))
+    with_rights = redis_server.url().replace("//", f"//{login}@")
+    store = RedisStore(with_rights, prefix=key_prefix, clock=FakeClock())
+    store.append(NS, [("e", b"")])
+    refused = {"remove": store.scan(NS).items, "guard": {"a": None}}
+    door = Door(store, monkeypatch)
+    answers = door.answers([new("first"), new("b"), refused, new("c"), new("c")])
+    assert [type(answer) for answer in answers] == [type(None), type(None), StoreError, type(None), Conflict]
+    assert "xdel" in str(answers[2]).lower()
+    assert store.get(NS) == {"first": b"new", "b": b"new", "c": b"new"}
+    store.clear(NS)
+    store.close()
+
+
+def test_one_that_fails_in_a_transaction_fails_alone(store: RedisStore, door: Door, raw: Administrator) -> None:
+    raw.set(keys(store, NS)["log"], "somebody's")
+    appending = new("a", append=[("e", b"")])
+    answers = door.answers([new("first"), new("b"), appending, new("c")])
+    assert [type(answer) for answer in answers] == [type(None), type(None), StoreError, type(None)]
+    assert isinstance(answers[2], StoreError)
+    assert isinstance(answers[2].__cause__, ResponseError)
+    assert store.get(NS).keys() >= {"first", "b", "c"}
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("gone"), KeyboardInterrupt()])
+def test_who_is_kept_from_sending_tells_the_others(
+    store: RedisStore, door: Door, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(store.write, NS, **new("first"))
+        until(lambda: door.count)
+        others = [pool.submit(store.write, NS, **new(f"k{n}")) for n in range(3)]
+        until(lambda: door.waiting == 3)
+        transact = store._wire.transact_watched_unchecked
+
+        def fail_second(*args: Any) -> list[Any] | None:
+            if door.count == 1:
+                door.count += 1
+                raise error
+            return transact(*args)
+
+        monkeypatch.setattr(store._wire, "transact_watched_unchecked", fail_second)
+        door.opened.set()
+        first.result()
+        outcomes = [other.exception() for other in others]
+    if isinstance(error, StoreUnavailable):
+        assert outcomes == [error] * 3
+    else:  # who was interrupted, and those whose writes it had taken
+        kinds = sorted(type(outcome).__name__ for outcome in outcomes)
+        assert kinds == ["KeyboardInterrupt", "StoreUnavailable", "StoreUnavailable"]
+        assert sum("read again" in str(outcome) for outcome in outcomes) == 2
+    assert store.get(NS) == {"first": b"new"}
+    store.write(NS, **new("k0"))
+    assert not store._guarded_writes._lines
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_send_what_waits_in_its_parent(store: RedisStore, door: Door) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(store.write, NS, **new("a"))]
+        until(lambda: door.count)
+        calls.append(pool.submit(store.write, NS, **new("b")))
+        until(lambda: door.waiting)
+        assert forked(lambda: store.write(NS, **new("of the child"))) == 0
+        assert store.get(NS).keys() == {"of the child"}
+        door.opened.set()
+        for call in calls:
+            call.result()
+    assert store.get(NS).keys() == {"a", "b", "of the child"}
