@@ -466,6 +466,26 @@ def test_j1_an_interrupt_leaves_a_server_s_answers_to_whom_they_are_for(
     store.close()
 
 
+@_locks_are_let_go
+def test_j1_an_interrupted_guarded_write_is_not_sent_by_others_later(
+    redis_server: RedisServer, key_prefix: str
+) -> None:
+    store, names = RedisStore(redis_server.url(), prefix=key_prefix), map(str, itertools.count())
+
+    def prepare() -> Callable[[], object]:
+        name = next(names)
+        return lambda: store.write(SESSION, put={name: b""}, guard={name: None})
+
+    def look() -> None:
+        before, name = store.get(SESSION), next(names)
+        store.write(SESSION, put={name: b""}, guard={name: None})
+        assert store.get(SESSION).keys() == before.keys() | {name}
+        assert not store._guarded_writes._lines
+
+    assert cells(prepare, look) > 15
+    store.close()
+
+
 def test_j1_an_answer_that_nobody_waited_for_is_not_the_next_one_s(redis_server: RedisServer, key_prefix: str) -> None:
     interrupts: list[str] = []
 

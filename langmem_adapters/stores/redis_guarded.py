@@ -51,7 +51,6 @@ class _Line:
     def __init__(self) -> None:
         self.turn = threading.Lock()
         self.waiting: deque[_Write] = deque()
-        self.users = 0
 
 
 class GuardedWrites:
@@ -80,22 +79,21 @@ class GuardedWrites:
         """
         key = redis_keys.values
         write = _Write(commands, guard, {**dict.fromkeys(delete), **put})
-        with self._lock:
-            line = self._lines.get(key) or self._lines.setdefault(key, _Line())
-            line.users += 1
-            line.waiting.append(write)
         try:
+            with self._lock:
+                line = self._lines.get(key) or self._lines.setdefault(key, _Line())
+                line.waiting.append(write)
             with line.turn:
                 while write.answer is None:
                     self._send_together(redis_keys, self._take(line) or [write])  # if an interrupt lost it unsent
         finally:
             with self._lock:
-                if write.answer is None:  # an interrupt: nobody is to send it later
-                    with suppress(ValueError):
-                        line.waiting.remove(write)
-                line.users -= 1
-                if not line.users:
-                    self._lines.pop(key, None)
+                if current := self._lines.get(key):
+                    if write.answer is None:  # an interrupt: nobody is to send it later
+                        with suppress(ValueError):
+                            current.waiting.remove(write)
+                    if not (current.waiting or current.turn.locked()):
+                        del self._lines[key]
         if isinstance(write.answer, Exception):
             raise write.answer
         return write.answer or []
