@@ -69,6 +69,19 @@ def test_an_index_that_was_lost_is_filled_again(any_store: Store, said: bool) ->
     assert found(search, "bike") == before
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_who_searches_while_another_begins_the_index_anew_searches_again(any_store: Store, said: bool) -> None:
+    brain = BrainMemory(any_store, "monday")
+    index: Any = Overtaken(LexicalIndex(":memory:"), at="search")
+    search = SessionSearch(brain, index)
+    brain.add_talk("I like my bike." if said else "Hello.")
+    brain.add_knowledge(["The car is red." if said else "The bike is red."])
+    before = found(search, "bike")
+    index.first = [lambda: index.clear(brain_namespace(brain.scope))]
+    assert found(search, "bike") == before != []
+    assert not index.first
+
+
 def test_what_is_known_is_given_to_the_index_once(monkeypatch: pytest.MonkeyPatch) -> None:
     brain = BrainMemory(MemoryStore(), "monday")
     search = SessionSearch(brain, LexicalIndex(":memory:"))
