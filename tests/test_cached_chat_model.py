@@ -1053,7 +1053,19 @@ class RememberingInAProperty(Remembering):
         return ChatResult(generations=[ChatGeneration(message=AIMessage(self.prompt))])
 
 
-@pytest.mark.parametrize("kind", [RememberingInOneMethod, RememberingInAnother, RememberingInAProperty])
+def prompt_of(model: Remembering) -> str:
+    return " ".join(model.history)
+
+
+class RememberingInAFunction(Remembering):
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.history.append(messages[-1].text)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(prompt_of(self)))])
+
+
+@pytest.mark.parametrize(
+    "kind", [RememberingInOneMethod, RememberingInAnother, RememberingInAProperty, RememberingInAFunction]
+)
 def test_c2_a_model_that_sends_what_it_was_asked_before_is_never_served_from_another_conversation(
     kind: type[Remembering],
 ) -> None:

@@ -27,6 +27,7 @@ from typer.testing import CliRunner, Result
 from langmem_adapters import LongTermMemory, Message, Settings, cached, open_index, open_store
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli.app import app
+from langmem_adapters.cli.output import replace_file
 from langmem_adapters.cli.terminal import escape_control_chars, format_findings, format_hits, format_message, progress
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec, new_key
 from langmem_adapters.experience import ExperiencePool
@@ -426,6 +427,24 @@ def test_an_export_of_nobody_leaves_a_backup_alone(url: str, ada: BrainMemory, t
     assert file.read_text() == before
     assert "there are no sessions" in fails("export", "--url", url, "--user", user)
     assert ada.count() == 2
+
+
+def test_an_interrupt_just_after_an_export_took_its_place_is_one(tmp_path: Path) -> None:
+    backup = tmp_path / "backup.jsonl"
+
+    def interrupt(_frame: object, event: str, called: object) -> None:
+        if event == "c_return" and called is os.replace:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            replace_file(backup, [b"a line\n"])
+    finally:
+        sys.setprofile(None)
+    assert backup.read_bytes() == b"a line\n"
+    assert list(tmp_path.iterdir()) == [backup]
 
 
 @pytest.mark.parametrize("name", get_args(FileFormat)[2:])
@@ -919,6 +938,13 @@ def test_watch_on_a_terminal_until_ctrl_c(url: str, ada: BrainMemory) -> None:
         assert process.wait(30) == 0
     os.close(ours)
     assert b"Traceback" not in seen
+
+
+@pytest.mark.parametrize("seconds", ["0", "inf", "1e300", "nan"])
+def test_watch_refuses_what_no_clock_can_wait(url: str, seconds: str) -> None:
+    result = run("watch", "--url", url, "--every", seconds)
+    assert result.exit_code == 2
+    assert "Invalid value for '--every'" in result.stderr
 
 
 def test_watch_shows_the_store_once_on_a_terminal_that_overwrites_nothing(url: str, ada: BrainMemory) -> None:

@@ -69,6 +69,37 @@ def test_an_index_that_was_lost_is_filled_again(any_store: Store, said: bool) ->
     assert found(search, "bike") == before
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_who_searches_while_another_begins_the_index_anew_searches_again(any_store: Store, said: bool) -> None:
+    brain = BrainMemory(any_store, "monday")
+    index: Any = Overtaken(LexicalIndex(":memory:"), at="search")
+    search = SessionSearch(brain, index)
+    brain.add_talk("I like my bike." if said else "Hello.")
+    brain.add_knowledge(["The car is red." if said else "The bike is red."])
+    before = found(search, "bike")
+    index.first = [lambda: index.clear(brain_namespace(brain.scope))]
+    assert found(search, "bike") == before != []
+    assert not index.first
+
+
+def test_an_interrupt_just_after_the_index_began_anew_hides_nothing_that_is_known(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "monday")
+    index: Any = Overtaken(LexicalIndex(":memory:"), at="apply", after=True)
+    search = SessionSearch(brain, index)
+    brain.add_talk("Hello.")
+    brain.add_knowledge(["The bike is red."])
+    assert found(search, "bike") == ["The bike is red."]
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    index.clear(brain_namespace(brain.scope))
+    index.first = [interrupt]
+    with pytest.raises(KeyboardInterrupt):
+        found(search, "bike")
+    assert found(search, "bike") == ["The bike is red."]
+
+
 def test_what_is_known_is_given_to_the_index_once(monkeypatch: pytest.MonkeyPatch) -> None:
     brain = BrainMemory(MemoryStore(), "monday")
     search = SessionSearch(brain, LexicalIndex(":memory:"))

@@ -371,7 +371,9 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: ours.Embedder(len, name="e").query(None), "an embedder takes a list of texts, not of NoneType"),
         (lambda: ours.open_index("langmem.db"), "an index is opened with the URL of a store: .*"),
         (lambda: ours.open_index(""), "an index is opened with the URL of a store: .*"),  # as open_store refuses it
+        (lambda: ours.open_index("https://ledger"), "an index is opened with the URL of a store: .*"),
         (lambda: ours.open_vectors("langmem.db", ours.Embedder(len, name="e")), "an index is opened with the URL .*"),
+        (lambda: ours.open_vectors("http://ledger:8000", ours.Embedder(len, name="e")), '.* "chroma.http://host:8000"'),
         (
             lambda: asyncio.run(llamaindex.LongTermMemoryBlock(lambda _: _any(None)).aget([])),
             "the function of .* NoneType",

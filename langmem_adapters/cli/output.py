@@ -40,5 +40,5 @@ def replace_file(path: Path, lines: Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
-        Path(temporary).unlink()
+        Path(temporary).unlink(missing_ok=True)  # an interrupt may come just after the rename
         raise

@@ -93,7 +93,7 @@ def _has_file(index: Index) -> bool:
 @upkeep.command()
 def watch(
     *,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 2.0,
+    every: Annotated[float, typer.Option(min=0.1, max=86_400, help="Seconds between two updates.")] = 2.0,
     once: Annotated[
         bool, typer.Option("--once", help="Show the store once, which is the default if the output is not a terminal.")
     ] = False,

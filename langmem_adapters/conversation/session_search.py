@@ -14,15 +14,15 @@ from langmem_adapters.conversation.log import ARCHIVE, brain_namespace, readable
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import Flow, gather, run, step
-from langmem_adapters.model import Message, salvage
-from langmem_adapters.protocols import Document, Index, Item
+from langmem_adapters.model import Hit, Message, salvage
+from langmem_adapters.protocols import Document, Index, Item, Position
 from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import (
     FollowTurns,
     IndexChange,
     check_level,
     follow,
-    own_index_errors,
+    search_up_to_date,
     start_index,
 )
 from langmem_adapters.sharing import Shared
@@ -68,13 +68,15 @@ class SessionSearch(Shared):
         store = self.brain.store
         read_number = next(self._read_numbers)
         values = store.get(self._namespace)  # without the lock: a slow store then delays nobody else
-        with own_index_errors(self.index):
-            self._follow_log()
+
+        def follow_session() -> Position | None:
+            position = self._follow_log()
             with self._values_lock.held():
                 # otherwise a later reader has updated the index already
                 if read_number > self._latest_read or not self._indexed_values:
                     self._latest_read = max(read_number, self._latest_read)
                     self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUE_PREFIXES)})
+            return position
 
         def read_data(ids: Sequence[str]) -> dict[str, bytes]:
             seqs = [int(id_) for id_ in ids if not id_.startswith(_VALUE_PREFIXES)]
@@ -82,15 +84,17 @@ class SessionSearch(Shared):
             data_by_id = {id_: entries.get(id_, values.get(id_)) for id_ in ids}
             return {id_: data for id_, data in data_by_id.items() if data is not None}  # the others have left since
 
-        reader = FilteredReader(read_data, lambda id_, data: salvage(data, f"entry {id_}"))
-        with own_index_errors(self.index):
-            best = reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
+        def find_best() -> list[tuple[Hit, Message]]:
+            reader = FilteredReader(read_data, lambda id_, data: salvage(data, f"entry {id_}"))
+            return reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
+
+        best = search_up_to_date(follow_session, self.index, self._namespace, find_best)
         return [(message, hit.score) for hit, message in best]
 
-    def _follow_log(self) -> None:
-        """Bring the index up to the log."""
+    def _follow_log(self) -> Position | None:
+        """Bring the index up to the log; returns its position then."""
         followed = self.brain.store, self.index, self._namespace
-        self._turns.follow(
+        return self._turns.follow(
             partial(check_level, *followed),
             partial(follow, *followed, _log_change, new_id=self._new_id, on_start=self._forget_values),
         )

@@ -10,7 +10,7 @@ from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.urls import anchored_url, database_of, default_url, file_of
+from langmem_adapters.files.urls import SERVER_SCHEMES, anchored_url, database_of, default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.lru import LRU
@@ -98,9 +98,10 @@ def _index_file(url: str) -> str | Path:
         return ":memory:"
     if url.startswith("sqlite:"):
         return file_of(url)[0]
-    if "://" not in url:
+    if url.partition("://")[0] not in SERVER_SCHEMES:
         raise ConfigurationError(
-            'an index is opened with the URL of a store: "memory:", "sqlite:///file.db" or "redis://…"'
+            'an index is opened with the URL of a store: "memory:", "sqlite:///file.db" or "redis://…"; vectors also'
+            ' with that of a Chroma, such as "chroma+http://host:8000"'
         )
     # Passwords and options are not in the name: a second file would keep words that are deleted from the first.
     return f"langmem-{fingerprint(database_of(url))[:12]}-index.db"

@@ -115,7 +115,7 @@ def follow(
         new_id: Gives an id to each beginning.
         batch_length: Gives how many of a page's entries form one change of the index, which others wait for.
         report: Is called after each page with its number of entries.
-        on_start: Is called when the index begins anew, empty.
+        on_start: Is called just before the index begins anew, empty.
         on_lost_entry: Is called before that if the log lost the entry of the index's position for no known reason.
         text_format: Names what the texts are made of: an index of texts in another format begins anew.
 
@@ -133,9 +133,9 @@ def follow(
                 starts += 1
                 if starts > _MAX_STARTS:
                     raise SearchError("an index was replaced repeatedly: one with another embedder may share it")
-                start_index(index, namespace, f"{unread.items[0].id}@{new_id()}")
                 if on_start:
                     on_start()
+                start_index(index, namespace, f"{unread.items[0].id}@{new_id()}")
                 continue
             items = unread.items[: batch_length(unread.items)]
             change = change_of(items)

@@ -10,7 +10,7 @@ from langmem_adapters.concurrency.breaker import PATIENCE_SECONDS
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.files.urls import URL_VARIABLES, anchored_url, default_url, file_of, mask_url
+from langmem_adapters.files.urls import SERVER_SCHEMES, URL_VARIABLES, anchored_url, default_url, file_of, mask_url
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -27,7 +27,6 @@ __all__ = [
     "shared_store",
 ]
 
-_REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _MAX_TIMEOUT_SECONDS = 1e6  # SQLite can count that far, and an endless wait is refused
 _URL_PATTERN = re.compile(r"[a-z+]+://", re.IGNORECASE)  # a store's URL
 _URL_EXAMPLES = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
@@ -71,7 +70,7 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
         return MemoryStore()
     if scheme == "sqlite":
         return _open_sqlite(url, timeout)
-    if scheme in _REDIS_SCHEMES:
+    if scheme in SERVER_SCHEMES:
         return _open_redis(url, timeout)
     description = repr(scheme) if "://" in url else "what was given"  # the scheme may be a secret passed by mistake
     if variable := _environment_variable(url):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dis
 import inspect
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -23,6 +24,7 @@ _ASKING_METHODS = (
 )
 _ADDING_METHODS = {"add", "append", "extend", "insert", "update"}
 _COPYING_OPERATIONS = ("COPY", "DUP_TOP")  # of the object on top, which only += of an attribute needs twice
+_ATTRIBUTE_OPERATIONS = ("ATTR", "METHOD", *_COPYING_OPERATIONS)  # in the names of those that use one of an object
 _LOOKING_FUNCTIONS = ("isinstance", "len")  # these tell nothing of what is in a list
 
 
@@ -32,6 +34,9 @@ class _Use(NamedTuple):
     changes: bool  # as in ``self.count += 1``
     adds: bool  # as in ``self.calls.append(…)``
     looks: bool  # as in ``len(self.calls)``
+
+
+_UNKNOWN_USE = _Use(changes=False, adds=False, looks=False)
 
 
 def is_record_of_calls(model: BaseModel, name: str) -> bool:
@@ -76,13 +81,29 @@ def _uses(kind: type, name: str) -> tuple[_Use, ...]:
             if _loads(holder, owner):
                 adds = steps[position + 1].argval in _ADDING_METHODS
                 uses.append(_Use(changes, adds, before.argval in _LOOKING_FUNCTIONS))
+        if _gives_away(steps, owner, is_cell=owner in (*code.co_cellvars, *code.co_freevars)):
+            uses.append(_UNKNOWN_USE)
     return tuple(uses)
 
 
 def _loads(step: dis.Instruction, variable: str) -> bool:
-    """Whether an instruction ends with a variable on top; since Python 3.13, some load two."""
-    loaded = step.argval[-1:] if isinstance(step.argval, tuple) else (step.argval,)
-    return loaded == (variable,)
+    """Whether an instruction ends with a variable on top."""
+    return _variables(step)[-1:] == (variable,)
+
+
+def _variables(step: dis.Instruction) -> tuple[Any, ...]:
+    """The variables of an instruction that loads some; since Python 3.13, it may be two."""
+    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+
+
+def _gives_away(steps: Sequence[dis.Instruction], variable: str, *, is_cell: bool) -> bool:
+    """Whether code uses an object otherwise than by its attributes, as in ``prompt_of(self)`` or ``me = self``."""
+    loading = "LOAD_DEREF" if is_cell else "LOAD_FAST"  # a cell itself is loaded for the code within
+    uses = [pair for pair in pairwise(steps) if loading in pair[0].opname and variable in _variables(pair[0])]
+    return not all(
+        _loads(step, variable) and any(part in following.opname for part in _ATTRIBUTE_OPERATIONS)
+        for step, following in uses
+    )
 
 
 def _asking_code(kind: type) -> Iterator[tuple[str, types.CodeType]]:
