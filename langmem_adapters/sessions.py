@@ -246,16 +246,17 @@ class Sessions(Shared):
         logs = yield from gather(step(self.store.scan, namespace, limit=0) for namespace in namespaces)
         if any(log.total for log in logs):
             return True
-        for namespace in namespaces:
-            if (yield from step(self.store.get, namespace)).keys() - beside:
-                return True
-        return False
+        values = yield from gather(step(self.store.get, namespace) for namespace in namespaces)
+        return any(each.keys() - beside for each in values)
 
     def _rename(self, session: str, title: str) -> Flow[bool]:
         check_text("a title", title)
         expiring, put, own_keys = self._expiring_session(session), {TITLE: encode(title)}, (TITLE, EXPIRES)
-        while (yield from self._exist(session)):
-            values = yield from expiring.get([TITLE])
+        while True:
+            page = yield from expiring.scan(limit=0, keys=[TITLE])
+            values = page.values
+            if not (page.total or values or (yield from self._exist(session))):
+                return False
             read_title(values.get(TITLE))  # raises if it is sealed and there is no codec
             if not (yield from expiring.try_write(put=put, guard={TITLE: values.get(TITLE)})):
                 continue  # another writer was first
@@ -264,7 +265,6 @@ class Sessions(Shared):
             with suppress(Conflict):  # it was deleted just now, and must not come back
                 clear = partial(self.store.write, delete=own_keys, guard=put, ttl=EMPTY_TTL_SECONDS)
                 yield from step(clear, self._namespace(session))
-        return False
 
     def _delete(self, session: str) -> Flow[bool]:
         name = self._namespace(session)[-1]

@@ -532,6 +532,16 @@ def test_the_namespaces_of_a_search_share_round_trips(distant: tuple[RedisStore,
     assert distant[1].count - before == 3  # one node, the items, and whether the prefix itself is one without items
 
 
+def test_the_namespaces_of_a_search_by_words_share_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store = LongTermStore(store=distant[0], index=open_index("memory:"))
+    for n in range(50):
+        store.put(("memories", f"u{n:02}"), "k", {"text": f"Key {n} hangs at the door."})
+    assert len(store.search((), query="door", limit=60)) == 50
+    before = distant[1].count
+    assert len(store.search((), query="door", limit=60)) == 50
+    assert distant[1].count - before == 3  # two nodes deep, and the items with the ends of their logs
+
+
 @pytest.mark.parametrize("filter_", [None, {"kind": 1}, {"kind": 7}])
 def test_the_last_updated_of_many_items_are_the_same_however_they_are_found(
     any_store: Store, filter_: dict[str, Any] | None

@@ -30,7 +30,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.language.analysis import matching
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
 from langmem_adapters.model import Hit, Message, Recalled, Scope, ToolCall
-from langmem_adapters.protocols import Document, Store
+from langmem_adapters.protocols import Document, Page, Store
 from langmem_adapters.recall import vectors as semantic
 from langmem_adapters.records import keyed
 from langmem_adapters.records.journal import COMPACTION_KEY, compact_log
@@ -95,6 +95,11 @@ class Watched(MemoryStore):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         self.asked.append(len(keys or ()))
         return super().get(namespace, keys)
+
+    def scan(self, namespace: Namespace, *, keys: Sequence[str] = (), **bounds: Any) -> Page:
+        if records := [key for key in keys if key != COMPACTION_KEY]:  # read with the end of the log
+            self.asked.append(len(records))
+        return super().scan(namespace, keys=keys, **bounds)
 
 
 def test_a_search_reads_k_memories_and_others_only_where_some_of_them_are_not_wanted(index: LexicalIndex) -> None:

@@ -95,6 +95,19 @@ async def test_the_first_search_embeds_the_query_as_the_next_ones_do(is_async: b
     assert [" ".join(text.split()) for text in model.asked if "Where" in text] == ["Where is the bicycle of ?"]
 
 
+@pytest.mark.parametrize("remembered", [0, 9], ids=["in the search", "ahead of it"])
+def test_a_query_is_embedded_without_a_name_that_another_has_just_brought(remembered: int) -> None:
+    model, store = Meanings(), MemoryStore()
+    vectors = open_vectors("memory:", Embedder(model, name="meanings", remembered=remembered))
+    memory = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada")
+    memory.add(said("My house is red."))
+    memory.flush()
+    other = LongTermMemory(store, open_index("memory:"), user="ada")
+    other.add([Message(role="user", name="Melanie", content="My bicycle is broken.")])
+    assert "My bicycle is broken." in texts(memory.search("Where is the bicycle of Melanie?"))
+    assert " ".join([text for text in model.asked if "Where" in text][-1].split()) == "Where is the bicycle of ?"
+
+
 @pytest.mark.parametrize("is_dropped", [False, True])
 async def test_an_index_is_brought_up_to_date_once_unless_it_is_dropped_as_the_embedder_is_asked(
     is_dropped: bool,

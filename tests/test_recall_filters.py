@@ -27,9 +27,10 @@ from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Memory, Message, Recalled, Scope
-from langmem_adapters.protocols import Document, Store
+from langmem_adapters.protocols import Document, Page, Store
 from langmem_adapters.recall import search
 from langmem_adapters.records.filtering import EXTRA_HITS, FilteredReader
+from langmem_adapters.records.journal import COMPACTION_KEY
 from langmem_adapters.signals import ranked, weights_of
 from langmem_adapters.stores.memory import MemoryStore
 from tests.vector_places import word_vectors
@@ -49,6 +50,10 @@ class CountingStore(MemoryStore):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         self.reads.update(keys or ())
         return super().get(namespace, keys)
+
+    def scan(self, namespace: Namespace, *, keys: Sequence[str] = (), **bounds: Any) -> Page:
+        self.reads.update(key for key in keys if key != COMPACTION_KEY)
+        return super().scan(namespace, keys=keys, **bounds)
 
 
 class CountingIndex(LexicalIndex):

@@ -151,6 +151,9 @@ def test_a_session_and_those_of_its_subagents_are_deleted_together(
     assert Sessions(store, user=user).delete_session("s")
     assert door.count - before == trips  # whether they exist, the subagents', and the session itself
     assert [info.session for info in Sessions(store, user=user).list_sessions()] == ["other"]
+    before = door.count
+    assert not Sessions(store, user="nobody").delete_session("s")
+    assert door.count - before == 4  # whether they have messages, or values; then as above, as one may come meanwhile
 
 
 def test_an_imported_session_is_read_once_before_it_is_written(distant: tuple[RedisStore, RoundTrips]) -> None:

@@ -112,7 +112,7 @@ class SessionSearch(Shared):
         if facts and self.index.position(self._namespace) is None:  # no message was ever added here
             self._indexed_values.clear()
             with contextlib.suppress(Conflict):  # another process has just begun it
-                start_index(self.index, self._namespace, self._new_id())
+                start_index(self.index, self._namespace, (0, self._new_id()))
         new = {key: salvage(data, key) for key, data in facts.items() if self._indexed_values.get(key) != data}
         documents = [document for key, fact in new.items() if fact and (document := _document(key, fact))]
         removed = [key for key, fact in new.items() if fact is None]

@@ -38,6 +38,7 @@ _REGISTER_INTERVAL = 32  # a write calls ``register`` again once in so many log 
 _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05  # that a writer waits at most after a conflict, first and later
 _LOCK_TIMEOUT_SECONDS = 2.0  # for others of this process; then, as in an outage, a writer goes on beside them
 _log = logging.getLogger("langmem_adapters")
+_Found = tuple[str, float, StoredItem]  # key, score and item
 
 
 class NamespaceItems:
@@ -149,15 +150,17 @@ class NamespaceItems:
         totals = Totals.of((yield from step(self._store.get, self._namespace, [_TOTALS_KEY])).get(_TOTALS_KEY))
         return self.tidy() if self._is_due(totals) else 0
 
-    def find(self, query: str, k: int, matches: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
-        """The ``k`` best of the items that match, as (key, score, item), best first."""
+    @blocking
+    def find(self, query: str, k: int, matches: Callable[[StoredItem], bool]) -> Flow[list[_Found]]:
+        """The ``k`` best of the items that match, best first."""
         now = self._clock()
 
         def read_match(_: str, data: bytes) -> StoredItem | None:
             item = StoredItem.from_bytes(data)
             return item if item is not None and item.is_unexpired(now) and matches(item) else None
 
-        return [(_decode_key(hit.id), hit.score, item) for hit, item in self._records.search(query, k, read_match)]
+        found = yield from step(self._records.search, query, k, read_match)
+        return [(_decode_key(hit.id), hit.score, item) for hit, item in found]
 
     def put(self, changes: Mapping[str, StoredItem | None]) -> None:
         """Add, replace and (None) remove items, all or none. A replaced item keeps its ``created_at``."""
@@ -202,8 +205,7 @@ class NamespaceItems:
             self._retry(lambda: self._try_refresh(due_items))
 
     def _try_refresh(self, due_items: Mapping[str, StoredItem]) -> bool:
-        values = self._store.get(self._namespace, [_TOTALS_KEY, *due_items])
-        now = self._clock()
+        values, now = self._store.get(self._namespace, [_TOTALS_KEY, *due_items]), self._clock()
         unchanged = {name: item for name, item in due_items.items() if item.is_stored_as(values.get(name))}
         refreshed_items = {name: item.refreshed(now) for name, item in unchanged.items()}
         if not refreshed_items:
@@ -286,6 +288,7 @@ class NamespaceItems:
         if remove:
             data[COMPACTION_KEY] = compaction_mark(values, remove, after.count, self._new_id())
         data[_TOTALS_KEY] = after.to_bytes()
+        self._records.expects_news |= bool(changed)
         try:
             self._store.write(
                 self._namespace,

@@ -209,13 +209,8 @@ class LongTermStore(Shared, BaseStore):
         stop = op.offset + op.limit
         is_match = item_filter(op.filter)
         namespaces = self._namespaces(tuple(op.namespace_prefix))
-        hits: list[_Hit] = []
-        if op.query:
-            for namespace in namespaces:
-                matches = self._items(namespace).find(op.query, stop, lambda item: is_match(item.value))
-                hits += [_Hit(score, namespace, key, item) for key, score, item in matches]
-        else:
-            hits += chain.from_iterable(run(gather(self._hits(namespace, stop, is_match) for namespace in namespaces)))
+        find = partial(self._found, op.query) if op.query else self._newest
+        hits = [*chain.from_iterable(run(gather(find(namespace, stop, is_match) for namespace in namespaces)))]
         if op.query:  # equal scores of one namespace keep the order in which it finds them, whatever the limit
             hits.sort(key=lambda hit: (-(hit.score or 0.0), hit.namespace))
         else:
@@ -225,7 +220,11 @@ class LongTermStore(Shared, BaseStore):
             self._refresh(page)
         return [_to_host_item(SearchItem, hit.namespace, hit.key, hit.item, score=hit.score) for hit in page]
 
-    def _hits(self, namespace: Namespace, count: int, is_match: Callable[[Any], bool]) -> Flow[list[_Hit]]:
+    def _found(self, query: str, namespace: Namespace, count: int, is_match: Callable[[Any], bool]) -> Flow[list[_Hit]]:
+        matches = yield from step(self._items(namespace).find, query, count, lambda item: is_match(item.value))
+        return [_Hit(score, namespace, key, item) for key, score, item in matches]
+
+    def _newest(self, namespace: Namespace, count: int, is_match: Callable[[Any], bool]) -> Flow[list[_Hit]]:
         items = yield from step(self._items(namespace).newest, count, lambda item: is_match(item.value))
         if items is None:
             with _best_effort_write():

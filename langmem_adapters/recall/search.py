@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
-from langmem_adapters.flow import Flow
+from langmem_adapters.flow import Flow, run, step
 from langmem_adapters.language.query_dates import with_dates
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence, Position
@@ -63,6 +62,8 @@ class Search:
     def _catch_up(self) -> Position | None:
         """Bring the index up to date, unless this search has done so before it asked the embedder."""
         records = self._records
+        if self._followed_to is None:
+            self._text_to_embed = None  # it was made of the index as it was before
         if self._followed_to is None or records.index.position(records.namespace) != self._followed_to:
             self._followed_to = records.catch_up()
         return self._followed_to
@@ -86,32 +87,34 @@ class Search:
         weighs, so their neighbours and scales are the same; but nearer ones do not make them unlike the query.
         """
         records = self._records
-        search = partial(self._best, k, accept, thread, explain=explain)
-        return search_up_to_date(self._catch_up, records.index, records.namespace, search)
 
-    def _best(
-        self, k: int, accept: Callable[[str, bytes], V | None], thread: str, *, explain: bool
-    ) -> list[tuple[Ranked, V]]:
+        def search(get: Callable[[Sequence[str]], dict[str, bytes]]) -> Flow[list[tuple[Ranked, V]]]:
+            return self._best(k, FilteredReader(get, accept), thread, explain=explain)
+
+        if self._followed_to is None:
+            return run(records.search_level(search, self._catch_up))
+        return search_up_to_date(self._catch_up, records.index, records.namespace, lambda: run(search(records.get)))
+
+    def _best(self, k: int, reader: FilteredReader[V], thread: str, *, explain: bool) -> Flow[list[tuple[Ranked, V]]]:
         index = self._conversations
-        reader = FilteredReader(self._records.get, accept)
         if index is None:
-            return reader.best(self._rank_by_scores, k)
+            return (yield from step(reader.best, self._rank_by_scores, k))
         limit = k + EXTRA_HITS
         nearest_ids = self._nearest_ids(limit)
         evidence = self._gather_evidence(index, limit, nearest_ids)
         hits = self._rank(evidence, limit, explain=explain)
-        matches = reader.first(hits, k)
+        matches = yield from step(reader.first, hits, k)
         has_all = len(hits) < limit and not nearest_ids  # by meaning, nearer ones may have kept others from being hits
         if evidence is None or has_all or len(matches) in {k, len(hits)}:
             return matches
         words = evidence.query
         if thread:
-            extra_ids = self._thread_ids(index, words, thread, limit, reader)
+            extra_ids = yield from self._thread_ids(index, words, thread, limit, reader)
         else:
-            extra_ids = self._accepted_ids(index, words, limit, reader)
+            extra_ids = yield from self._accepted_ids(index, words, limit, reader)
         evidence = self._gather_evidence(index, limit, [*nearest_ids, *extra_ids])
         max_count = len(evidence.candidates) if evidence else 0
-        return reader.first(self._rank(evidence, max_count, extra_ids, explain=explain), k)
+        return (yield from step(reader.first, self._rank(evidence, max_count, extra_ids, explain=explain), k))
 
     def _rank(self, evidence: Evidence | None, k: int, wanted: Sequence[str] = (), *, explain: bool) -> list[Ranked]:
         if evidence is None:
@@ -125,24 +128,28 @@ class Search:
             return None
         return lambda before: vectors.max_sim(self.text_to_embed(), before)
 
-    def _accepted_ids(self, index: ConversationIndex, words: str, k: int, reader: FilteredReader[Any]) -> list[str]:
+    def _accepted_ids(
+        self, index: ConversationIndex, words: str, k: int, reader: FilteredReader[Any]
+    ) -> Flow[list[str]]:
         """The ids of the accepted records that are best by words, and of those nearest in meaning."""
         namespace, vectors = self._records.namespace, self._vectors
-        matches = reader.best(lambda limit: index.search(namespace, words, limit), k)
+        matches = yield from step(reader.best, lambda limit: index.search(namespace, words, limit), k)
         if vectors is not None:
-            matches += reader.best(lambda limit: _above_zero_cosine(vectors.search(self.text_to_embed(), limit)), k)
+            matches += yield from step(
+                reader.best, lambda limit: _above_zero_cosine(vectors.search(self.text_to_embed(), limit)), k
+            )
         return [hit.id for hit, _ in matches]
 
     def _thread_ids(
         self, index: ConversationIndex, words: str, thread: str, k: int, reader: FilteredReader[Any]
-    ) -> list[str]:
+    ) -> Flow[list[str]]:
         """The same, if all of them were said in one thread: no other is read."""
         thread_hits = index.within(self._records.namespace, words, thread)
-        matches = reader.first([hit for hit in thread_hits if hit.score], k)
+        matches = yield from step(reader.first, [hit for hit in thread_hits if hit.score], k)
         if self._vectors is not None:
             scores = self._vectors.score(self.text_to_embed(), [hit.id for hit in thread_hits])
             hits = [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))]
-            matches += reader.first(_above_zero_cosine(hits), k)
+            matches += yield from step(reader.first, _above_zero_cosine(hits), k)
         return [hit.id for hit, _ in matches]
 
     def candidates(self, k: int) -> dict[str, dict[str, float]]:

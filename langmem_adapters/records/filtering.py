@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from langmem_adapters.flow import Flow, blocking, step
+
 __all__ = ["EXTRA_HITS", "FilteredReader"]
 
 EXTRA_HITS = 8  # hits asked for beyond what is wanted, since a hit's record may be gone
@@ -39,24 +41,26 @@ class FilteredReader(Generic[V]):
         self._values: dict[str, V | None] = {}
         self._filtered_count = self._accepted_count = 0
 
-    def best(self, ranked: Callable[[int], Sequence[R]], k: int) -> list[tuple[R, V]]:
+    @blocking
+    def best(self, ranked: Callable[[int], Sequence[R]], k: int) -> Flow[list[tuple[R, V]]]:
         """The first ``k`` wanted hits of a ranking, which is asked for more hits until they are found."""
         requested = 0
         while True:
             needed = math.ceil(_MARGIN * k * (self._filtered_count + 1) / (self._accepted_count + 1))
             requested = max(k + EXTRA_HITS, 2 * requested, needed)
             hits = ranked(requested)
-            matches = self.first(hits, k)
+            matches = yield from step(self.first, hits, k)
             if len(matches) == k or len(hits) < requested:
                 return matches
 
-    def first(self, hits: Sequence[R], k: int) -> list[tuple[R, V]]:
+    @blocking
+    def first(self, hits: Sequence[R], k: int) -> Flow[list[tuple[R, V]]]:
         """The first ``k`` wanted hits of these, with their values. Reads few at first, which mostly suffice."""
         matches: list[tuple[R, V]] = []
         start, size = 0, k
         while start < len(hits) and len(matches) < k:
             batch = hits[start : start + size]
-            self._fetch([hit.id for hit in batch])
+            yield from self._fetch([hit.id for hit in batch])
             for hit in batch:
                 value = self._accepted_value(hit.id)
                 if value is not None:
@@ -66,11 +70,11 @@ class FilteredReader(Generic[V]):
             start, size = start + size, min(4 * size, _MAX_BATCH_SIZE)
         return matches
 
-    def _fetch(self, ids: Sequence[str]) -> None:
+    def _fetch(self, ids: Sequence[str]) -> Flow[None]:
         missing = [id_ for id_ in ids if id_ not in self._values]
         if missing:
             self._values |= dict.fromkeys(missing)
-            self._unfiltered |= self._get(missing)
+            self._unfiltered |= yield from step(self._get, missing)
 
     def _accepted_value(self, id_: str) -> V | None:
         """The value of a record, if it exists and is wanted."""

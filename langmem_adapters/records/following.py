@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SearchError
+from langmem_adapters.flow import Flow, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
 from langmem_adapters.records.journal import COMPACTION_KEY, compacted_seq, position_after
@@ -25,6 +26,7 @@ __all__ = [
     "check_level",
     "follow",
     "own_index_errors",
+    "read_level",
     "search_up_to_date",
     "start_index",
 ]
@@ -133,10 +135,11 @@ def follow(
                 starts += 1
                 if starts > _MAX_STARTS:
                     raise SearchError("an index was replaced repeatedly: one with another embedder may share it")
+                beginning = (0, f"{unread.items[0].id}@{new_id()}")
                 if on_start:
                     on_start()
-                start_index(index, namespace, f"{unread.items[0].id}@{new_id()}")
-                continue
+                start_index(index, namespace, beginning)
+                unread = unread._replace(since=beginning)
             items = unread.items[: batch_length(unread.items)]
             change = change_of(items)
             position = _with_text_format(position_after(items[-1], unread.compacted_to), text_format)
@@ -161,10 +164,18 @@ def check_level(
     """
     with own_index_errors(index):
         position = index.position(namespace)
-        after = max(position[0] - 1, 0) if position else 0
-        page = store.scan(namespace, after=after, limit=2, keys=[COMPACTION_KEY])
-        ends = [position_after(item, compacted_seq(page.values)) for item in page.items]
-        return [_with_text_format(end, text_format) for end in ends] == ([position] if position else []), position
+        return run(read_level(store, namespace, position, text_format)) is not None, position
+
+
+def read_level(
+    store: Store, namespace: Namespace, position: Position | None, text_format: str = "", keys: Sequence[str] = ()
+) -> Flow[dict[str, bytes] | None]:
+    """The values of ``keys``; None, if an index at this position has something to follow, or only that can tell."""
+    after = max(position[0] - 1, 0) if position else 0
+    page = yield from step(store.scan, namespace, after=after, limit=2, keys=[COMPACTION_KEY, *keys])
+    ends = [position_after(item, compacted_seq(page.values)) for item in page.items]
+    is_level = [_with_text_format(end, text_format) for end in ends] == ([position] if position else [])
+    return page.values if is_level else None
 
 
 def search_up_to_date(
@@ -193,10 +204,10 @@ def own_index_errors(index: Index) -> Iterator[None]:
         raise SearchError(f"the index {type(index).__name__} failed: {type(error).__name__}") from error
 
 
-def start_index(index: Index, namespace: Namespace, id_: str) -> None:
+def start_index(index: Index, namespace: Namespace, beginning: Position) -> None:
     """Begin an index that has not begun; raises Conflict if another follower has begun it."""
     with own_index_errors(index):
-        index.apply(namespace, position=(0, id_), since=START)
+        index.apply(namespace, position=beginning, since=START)
 
 
 def _with_text_format(position: Position, text_format: str) -> Position:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from langmem_adapters.errors import Conflict, LangmemError, StoreError, StoreUnavailable
+from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
@@ -27,6 +28,7 @@ from langmem_adapters.records.following import (
     check_level,
     follow,
     own_index_errors,
+    read_level,
     search_up_to_date,
 )
 from langmem_adapters.records.journal import COMPACTION_KEY, batch_length, change_entries, compact_log, keys_of
@@ -39,7 +41,9 @@ _WRITES_PER_CHECK = 32  # one in so many writes checks whether the log has grown
 _WARN_RECORDS = 10_000  # records after which a search that waits for its index has waited for seconds
 _log = logging.getLogger("langmem_adapters")
 
+T = TypeVar("T")
 V = TypeVar("V")
+_Get: TypeAlias = Callable[[Sequence[str]], dict[str, bytes]]
 
 
 class Records:
@@ -83,10 +87,13 @@ class Records:
         self._other_keys = other_keys
         self._follow_turns = {id(each): FollowTurns() for each in (index, vectors)}
         self._replaced_ids: set[str] = set()  # of damaged entries, whose records are named by others by now
+        self.expects_news: bool = False
+        """Whether the first index is probably behind: a search then has it follow before it searches."""
 
-    def get(self, keys: Sequence[str]) -> dict[str, bytes]:
+    @blocking
+    def get(self, keys: Sequence[str]) -> Flow[dict[str, bytes]]:
         """Read records; missing ones are left out, and so are values beside the records, whose keys have a NUL."""
-        return self.store.get(self.namespace, [key for key in keys if "\0" not in key])
+        return (yield from step(self.store.get, self.namespace, _record_keys(keys)))
 
     def put(
         self, records: Mapping[str, bytes], *, guard: Mapping[str, bytes | None] | None = None, ttl: float | None = None
@@ -116,6 +123,7 @@ class Records:
     def _write(self, keys: Sequence[str], *, ttl: float | None, **change: Any) -> None:
         """Change these records and log it; some writes also compact the log, chosen by the entry's id."""
         entries = change_entries(keys, self._new_id)
+        self.expects_news = True
         self.store.write(self.namespace, append=entries, ttl=ttl, **change)
         if zlib.crc32(to_bytes(entries[0][0])) % _WRITES_PER_CHECK == 0:
             try:
@@ -145,6 +153,8 @@ class Records:
         ``report`` is called after each page with its number of entries.
         """
         index = self.index if index is None else index
+        if index is self.index:
+            self.expects_news = False
         return self._follow_turns[id(index)].follow(
             partial(check_level, self.store, index, self.namespace, self._text_format),
             partial(
@@ -227,16 +237,74 @@ class Records:
             delete=[key for key, document in zip(keys, ordered, strict=True) if document is None],
         )
 
-    def search(self, query: str, k: int, value_of: Callable[[str, bytes], V | None]) -> list[tuple[Hit, V]]:
+    @blocking
+    def search(self, query: str, k: int, value_of: Callable[[str, bytes], V | None]) -> Flow[list[tuple[Hit, V]]]:
         """The ``k`` best records that have a value, by a :class:`FilteredReader`, from an index that is up to date."""
         if k <= 0:
             return []
 
-        def find_best() -> list[tuple[Hit, V]]:
-            reader = FilteredReader(self.get, value_of)
-            return reader.best(lambda requested: self.index.search(self.namespace, query, requested), k)
+        def find_best(get: _Get) -> Flow[list[tuple[Hit, V]]]:
+            ranked = partial(self.index.search, self.namespace, query)
+            return step(FilteredReader(get, value_of).best, ranked, k)
 
-        return search_up_to_date(self.catch_up, self.index, self.namespace, find_best)
+        return (yield from self.search_level(find_best, self.catch_up))
+
+    def search_level(
+        self, search: Callable[[_Get], Flow[list[T]]], catch_up: Callable[[], Position | None]
+    ) -> Flow[list[T]]:
+        """Search an index that is up to date; ``search`` is given a :meth:`get` to read records with.
+
+        Mostly there is nothing to follow: so the index is searched as it is, and the first read of records tells
+        whether it was level. If it was not, it follows by ``catch_up`` and is searched again.
+        """
+        is_behind = False
+        with own_index_errors(self.index):
+            position = None if self.expects_news else self.index.position(self.namespace)
+            if position is not None:
+                reader = _LevelReader(self, position, self._text_format)
+                try:
+                    results = yield from search(reader.get)
+                    if not reader.is_level:  # nothing was found, so nothing was read
+                        yield from step(reader.get, [])
+                except Conflict:
+                    is_behind = True
+                else:
+                    if results or self.index.position(self.namespace) == position:
+                        return results
+
+        def search_again() -> list[T]:
+            return run(search(self.get))
+
+        results = yield from step(search_up_to_date, catch_up, self.index, self.namespace, search_again)
+        if is_behind:
+            self.expects_news = True  # who has written now may soon write again
+        return results
+
+
+class _LevelReader:
+    """Reads records for a search of an index at a position; the first read raises Conflict if that is not level."""
+
+    def __init__(self, records: Records, position: Position, text_format: str) -> None:
+        self.is_level = False
+        self._records = records
+        self._position = position
+        self._text_format = text_format
+
+    @blocking
+    def get(self, keys: Sequence[str]) -> Flow[dict[str, bytes]]:
+        """:meth:`Records.get`."""
+        records, keys = self._records, _record_keys(keys)
+        if self.is_level:
+            return (yield from step(records.get, keys))
+        values = yield from read_level(records.store, records.namespace, self._position, self._text_format, keys)
+        if values is None:
+            raise Conflict("the log has news that the index had not followed")
+        self.is_level = True
+        return {key: values[key] for key in keys if key in values}
+
+
+def _record_keys(keys: Sequence[str]) -> list[str]:
+    return [key for key in keys if "\0" not in key]
 
 
 def _to_document(key: str, text: str | Document | None) -> Document | None:

@@ -108,7 +108,7 @@ class RedisStore(Shared):
         base_commands = [redis_keys.count_entries, redis_keys.count_ids]
         if keys:
             base_commands.append(_get_command(redis_keys, keys))
-        is_large = limit is None or limit > _MAX_SMALL_READ
+        is_large = limit is None or max(limit, len(keys)) > _MAX_SMALL_READ
         wants_entries = limit != 0 and (before is None or before > 0)
         commands = list(base_commands)
         if wants_entries:

@@ -1,0 +1,185 @@
+"""How many calls of a store an operation waits for, one after the other: each may be a round trip to a far server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import Generation
+from llama_index.core.llms import ChatMessage
+
+from langmem_adapters import BrainMemory, Experience, ExperiencePool, LongTermMemory, Message, Sessions, WorkingMemory
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.langchain import BrainChatMessageHistory, BrainMemoryMiddleware, ExperienceCache
+from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
+from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock
+from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+
+
+class Asked:
+    """A store of another's making: nothing is known of it but its methods, so each call waits for the one before."""
+
+    def __init__(self) -> None:
+        self.store, self.calls = MemoryStore(), list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.store, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            self.calls.append(name)
+            return method(*args, **options)
+
+        return call
+
+
+@pytest.fixture
+def store() -> Any:
+    return Asked()
+
+
+def calls_of(store: Any, operation: Callable[[], Any]) -> list[str]:
+    store.calls.clear()
+    operation()
+    return [*store.calls]
+
+
+def notes(*numbers: int) -> list[Message]:
+    return [Message(role="user", content=f"Key {n} hangs at the door.", id=f"m{n}") for n in numbers]
+
+
+def a_memory(store: Store) -> LongTermMemory:
+    return LongTermMemory(store, LexicalIndex(":memory:"), user="ada")
+
+
+SEARCHES: dict[str, Callable[[LongTermMemory], Any]] = {
+    "memory": lambda memory: memory.search("key door"),
+    "async": lambda memory: asyncio.run(memory.asearch("key door")),
+    "nothing": lambda memory: memory.search("xylophone"),
+    "langchain": lambda memory: LangChainRetriever(memory=memory).invoke("key door"),
+    "llamaindex": lambda memory: LlamaIndexRetriever(memory).retrieve("key door"),
+    "block": lambda memory: asyncio.run(LongTermMemoryBlock(memory).aget([ChatMessage("key door")])),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_a_search_without_news_asks_once(store: Any, search: Callable[[LongTermMemory], Any]) -> None:
+    memory = a_memory(store)
+    memory.add(notes(*range(20)))
+    memory.flush()
+    assert calls_of(store, lambda: search(memory)) == ["scan"]
+
+
+def test_a_search_follows_first_where_it_expects_news(store: Any) -> None:
+    memory, other = a_memory(store), a_memory(store)
+    other.add(notes(1, 2))
+    assert calls_of(store, lambda: memory.search("door")) == ["scan", "get", "get"]  # the log, its records, the best
+    memory.add(notes(3))
+    assert calls_of(store, lambda: memory.search("door")) == ["scan", "get", "get"]
+    other.add(notes(4))
+    assert calls_of(store, lambda: memory.search("door")) == ["scan", "scan", "get", "get"]
+    other.add(notes(5))
+    assert calls_of(store, lambda: memory.search("door")) == ["scan", "get", "get"]
+    assert calls_of(store, lambda: memory.search("door")) == ["scan"]
+    assert len(memory.search("door", 9)) == 5
+
+
+@pytest.mark.parametrize("hides", [lambda _: True, lambda _: False], ids=["all", "none"])
+def test_what_another_changes_while_an_index_is_searched_is_seen(store: Any, hides: Callable[[Any], bool]) -> None:
+    """The index is searched before the log is read: what that brings to light is followed, and nothing old is given."""
+
+    class Overtaken(LexicalIndex):
+        meanwhile: Callable[[], object] | None = None
+
+        def gather(self, *args: Any) -> Any:
+            found = super().gather(*args)
+            change, self.meanwhile = self.meanwhile, None
+            if change is not None:
+                change()
+            return found
+
+    index = Overtaken(":memory:")
+    memory, other = LongTermMemory(store, index, user="ada"), a_memory(store)
+    memory.add(notes(1, 2))
+    first, second = (recalled.memory.id for recalled in sorted(memory.search("door"), key=lambda each: each.text))
+
+    def change() -> None:
+        other.delete([first])
+        other.update(second, "The door is green.")
+        other.add(notes(3))
+
+    index.meanwhile = change
+    found = memory.search("door", where=lambda each: hides(each) or each.id != first)
+    assert sorted(recalled.text for recalled in found) == ["Key 3 hangs at the door.", "The door is green."]
+
+
+def test_items_are_searched_with_one_call_for_each_namespace(store: Any) -> None:
+    items = LongTermStore(store=store, index=LexicalIndex(":memory:"))
+    for n in range(5):
+        items.put(("ada", str(n)), "key", {"text": "It hangs at the door."})
+    assert len(items.search(("ada",), query="door")) == 5
+    calls = calls_of(store, lambda: items.search(("ada",), query="door"))
+    assert calls.count("scan") == 1 + 5  # the prefix may have items itself
+    assert len(calls) == 6 + 1  # and the tree is asked what is below it
+
+
+def test_calls_of_every_class(store: Any) -> None:
+    """The most calls, one after the other."""
+    brain = BrainMemory(store, "monday", user="ada")
+    pool = ExperiencePool(store)
+    cache = ExperienceCache(store=store)
+    working = WorkingMemory(store, user="ada")
+    history = BrainChatMessageHistory("tuesday", store=store, user="ada")
+    chats = BrainChatStore(store=store, user="ada")
+    sessions = Sessions(store, user="ada")
+    expected: list[tuple[int, Callable[[], Any]]] = [
+        (1, lambda: brain.add_messages(notes(1, 2))),
+        (1, brain.messages),
+        (1, brain.window),
+        (1, brain.context),
+        (1, brain.count),
+        (1, brain.history_text),
+        (1, brain.get_summary),
+        (2, lambda: brain.set_summary("Keys.")),
+        (2, lambda: brain.add_knowledge(["The door is green."])),
+        (1, brain.get_knowledge),
+        (1, lambda: history.add_messages([HumanMessage("Where?"), AIMessage("There.")])),
+        (1, lambda: history.messages),
+        (1, lambda: asyncio.run(chats.add_messages("tuesday", [ChatMessage("Why?")]))),
+        (1, lambda: asyncio.run(chats.get_messages("tuesday"))),
+        (1 + 2, lambda: sessions.list_sessions(10)),
+        (2 + 1, lambda: sessions.rename_session("monday", "Keys")),
+        (2, lambda: sessions.rename_session("monday", "Doors")),
+        (1 + 2, lambda: pool.create(Experience(req="1", resp="one"))),  # one in four looks for expired ones, too
+        (1, lambda: pool.lookup("1")),
+        (1, lambda: pool.lookup("2")),
+        (1, lambda: cache.lookup("1", "model")),
+        (1, lambda: cache.update("1", "model", [Generation(text="one")])),
+        (1, lambda: cache.lookup("1", "model")),
+        (1, lambda: working.store("call", "a")),
+        (1, lambda: working.retrieve("call")),
+        (2, lambda: working.update("call", "b")),
+    ]
+    for number, (most, operation) in enumerate(expected):
+        assert len(calls_of(store, operation)) <= most, (number, store.calls)
+
+
+def test_a_turn_of_an_agent_reads_the_session_three_times_and_its_memories_once(store: Any) -> None:
+    a_memory(store).add(notes(1, 2))
+    memory = BrainMemoryMiddleware(
+        store=store, index=LexicalIndex(":memory:"), user=lambda _: "ada", session=lambda _: "monday"
+    )
+    agent = create_agent(FakeListChatModel(responses=["At the door."]), middleware=[memory])
+
+    def ask(text: str) -> Any:
+        return agent.invoke({"messages": [HumanMessage(text)]})
+
+    ask("Where is key 1?")
+    assert calls_of(store, lambda: ask("Where is key 2?")) == ["scan"] * 4 + ["append"]
