@@ -152,6 +152,16 @@ class TestRedisStoreOnACluster(StoreConformance):
                 counts.append(len(list(client.scan_iter(f"{key_prefix}*"))))
         assert min(counts) > 0
 
+    def test_what_is_removed_leaves_no_name_behind(self, store: RedisStore, clock: FakeClock, key_prefix: str) -> None:
+        removals: list[Callable[[Namespace], object]] = [store.clear, lambda name: store.discard(name, clock() + 1)]
+        for remove in removals:
+            for n in range(9):  # some parents are on the other node
+                store.append((f"p{n}", "s"), [("a", b"")])
+                remove((f"p{n}", "s"))
+            for node in self.nodes:
+                with redis.Redis(port=node.port) as client:
+                    assert list(client.scan_iter(f"{key_prefix}*")) == []
+
     def test_a_guarded_write_is_not_called_unmade_where_the_node_of_its_list_is_full(
         self, cluster: list[RedisServer], store: RedisStore
     ) -> None:
