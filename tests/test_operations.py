@@ -1160,8 +1160,10 @@ def test_a_server_that_does_not_tell_of_snapshots_is_not_said_to_make_any(
             ],
         ),
         (
-            b"cluster_enabled:1\r\nredis_version:7.1.0\r\nmaxmemory_policy:noeviction\r\nused_memory:950\r\n"
-            b"maxmemory:1000\r\naof_enabled:1\r\nrdb_last_bgsave_status:err\r\naof_last_write_status:err\r\n",
+            (
+                b"cluster_enabled:1\r\nredis_version:7.1.0\r\nmaxmemory_policy:noeviction\r\nused_memory:950\r\n"
+                b"maxmemory:1000\r\naof_enabled:1\r\nrdb_last_bgsave_status:err\r\naof_last_write_status:err\r\n"
+            ),
             [
                 *("problem: it is a node of a cluster: writes fail", "ok: version 7.1.0", "ok: nothing is evicted"),
                 "problem: 950 of 1,000 bytes are used",
