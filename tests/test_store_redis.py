@@ -29,7 +29,7 @@ from redis.crc import key_slot
 from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
-from langmem_adapters.protocols import Appended, Listed
+from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_packing, redis_wire
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
@@ -1024,6 +1024,25 @@ def crowd(store: RedisStore) -> None:
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_more_threads_than_connections_wait_for_one_another(url: str, key_prefix: str, protocol: int) -> None:
     crowd(RedisStore(f"{url}?protocol={protocol}", prefix=key_prefix, **_FEW))
+
+
+def test_what_an_earlier_version_has_stored_is_read(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
+    """The names and the form of the keys never change."""
+    namespace, name = ("brain", "", "a/b", "s"), f"{key_prefix}{{brain//a%2Fb/s/}}"
+    directory = f"{key_prefix}{{brain//a%2Fb/}}:dir"
+    raw.xadd(f"{name}:log", {"i": "a", "d": b"1"}, id="1700000000000-2")
+    raw.sadd(f"{name}:ids", "a")
+    raw.hset(f"{name}:val", "k", b"v")
+    raw.zadd(directory, {"s/": 12.5})
+    assert store.scan(namespace, keys=["k"]) == Page([Item((1700000000000 << 21) + 2, "a", b"1")], 1, {"k": b"v"})
+    assert store.recent(namespace[:-1]) == [Listed(namespace, 12.5)]
+    assert store.append(namespace, [("a", b"again"), ("b", b"2")], put={"k": b"w"}).new == [False, True]
+    assert [fields for _, fields in raw.xrange(f"{name}:log")] == [{b"i": b"a", b"d": b"1"}, {b"i": b"b", b"d": b"2"}]
+    assert (raw.smembers(f"{name}:ids"), raw.hgetall(f"{name}:val")) == ({b"a", b"b"}, {b"k": b"w"})
+    store.append((), [("c", b"")])
+    written = {*(f"{name}:{kind}" for kind in ("log", "ids", "val")), directory}
+    written |= {f"{key_prefix}{{.}}:{kind}" for kind in ("log", "ids")}
+    assert {key.decode() for key in raw.scan_iter(f"{key_prefix}*")} == written
 
 
 def test_foreign_keys_stay(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
