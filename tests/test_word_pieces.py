@@ -227,6 +227,7 @@ def test_pieces_lie_beside_the_vectors_and_go_with_them(index: VectorIndex, tmp_
     asked = {"a": "", "b": "a", "c": "", "nobody": "b"}
     found = other.max_sim(NAMESPACE, "Where is my crimson bicycle?", asked)
     assert found == {"a": pytest.approx(1), "b": pytest.approx(0.8)}
+    assert other.max_sim(NAMESPACE, "bicycle", {"b": "a"}) == {"b": pytest.approx(0.8)}
     index.apply(NAMESPACE, upsert=said(a="the hut"))
     assert other.max_sim(NAMESPACE, "crimson bicycle", {"a": ""})["a"] < 0.5
     assert rows(file) == 2
