@@ -127,6 +127,15 @@ def cluster() -> Iterator[list[RedisServer]]:
         yield nodes
 
 
+def connected(nodes: Sequence[RedisServer], name: str) -> list[bool]:
+    """Whether each node has a connection of this name."""
+    found = []
+    for node in nodes:
+        with redis.Redis(port=node.port) as client:
+            found.append(any(each["name"] == name for each in client.client_list()))
+    return found
+
+
 class TestRedisStoreOnACluster(StoreConformance):
     @pytest.fixture
     def store(self, cluster: list[RedisServer], key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
@@ -221,14 +230,12 @@ class TestRedisStoreOnACluster(StoreConformance):
             for n in range(20):
                 store.append(("p", str(n)), [("a", b"1")])
             assert len(store.recent(("p",))) == 20
-            names = []
-            for node in cluster:
-                with redis.Redis(port=node.port) as raw:
-                    names.append({each["name"] for each in raw.client_list()})
+            if isinstance(client, redis.RedisCluster):
+                client.close()
+            assert connected(cluster, "mine") == [True, True]
+            store.close()
+            until(lambda: connected(cluster, "mine") == [False, False])
         assert asked
-        assert all("mine" in of_node for of_node in names)
-        if isinstance(client, redis.RedisCluster):
-            client.close()
 
     def test_what_is_asked_at_once_finds_the_slots_that_have_moved(
         self, cluster: list[RedisServer], key_prefix: str
@@ -257,20 +264,12 @@ class TestRedisStoreOnACluster(StoreConformance):
     ) -> None:
         name = key_prefix.strip(":")
         store = RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}?client_name={name}", prefix=key_prefix)
-
-        def connected() -> list[bool]:
-            found = []
-            for node in cluster:
-                with redis.Redis(port=node.port) as client:
-                    found.append(any(each["name"] == name for each in client.client_list()))
-            return found
-
         for _ in range(2):
             for n in range(20):
                 store.append(("p", str(n)), [("a", b"1")])
-            assert connected() == [True, True]
+            assert connected(cluster, name) == [True, True]
             store.close()
-            until(lambda: connected() == [False, False])
+            until(lambda: connected(cluster, name) == [False, False])
 
     def test_whoever_lets_go_of_it_leaves_no_socket(self, cluster: list[RedisServer]) -> None:
         def hang_up(_: RedisStore) -> None:
@@ -1026,6 +1025,20 @@ def test_more_threads_than_connections_wait_for_one_another(url: str, key_prefix
     crowd(RedisStore(f"{url}?protocol={protocol}", prefix=key_prefix, **_FEW))
 
 
+def test_a_writer_that_lost_a_race_keeps_its_connection(store: RedisStore, raw: Administrator) -> None:
+    key, rivals = keys(store)["val"], ["a", "b"]
+
+    def decide(_: list[Any]) -> list[bytes]:
+        if rivals:
+            raw.hset(key, rivals.pop(), b"")
+        return [redis_packing.pack("HSET", key, "mine", b"")]
+
+    store.get(NS)
+    connections = raw.info("stats")["total_connections_received"]
+    assert store._wire.transact_watched(key, [], decide) == [1]
+    assert raw.info("stats")["total_connections_received"] == connections
+
+
 def test_what_an_earlier_version_has_stored_is_read(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
     """The names and the form of the keys never change."""
     namespace, name = ("brain", "", "a/b", "s"), f"{key_prefix}{{brain//a%2Fb/s/}}"
@@ -1322,9 +1335,10 @@ def test_a_store_wants_one_connection_at_least(scheme: str) -> None:
         RedisStore(scheme, max_connections=0)
 
 
-def test_a_prefix_has_no_braces() -> None:
+@pytest.mark.parametrize("prefix", ["{app}:", "{app:", "app}:"])
+def test_a_prefix_has_no_braces(prefix: str) -> None:
     with pytest.raises(ConfigurationError, match="braces"):
-        RedisStore("redis://h", prefix="{app}:")
+        RedisStore("redis://h", prefix=prefix)
 
 
 def test_the_value_of_an_option_that_is_not_known_is_not_shown() -> None:
