@@ -163,7 +163,7 @@ def cluster_port(certificates: Certificates) -> Iterator[int]:
 
 @pytest.mark.parametrize("kind", ["url", "aio", "str"])
 def test_a_cluster(kind: str, cluster_port: int, certificates: Certificates, key_prefix: str) -> None:
-    files = {
+    files: dict[str, Any] = {
         "ssl_ca_certs": str(certificates.authority),
         "ssl_certfile": str(certificates.client),
         "ssl_keyfile": str(certificates.client_key),
