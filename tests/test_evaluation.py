@@ -278,6 +278,14 @@ def test_what_a_fit_sees_is_what_a_search_adds_up() -> None:
     assert all(r.score == pytest.approx(ratio * totals[r.memory.id]) for r in found)
 
 
+def test_a_fit_sees_what_another_process_has_just_added() -> None:
+    store = MemoryStore()
+    memory, other = (LongTermMemory(store, LexicalIndex(":memory:"), user="ada") for _ in range(2))
+    assert run(memory.candidates_flow("falcon", 20)) == {}
+    other.add([say("A falcon.", "m", "Ben")])
+    assert len(run(memory.candidates_flow("falcon", 20))) == 1
+
+
 @pytest.mark.parametrize("which", ["words", "both"])
 def test_a_fit_starts_from_the_weights_that_a_search_would_use(which: str) -> None:
     chance = random.Random(2)

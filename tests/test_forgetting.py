@@ -71,6 +71,14 @@ def test_a_corrected_memory_is_found_and_what_others_said_stays(any_store: Store
     assert [found.text for found in memory.search("bike")] == ["My bike is red. It is not."]
 
 
+def test_who_only_names_the_session_did_not_say_it_there(any_store: Store) -> None:
+    memory = memory_on(any_store)
+    memory.add([Message(id="1", role="user", content="s")], session="t")
+    before = any_store.scan(longterm_namespace(memory.scope)).total
+    assert forget(memory, "s", None) == forget(memory, "s", {"1"}) == 0
+    assert (places(memory), any_store.scan(longterm_namespace(memory.scope)).total) == ([("t", "1", "s")], before)
+
+
 def test_an_id_that_was_used_twice_is_deleted_in_both_places(any_store: Store) -> None:
     brain = BrainMemory(any_store, "s", user="ada", memory_k=2, long_term=memory_on(any_store))
     brain.add_messages([Message(id=f"{n}", role="user", content=f"m{n}") for n in range(3)])

@@ -1159,9 +1159,21 @@ def test_a_server_that_does_not_tell_of_snapshots_is_not_said_to_make_any(
                 "note: INFO says nothing of maxmemory_policy: that was not",
             ],
         ),
+        (
+            (
+                b"cluster_enabled:1\r\nredis_version:7.1.0\r\nmaxmemory_policy:noeviction\r\nused_memory:950\r\n"
+                b"maxmemory:1000\r\naof_enabled:1\r\nrdb_last_bgsave_status:err\r\naof_last_write_status:err\r\n"
+            ),
+            [
+                *("problem: it is a node of a cluster: writes fail", "ok: version 7.1.0", "ok: nothing is evicted"),
+                "problem: 950 of 1,000 bytes are used",
+                *(f"problem: the last write of the {file} failed" for file in ("snapshot", "append-only file")),
+                "ok: an append-only file is kept",
+            ],
+        ),
     ],
 )
-def test_what_a_service_does_not_tell_is_not_taken_for_good(info: bytes, found: list[str]) -> None:
+def test_a_service_is_examined_as_far_as_it_tells(info: bytes, found: list[str]) -> None:
     def handle(connection: socket.socket) -> None:
         while data := connection.recv(65536):
             greetings = data.count(b"SETINFO")

@@ -473,9 +473,9 @@ def test_of_a_long_session_the_nearest_are_weighed() -> None:
     by_meaning = VectorIndex(SQLiteVectors(":memory:"), Embedder(meant, name="meant"))
     memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=by_meaning, user="ada")
     memory.add([say(text) for text in BUSY], session="busy")
-    memory.add([say(f"soup {n}") for n in (*range(30, 60), *range(10, 30), *range(1, 10))], session="late")
+    memory.add([say(f"soup {n}") for n in (*range(300, 600), *range(100, 300), *range(1, 100))], session="late")
     memory.flush()
-    assert texts(memory.search("bike", 1, scope=ada("late")))[0] in {"soup 59", "soup 58"}
+    assert texts(memory.search("bike", 1, scope=ada("late")))[0] in {"soup 599", "soup 598"}
 
 
 def test_failing_vectors_cost_a_filtered_search_no_more_than_what_they_find() -> None:

@@ -15,7 +15,7 @@ from llama_index.core.llms.mock import MockLLM
 from langmem_adapters import LongTermMemory, Message, ModelError, open_index
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.flow import arun, run
-from langmem_adapters.model import Memory, Recalled
+from langmem_adapters.model import Memory, Recalled, ToolCall
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.recall.novelty import find_news
 from langmem_adapters.recall.reranking import Reranker
@@ -166,6 +166,8 @@ async def test_news_is_what_was_said_neither_lately_nor_ever() -> None:
 def test_without_a_long_term_memory_news_is_what_is_not_shown() -> None:
     assert run(find_news(said("one", "two"), said("One."), None)) == said("two")
     assert run(find_news([], said("One."), None)) == []
+    calls = [Message(role="assistant", tool_calls=[ToolCall(name=name)]) for name in ("lock", "unlock")]
+    assert run(find_news(calls, [], None)) == calls
 
 
 def test_a_ranker_is_not_asked_what_is_news() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, ModelError, SearchError
+from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory, longterm_namespace
@@ -147,12 +148,15 @@ def test_what_means_the_same_is_found_beside_what_has_the_words(index: Any) -> N
 
 
 def test_what_has_the_words_is_weighed_by_its_meaning_too_where_others_are_nearer() -> None:
-    memory = memory_of(Meanings(), PlainIndex())
+    index: Any = PlainIndex()
+    memory = memory_of(Meanings(), index)
     memory.add([*(say(f"The couch of puppy {n}.") for n in range(20)), say("The sofa broth of a puppy.")])
     memory.flush()
     (best,) = memory.search("sofa", 1, explain=True)
     assert best.text == "The sofa broth of a puppy."
-    assert best.signals["meaning"] == pytest.approx(1 / 6)
+    (hit,) = index.search(longterm_namespace(memory.scope), "sofa", 9)
+    assert best.signals == pytest.approx({"words": hit.score / 2, "meaning": 1 / 6})
+    assert run(memory.candidates_flow("sofa", 9)) == {}  # it has no signals whose weights could be fitted
 
 
 def test_what_means_the_opposite_is_not_found_by_that() -> None:

@@ -29,7 +29,7 @@ from redis.crc import key_slot
 from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
-from langmem_adapters.protocols import Appended, Listed
+from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_packing, redis_wire
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
@@ -127,6 +127,15 @@ def cluster() -> Iterator[list[RedisServer]]:
         yield nodes
 
 
+def connected(nodes: Sequence[RedisServer], name: str) -> list[bool]:
+    """Whether each node has a connection of this name."""
+    found = []
+    for node in nodes:
+        with redis.Redis(port=node.port) as client:
+            found.append(any(each["name"] == name for each in client.client_list()))
+    return found
+
+
 class TestRedisStoreOnACluster(StoreConformance):
     @pytest.fixture
     def store(self, cluster: list[RedisServer], key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
@@ -151,6 +160,16 @@ class TestRedisStoreOnACluster(StoreConformance):
             with redis.Redis(port=node.port) as client:
                 counts.append(len(list(client.scan_iter(f"{key_prefix}*"))))
         assert min(counts) > 0
+
+    def test_what_is_removed_leaves_no_name_behind(self, store: RedisStore, clock: FakeClock, key_prefix: str) -> None:
+        removals: list[Callable[[Namespace], object]] = [store.clear, lambda name: store.discard(name, clock() + 1)]
+        for remove in removals:
+            for n in range(9):  # some parents are on the other node
+                store.append((f"p{n}", "s"), [("a", b"")])
+                remove((f"p{n}", "s"))
+            for node in self.nodes:
+                with redis.Redis(port=node.port) as client:
+                    assert list(client.scan_iter(f"{key_prefix}*")) == []
 
     def test_a_guarded_write_is_not_called_unmade_where_the_node_of_its_list_is_full(
         self, cluster: list[RedisServer], store: RedisStore
@@ -211,14 +230,12 @@ class TestRedisStoreOnACluster(StoreConformance):
             for n in range(20):
                 store.append(("p", str(n)), [("a", b"1")])
             assert len(store.recent(("p",))) == 20
-            names = []
-            for node in cluster:
-                with redis.Redis(port=node.port) as raw:
-                    names.append({each["name"] for each in raw.client_list()})
+            if isinstance(client, redis.RedisCluster):
+                client.close()
+            assert connected(cluster, "mine") == [True, True]
+            store.close()
+            until(lambda: connected(cluster, "mine") == [False, False])
         assert asked
-        assert all("mine" in of_node for of_node in names)
-        if isinstance(client, redis.RedisCluster):
-            client.close()
 
     def test_what_is_asked_at_once_finds_the_slots_that_have_moved(
         self, cluster: list[RedisServer], key_prefix: str
@@ -247,20 +264,12 @@ class TestRedisStoreOnACluster(StoreConformance):
     ) -> None:
         name = key_prefix.strip(":")
         store = RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}?client_name={name}", prefix=key_prefix)
-
-        def connected() -> list[bool]:
-            found = []
-            for node in cluster:
-                with redis.Redis(port=node.port) as client:
-                    found.append(any(each["name"] == name for each in client.client_list()))
-            return found
-
         for _ in range(2):
             for n in range(20):
                 store.append(("p", str(n)), [("a", b"1")])
-            assert connected() == [True, True]
+            assert connected(cluster, name) == [True, True]
             store.close()
-            until(lambda: connected() == [False, False])
+            until(lambda: connected(cluster, name) == [False, False])
 
     def test_whoever_lets_go_of_it_leaves_no_socket(self, cluster: list[RedisServer]) -> None:
         def hang_up(_: RedisStore) -> None:
@@ -1016,6 +1025,39 @@ def test_more_threads_than_connections_wait_for_one_another(url: str, key_prefix
     crowd(RedisStore(f"{url}?protocol={protocol}", prefix=key_prefix, **_FEW))
 
 
+def test_a_writer_that_lost_a_race_keeps_its_connection(store: RedisStore, raw: Administrator) -> None:
+    key, rivals = keys(store)["val"], ["a", "b"]
+
+    def decide(_: list[Any]) -> list[bytes]:
+        if rivals:
+            raw.hset(key, rivals.pop(), b"")
+        return [redis_packing.pack("HSET", key, "mine", b"")]
+
+    store.get(NS)
+    connections = raw.info("stats")["total_connections_received"]
+    assert store._wire.transact_watched(key, [], decide) == [1]
+    assert raw.info("stats")["total_connections_received"] == connections
+
+
+def test_what_an_earlier_version_has_stored_is_read(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
+    """The names and the form of the keys never change."""
+    namespace, name = ("brain", "", "a/b", "s"), f"{key_prefix}{{brain//a%2Fb/s/}}"
+    directory = f"{key_prefix}{{brain//a%2Fb/}}:dir"
+    raw.xadd(f"{name}:log", {"i": "a", "d": b"1"}, id="1700000000000-2")
+    raw.sadd(f"{name}:ids", "a")
+    raw.hset(f"{name}:val", "k", b"v")
+    raw.zadd(directory, {"s/": 12.5})
+    assert store.scan(namespace, keys=["k"]) == Page([Item((1700000000000 << 21) + 2, "a", b"1")], 1, {"k": b"v"})
+    assert store.recent(namespace[:-1]) == [Listed(namespace, 12.5)]
+    assert store.append(namespace, [("a", b"again"), ("b", b"2")], put={"k": b"w"}).new == [False, True]
+    assert [fields for _, fields in raw.xrange(f"{name}:log")] == [{b"i": b"a", b"d": b"1"}, {b"i": b"b", b"d": b"2"}]
+    assert (raw.smembers(f"{name}:ids"), raw.hgetall(f"{name}:val")) == ({b"a", b"b"}, {b"k": b"w"})
+    store.append((), [("c", b"")])
+    written = {*(f"{name}:{kind}" for kind in ("log", "ids", "val")), directory}
+    written |= {f"{key_prefix}{{.}}:{kind}" for kind in ("log", "ids")}
+    assert {key.decode() for key in raw.scan_iter(f"{key_prefix}*")} == written
+
+
 def test_foreign_keys_stay(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
     foreign = [f"{key_prefix}other", f"{key_prefix}{{brain}}:log", f"other:{key_prefix}"]
     for key in foreign:
@@ -1293,9 +1335,10 @@ def test_a_store_wants_one_connection_at_least(scheme: str) -> None:
         RedisStore(scheme, max_connections=0)
 
 
-def test_a_prefix_has_no_braces() -> None:
+@pytest.mark.parametrize("prefix", ["{app}:", "{app:", "app}:"])
+def test_a_prefix_has_no_braces(prefix: str) -> None:
     with pytest.raises(ConfigurationError, match="braces"):
-        RedisStore("redis://h", prefix="{app}:")
+        RedisStore("redis://h", prefix=prefix)
 
 
 def test_the_value_of_an_option_that_is_not_known_is_not_shown() -> None:

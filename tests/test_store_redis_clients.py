@@ -58,15 +58,23 @@ def test_it_connects_there_as_the_same_user(
 @pytest.mark.parametrize("pool", [redis.ConnectionPool, redis.BlockingConnectionPool])
 def test_a_pool_that_was_told_no_host_is_named_by_its_address(pool: Any) -> None:
     assert repr(RedisStore(pool(port=7001, db=2))) == "RedisStore('redis://localhost:7001/2')"
+    assert repr(RedisStore(pool())) == "RedisStore('redis://localhost:6379/0')"
+
+
+@CLIENTS
+def test_it_connects_to_the_same_host(client_of: Callable[..., Any]) -> None:
+    assert repr(RedisStore(client_of(host="elsewhere", port=7001))) == "RedisStore('redis://elsewhere:7001/0')"
 
 
 @CLIENTS
 def test_a_socket_file(start_redis: Callable[..., RedisServer], client_of: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "redis.sock"
     start_redis("--unixsocket", str(path))
-    with closing(RedisStore(client_of(unix_socket_path=str(path)))) as store:
+    with closing(RedisStore(client_of(unix_socket_path=str(path), db=3))) as store:
         assert store.append(NS, [("a", b"")]).new == [True]
-        assert repr(store) == f"RedisStore('unix://{path}?db=0')"
+        assert repr(store) == f"RedisStore('unix://{path}?db=3')"
+    with redis.Redis(unix_socket_path=str(path), db=3) as raw:
+        assert raw.exists(keys(store)["log"])
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,28 @@ def test_whole_sessions_and_kinds_can_be_removed(store: RedisStore, room: Room, 
     assert left == expected.get(name, {b"langmem:{working"})
 
 
+def test_what_is_written_before_a_discard_frees_memory_is_spared(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    store = RedisStore(room.url, clock=clock)
+    store.append(NS, [("a", b"1")])
+    clock.advance(50)
+    room.end()
+    transact_watched, written = store._wire.transact_watched, []
+
+    def overtaken(*asked: Any) -> Any:
+        try:
+            return transact_watched(*asked)
+        except StoreError:
+            room.begin()
+            written.append(store.append(NS, [("b", b"2")]))
+            raise
+
+    monkeypatch.setattr(store._wire, "transact_watched", overtaken)
+    is_gone = store.discard(NS, clock())
+    assert (is_gone, ids(store)) == ((False, ["a", "b"]) if written else (True, []))  # Valkey refuses no discard
+    store.close()
+
+
 def test_a_list_is_given_where_the_rows_of_what_is_gone_cannot_be_removed(store: RedisStore, room: Room) -> None:
     for name in ("here", "gone"):
         store.append((*NS[:-1], name), [("a", b"")])

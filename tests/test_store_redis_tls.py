@@ -6,12 +6,12 @@ import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from socket import create_connection, socket
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 import redis
@@ -19,10 +19,12 @@ import redis.asyncio
 
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_client import make_link
 from langmem_adapters.stores.redis_sources import default_options
 from langmem_adapters.stores.redis_url import from_url
 from tests.servers import RedisServer, free_port, listening, redis_servers
 from tests.test_store_redis import NS, answering, ids
+from tests.waiting import until
 
 
 def _speaks_tls(path: Path) -> bool:
@@ -85,13 +87,9 @@ def tls_front(server: RedisServer, certificates: Certificates) -> AbstractContex
     return listening(handle)
 
 
-@pytest.fixture(scope="module", params=["front", *(["server"] if _TLS_SERVER else [])])
-def port(request: pytest.FixtureRequest, certificates: Certificates, redis_server: RedisServer) -> Iterator[int]:
-    """Of a server that speaks TLS with those who show a certificate."""
-    if request.param == "front" or _TLS_SERVER is None:
-        with tls_front(redis_server, certificates) as port:
-            yield port
-        return
+@contextmanager
+def tls_server(path: Path, certificates: Certificates, *args: str) -> Iterator[tuple[RedisServer, int]]:
+    """A server that speaks TLS itself, and the port on which it does."""
     port = free_port()
     options = {
         "--tls-port": str(port),
@@ -99,7 +97,18 @@ def port(request: pytest.FixtureRequest, certificates: Certificates, redis_serve
         "--tls-key-file": str(certificates.server_key),
         "--tls-ca-cert-file": str(certificates.authority),
     }
-    with RedisServer(_TLS_SERVER, args=tuple(word for option in options.items() for word in option)):
+    with RedisServer(path, args=(*args, *(word for option in options.items() for word in option))) as server:
+        yield server, port
+
+
+@pytest.fixture(scope="module", params=["front", *(["server"] if _TLS_SERVER else [])])
+def port(request: pytest.FixtureRequest, certificates: Certificates, redis_server: RedisServer) -> Iterator[int]:
+    """Of a server that speaks TLS with those who show a certificate."""
+    if request.param == "front" or _TLS_SERVER is None:
+        with tls_front(redis_server, certificates) as port:
+            yield port
+        return
+    with tls_server(_TLS_SERVER, certificates) as (_, port):
         yield port
 
 
@@ -138,6 +147,38 @@ def test_what_a_client_trusts_and_shows(
         store.append(NS, [("a", b"1")])
         assert ids(store) == ["a"]
         store.clear(NS)
+
+
+@pytest.fixture(scope="module")
+def cluster_port(certificates: Certificates) -> Iterator[int]:
+    """Of a cluster of one node, which speaks TLS with those who show a certificate."""
+    if _TLS_SERVER is None:
+        pytest.skip("no server here speaks TLS")
+    with tls_server(_TLS_SERVER, certificates, "--cluster-enabled", "yes", "--tls-cluster", "yes") as (server, port):
+        with redis.Redis(port=server.port) as node:
+            node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            until(lambda: node.cluster("info")["cluster_state"] == "ok")
+        yield port
+
+
+@pytest.mark.parametrize("kind", ["url", "aio", "str"])
+def test_a_cluster(kind: str, cluster_port: int, certificates: Certificates, key_prefix: str) -> None:
+    files: dict[str, Any] = {
+        "ssl_ca_certs": str(certificates.authority),
+        "ssl_certfile": str(certificates.client),
+        "ssl_keyfile": str(certificates.client_key),
+    }
+    client: Any = f"redis+cluster://127.0.0.1:{cluster_port}?ssl=true&{urlencode(files)}"
+    if kind == "aio":
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster_port, ssl=True, **files)
+    elif kind == "str":
+        client = redis.RedisCluster(host="127.0.0.1", port=cluster_port, ssl=True, decode_responses=True, **files)
+    with closing(RedisStore(client, prefix=key_prefix)) as store:
+        store.append(NS, [("a", b"\xff")])
+        assert [item.data for item in store.scan(NS).items] == [b"\xff"]
+        store.clear(NS)
+    if kind == "str":
+        client.close()
 
 
 def test_a_server_that_nobody_vouches_for(port: int, certificates: Certificates) -> None:
@@ -192,6 +233,21 @@ def test_tls_of_the_sentinels_is_a_wish_of_its_own() -> None:
         pool: Any = from_url(f"redis+sentinel://h:1/mine?ssl=true&sentinel_ssl={wish}", default_options(1, 1.0))
         assert pool.connection_class.__name__ == "SentinelManagedSSLConnection"
         assert pool.sentinel_manager.sentinels[0].connection_pool.connection_class is kind
+
+
+@pytest.mark.parametrize("kind", [redis.asyncio.Sentinel, partial(redis.Sentinel, decode_responses=True)])
+@pytest.mark.parametrize("of_sentinels", [True, False])
+@pytest.mark.parametrize("of_primary", [True, False])
+def test_a_client_s_tls_with_the_sentinels_and_with_the_primary(
+    kind: Callable[..., Any], of_sentinels: bool, of_primary: bool
+) -> None:
+    sentinels = kind([("h", 1)], sentinel_kwargs={"ssl": of_sentinels, "password": "a"}, password="b")
+    client = sentinels.master_for("mine", **({"ssl": True} if of_primary else {}))
+    pool: Any = make_link(client, max_connections=1, socket_timeout=1.0).source
+    sentinel_pool = pool.sentinel_manager.sentinels[0].connection_pool
+    assert issubclass(pool.connection_class, redis.SSLConnection) is of_primary
+    assert issubclass(sentinel_pool.connection_class, redis.SSLConnection) is of_sentinels
+    assert (sentinel_pool.connection_kwargs["password"], pool.connection_kwargs["password"]) == ("a", "b")
 
 
 def test_tls_where_there_is_none() -> None:

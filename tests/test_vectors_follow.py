@@ -105,6 +105,16 @@ def test_a_machine_that_only_searches_embeds_what_another_one_added() -> None:
     assert texts(memory.search("car")) == ["The automobile is parked."]
 
 
+def test_a_strict_search_does_not_wait_for_what_another_machine_added_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[Callable[[], None]] = []
+    monkeypatch.setattr(semantic, "submit", turns.append)
+    store, vectors = MemoryStore(), Watched(Model())
+    LongTermMemory(store, open_index("memory:"), user="ada").add([say("The automobile is parked.")])
+    memory = memory_of(vectors, store, strict=True)
+    assert memory.search("car") == []
+    assert (len(turns), vectors.tried) == (1, 0)
+
+
 @pytest.mark.usefixtures("at_once")
 def test_a_memory_that_is_opened_with_another_embedder_is_embedded_anew_by_its_first_search(tmp_path: Path) -> None:
     url, store = f"sqlite:///{tmp_path}/vectors.db", MemoryStore()
@@ -206,6 +216,8 @@ def test_vectors_that_hold_no_text_are_not_taken_for_another_embedders() -> None
 class Own:
     """An index of a user's own, which has what the protocol asks for and nothing else."""
 
+    __hash__ = None  # type: ignore[assignment]  # as a dataclass
+
     def __init__(self, inner: VectorIndex) -> None:
         self.apply, self.position, self.clear = inner.apply, inner.position, inner.clear
         self.search, self.score, self.close = inner.search, inner.score, inner.close
@@ -264,7 +276,9 @@ def test_vectors_that_are_level_are_asked_once_where_they_stand(monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("failure", [MemoryError("secret words"), SystemExit(), ModelError("the model is away")])
+@pytest.mark.parametrize(
+    "failure", [MemoryError("secret words"), SystemExit("secret"), ModelError("the model is away")]
+)
 def test_nothing_that_fails_in_the_background_stops_it_for_ever(
     failure: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
