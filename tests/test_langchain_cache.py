@@ -405,6 +405,7 @@ def test_c4_a_thread_is_the_same_whether_its_answers_came_as_blocks_or_not(messa
         _blocks({"type": "text", "text": "Let me see.", "extras": {"signature": "s"}}, CALL_BLOCK),
         _blocks({"type": "text", "text": "Let me see."}, {**CALL_BLOCK, "extras": {"signature": "s"}}),
         _blocks({"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Let me see."}, CALL_BLOCK),
+        _blocks({"type": "quotation", "text": "Let me see."}, CALL_BLOCK),
         _blocks({"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}, CALL_BLOCK),
         _blocks(CALL_BLOCK, {"type": "text", "text": "Let me see."}),
         _blocks({"type": "text", "text": "Let me see."}),

@@ -692,6 +692,14 @@ async def test_what_one_has_read_and_then_deleted_is_not_counted_as_archived(
     assert texts(await ours.archive_oldest_messages("s", 2)) == archived
 
 
+async def test_each_of_the_oldest_is_archived_once_if_more_are_asked_for_than_were_read(any_store: Store) -> None:
+    ours = await three_of(any_store)
+    assert texts(await ours.get_messages("s")) == ["a", "b", "c"]
+    await ours.add_messages("s", said("d", "e"))
+    assert texts(await ours.archive_oldest_messages("s", 4)) == ["a", "b", "c", "d"]
+    assert texts(await ours.get_messages("s", None)) == ["a", "b", "c", "d", "e"]
+
+
 async def test_what_is_archived_meanwhile_is_replaced_too() -> None:
     store = Interrupted()
     ours = await three_of(store)
