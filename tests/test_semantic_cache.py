@@ -286,7 +286,8 @@ def test_blocks_of_text_are_text_and_pictures_are_not(build: Callable[..., Exper
         assert content(cache.lookup(prompt(alike), "m")) == "Take a course."
     for unlike in (HumanMessage([{"type": "text", "text": "Chess??"}, picture]), HumanMessage(["Chess??", picture])):
         assert cache.lookup(prompt(unlike), "m") is None
-    assert cache.lookup(prompt(HumanMessage([{"type": "quotation", "text": ALIKE}])), "m") is None
+    for other in ({"type": "quotation", "text": ALIKE}, {"type": "text", "text": None}):
+        assert cache.lookup(prompt(HumanMessage([other])), "m") is None
 
 
 @pytest.mark.parametrize("text", ["How do I learn Hindi?", "[{broken", '[{"lc": 2}]', "[1]", "[{}]"])
