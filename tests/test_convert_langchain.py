@@ -107,6 +107,9 @@ A1 = [
         additional_kwargs={"refusal": None, "tool_calls": [{"id": "call_1", "function": {"name": "search"}}]},
     ),
     AIMessage(content=BLOCKS, invalid_tool_calls=INVALID, response_metadata={"output_version": "v1"}),
+    AIMessage(content="x").model_copy(
+        update={"additional_kwargs": {"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{"}}]}}
+    ),
     SystemMessage(content="be kind"),
     SystemMessage(content="be kind", additional_kwargs={"__openai_role__": "developer"}, id="s"),
     ToolMessage(content="42", tool_call_id="call_1"),

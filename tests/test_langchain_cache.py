@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,14 +32,23 @@ from langchain_core.language_models import (
     BaseChatModel,
     FakeListChatModel,
     FakeListLLM,
+    FakeMessagesListChatModel,
     GenericFakeChatModel,
     SimpleChatModel,
 )
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.messages.content import create_image_block, create_text_block
 from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langchain_core.utils import from_env
@@ -405,6 +414,7 @@ def test_c4_a_thread_is_the_same_whether_its_answers_came_as_blocks_or_not(messa
         _blocks({"type": "text", "text": "Let me see.", "extras": {"signature": "s"}}, CALL_BLOCK),
         _blocks({"type": "text", "text": "Let me see."}, {**CALL_BLOCK, "extras": {"signature": "s"}}),
         _blocks({"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Let me see."}, CALL_BLOCK),
+        _blocks({"type": "quotation", "text": "Let me see."}, CALL_BLOCK),
         _blocks({"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}, CALL_BLOCK),
         _blocks(CALL_BLOCK, {"type": "text", "text": "Let me see."}),
         _blocks({"type": "text", "text": "Let me see."}),
@@ -458,6 +468,25 @@ def test_c4_a_number_set_in_the_model_that_asks_is_a_setting_and_one_that_it_cou
     assert model.invoke("Ho").content == "small 2"
     other = model.model_copy()
     assert other.invoke("Ho").content == "small 2"
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+async def test_c4_a_wrapped_models_count_of_its_calls_is_no_setting_either(way: str) -> None:
+    class Streaming(Silent):
+        def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
+            yield ChatGenerationChunk(message=AIMessageChunk(content=self._call(messages)))
+
+    model = CachedChatModel(Streaming(asked=[]), ExperienceCache(store=MemoryStore()))
+    ask: Any = getattr(model, way)
+
+    async def answer(text: str) -> str:
+        if way == "astream":
+            return "".join([chunk.text async for chunk in ask(text)])
+        if way == "stream":
+            return "".join(chunk.text for chunk in ask(text))
+        return str((await ask(text) if way == "ainvoke" else ask(text)).text)
+
+    assert [await answer(text) for text in ("Hi", "Ho", "Hi", "Ho")] == ["small 1", "small 2"] * 2
 
 
 async def test_c4_what_a_model_does_not_tell_of_itself_is_found_in_the_model_that_asks() -> None:
@@ -1176,10 +1205,18 @@ def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
         [{"type": "reasoning", "reasoning": "Hm."}, {"type": "output_text", "text": "Yes."}],
         [{"type": "image", "base64": "aGk=", "mime_type": "image/png"}],
         [{"type": "text", "text": "Yes."}, {"type": "non_standard", "value": {"type": "note"}}],
+        [{"type": "tool_use", "id": "c1", "name": "f", "input": {}, "caller": {"type": "direct"}}],
     ],
 )
 def test_c7_what_says_something_is_stored(content: Any) -> None:
     assert worth_storing([answer(content, response_metadata={"status": "completed", "incomplete_details": None})])
+
+
+def test_c1_an_answer_of_any_class_is_served() -> None:
+    responses: list[BaseMessage] = [ChatMessage(content="Paris", role="assistant"), AIMessage("Lyon")]
+    model = FakeMessagesListChatModel(responses=responses, cache=ExperienceCache(store=MemoryStore()))
+    answers: list[BaseMessage] = [model.invoke("Where?") for _ in range(2)]
+    assert [(message.type, message.content) for message in answers] == [("chat", "Paris")] * 2
 
 
 @pytest.mark.parametrize("name", ["finish_reason", "stop_reason", "done_reason", "stopReason"])

@@ -166,6 +166,14 @@ def test_what_comes_under_the_id_of_a_memory_is_kept() -> None:
     assert {memory.message.text for memory in long_term.all()} == {"My bike is red.", "Hm."}
 
 
+def test_what_has_left_another_session_comes_into_this_one() -> None:
+    store = MemoryStore()
+    long_term = LongTermMemory(store, open_index("memory:"), user="ada")
+    thread = [HumanMessage("My bike is red.", id="1"), HumanMessage("Hm.", id="2")]
+    thread_to_history(thread, BrainMemory(store, "other", user="ada", memory_k=1, long_term=long_term))
+    assert thread_to_history(thread, brain(store, long_term=long_term)) == 2
+
+
 def test_a_redacted_message_that_a_summary_ends_at_is_known() -> None:
     ours = brain(SealedStore(MemoryStore(), redactor=lambda text: text.replace("4711", "#")), model=lambda _: "A pin.")
     thread = [HumanMessage("My pin is 4711.", id="1"), HumanMessage("4711!", id="2")]

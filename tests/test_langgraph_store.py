@@ -396,6 +396,7 @@ def test_values_are_copies_and_keep_their_types(any_store: Store) -> None:
 def test_a_query_finds_words_in_the_fields_that_are_to_be_found(any_store: Store) -> None:
     store = make(any_store)
     store.put(ADA, "bike", {"text": "My bike is in the shed.", "tags": ["blue", "old"], "year": 1999, "kg": 12.75})
+    store.put(ADA, "flags", {"sold": True, "buyer": None})
     store.put(ADA, "boat", {"text": "The boat lies in the shed.", "note": "blue"}, index=["text"])
     store.put(ADA, "secret", {"text": "The key of the shed."}, index=False)
     store.put(ADA, "none", {"text": "The door of the shed."}, index=[])
@@ -407,7 +408,7 @@ def test_a_query_finds_words_in_the_fields_that_are_to_be_found(any_store: Store
     assert set(found("sheds")) == {"bike", "boat"}
     assert found("blue") == found("1999") == found("12.75") == ["bike"]
     assert found("oak") == ["tree"]
-    assert found("text") == found("nothing alike") == []
+    assert found("text") == found("nothing alike") == found("true none") == []
     assert found("bike shed") == ["bike", "boat"]
     assert found("shed", filter={"year": 1999}) == ["bike"]
     assert found("bike shed", limit=1, offset=1) == ["boat"]

@@ -692,6 +692,31 @@ async def test_what_one_has_read_and_then_deleted_is_not_counted_as_archived(
     assert texts(await ours.archive_oldest_messages("s", 2)) == archived
 
 
+async def test_each_of_the_oldest_is_archived_once_if_more_are_asked_for_than_were_read(any_store: Store) -> None:
+    ours = await three_of(any_store)
+    assert texts(await ours.get_messages("s")) == ["a", "b", "c"]
+    await ours.add_messages("s", said("d", "e"))
+    assert texts(await ours.archive_oldest_messages("s", 4)) == ["a", "b", "c", "d"]
+    assert texts(await ours.get_messages("s", None)) == ["a", "b", "c", "d", "e"]
+
+
+async def test_what_others_have_removed_since_it_was_read_counts_as_archived(any_store: Store) -> None:
+    ours = await three_of(any_store)
+    assert texts(await ours.get_messages("s")) == ["a", "b", "c"]
+    SyncBrainChatStore(store=any_store).delete_message("s", 0)
+    assert texts(await ours.archive_oldest_messages("s", 2)) == ["b"]
+    assert texts(await ours.archive_oldest_messages("s", 1)) == ["c"]
+
+
+async def test_what_is_damaged_goes_along_and_does_not_count(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    any_store.append(("brain", "", "", "s"), [("x", b"damaged")])
+    await ours.add_messages("s", said("a", "b"))
+    assert texts(await ours.get_messages("s")) == ["a", "b"]
+    assert texts(await ours.archive_oldest_messages("s", 1)) == ["a"]
+    assert await ours.count_messages("s") == 1
+
+
 async def test_what_is_archived_meanwhile_is_replaced_too() -> None:
     store = Interrupted()
     ours = await three_of(store)

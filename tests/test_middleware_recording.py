@@ -164,6 +164,8 @@ def test_one_bad_message_does_not_hold_up_the_others() -> None:
     assert texts(stored(ours))[1:] == ["two", "ok: two"]
     assert stored(ours)[0].metadata["unstored"] == ["content"]
     assert to_message_leniently(bad).id == "h1"
+    bad.content, bad.name = "one", 5  # type: ignore[assignment]
+    assert to_message_leniently(bad).text == "one"
 
 
 def test_a_thread_with_an_artifact_becomes_a_history(caplog: pytest.LogCaptureFixture) -> None:

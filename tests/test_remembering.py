@@ -101,6 +101,7 @@ def test_h1_what_is_recalled_is_not_stored_again(any_store: Store) -> None:
 )
 def test_nothing_is_recalled_for_an_answer_or_where_nothing_fits(any_store: Store, last: str, role: str) -> None:
     brain = remembering(any_store)
+    assert brain.remembering_window() == []
     brain.add_messages(said(*BIKES[:3]))
     brain.add_messages(said(last, role=role))
     assert brain.remembering_window() == brain.window()

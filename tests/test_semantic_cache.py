@@ -194,6 +194,26 @@ def test_the_surest_of_the_candidates_is_served(build: Callable[..., ExperienceC
     assert content(cache.lookup(prompt(ASKED), "m")) == "Hindi again"
 
 
+@pytest.mark.parametrize(
+    ("asked", "why"), [(ASKED, "rejected"), (ASKED, "gone"), (ASKED, "unreadable"), ("Hindi again", "rejected")]
+)
+def test_if_the_surest_may_not_be_served_the_next_is(
+    build: Callable[..., ExperienceCache], asked: str, why: str
+) -> None:
+    sure = {"Hindi again": 0.9, "Hindi": 0.6}
+    verifier = Verifier(judge=lambda _, stored: sure[stored], guards={})
+    cache = build(verifier=verifier, judge=lambda kept, _: why != "rejected" or kept.req != "Hindi again")
+    for text in sure:
+        cache.update(prompt(text), "m", answer(text))
+    surest = request_key(prompt("Hindi again"), "m")
+    if why == "gone":
+        cache.pool.delete(key=surest)
+    if why == "unreadable":
+        cache.pool.create(Experience(resp="no answer"), key=surest)
+    assert content(cache.lookup(prompt(asked), "m")) == "Hindi"
+    assert cache.stats()["semantic_hits"] == cache.stats()["hits"] == 1
+
+
 def test_what_the_judge_of_two_requests_asks_a_model_is_not_compared_itself(
     build: Callable[..., ExperienceCache],
 ) -> None:
@@ -266,6 +286,8 @@ def test_blocks_of_text_are_text_and_pictures_are_not(build: Callable[..., Exper
         assert content(cache.lookup(prompt(alike), "m")) == "Take a course."
     for unlike in (HumanMessage([{"type": "text", "text": "Chess??"}, picture]), HumanMessage(["Chess??", picture])):
         assert cache.lookup(prompt(unlike), "m") is None
+    for other in ({"type": "quotation", "text": ALIKE}, {"type": "text", "text": None}):
+        assert cache.lookup(prompt(HumanMessage([other])), "m") is None
 
 
 @pytest.mark.parametrize("text", ["How do I learn Hindi?", "[{broken", '[{"lc": 2}]', "[1]", "[{}]"])

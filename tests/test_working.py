@@ -533,6 +533,7 @@ def test_many_damaged_items_hide_no_good_one(any_store: Store) -> None:
         (lambda m: WorkingMemory(m._store, user=cast("Any", None)), "user is a text, not NoneType"),
         (lambda m: WorkingMemory(m._store, tenant=cast("Any", 3)), "tenant is a text, not int"),
         (lambda m: WorkingMemory(m._store, sleep=cast("Any", 3)), "sleep is a function"),
+        (lambda _: WorkingMemory(cast("Any", "memory:")), "open_store"),
     ],
 )
 def test_wrong_arguments_are_one_clear_sentence(call: Callable[[Any], object], sentence: str) -> None:
