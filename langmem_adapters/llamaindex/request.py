@@ -40,6 +40,7 @@ _CALL_SETTINGS = frozenset(
         "request_timeout",
         "reuse_client",
         "timeout",
+        "token",
         "verbose",
     }
 )
