@@ -1036,6 +1036,21 @@ class OfALazyClient(Scripted):
         return super().chat(messages, **kwargs)
 
 
+def test_c4_headers_that_a_client_reads_from_the_environment_are_part_of_the_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From the first call on, at which there is no client yet."""
+    store = MemoryStore()
+    for headers in (None, "X-Route: a\nX-Other: c", "X-Route: b"):
+        if headers:
+            monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", headers)
+        for own in (None, {"X-Own": "d"}, {"X-Route": "e"}):
+            inner = OfALazyClient(default_headers=own)
+            for asked in (1, 1):
+                cached(inner, store=store).chat(HI)
+                assert inner.asked == asked
+
+
 def test_c4_a_token_of_a_model_does_not_change_the_key() -> None:
     store = MemoryStore()
     for token in ("one", "two"):
