@@ -1033,7 +1033,7 @@ class OfALazyClient(Scripted):
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         self._client = openai.OpenAI(api_key="k", default_headers=self.default_headers)
-        return super().chat(messages, **kwargs)
+        return cast("ChatResponse", super().chat(messages, **kwargs))
 
 
 def test_c4_headers_that_a_client_reads_from_the_environment_are_part_of_the_key(
