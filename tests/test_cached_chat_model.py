@@ -494,6 +494,32 @@ def test_c7_a_stream_of_perplexity_that_ends_without_a_reason_is_not_kept(told: 
     assert [cached.invoke("Hello?").text for _ in range(2)] == ["Hello.", "Hello."]
 
 
+@pytest.mark.parametrize("name", ["chat-nvidia-ai-playground", "anthropic.claude", "mistral.large"])
+def test_c7_a_stream_of_nvidia_or_bedrock_that_ends_without_a_reason_is_not_kept(name: str) -> None:
+    """They tell no provider that is known to say why; only models of Anthropic say it through ChatBedrock."""
+
+    class OfProvider(Scripted):
+        @property
+        def _llm_type(self) -> str:
+            return name
+
+        def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+            if name.startswith("chat"):
+                return super()._get_llm_string(stop, **kwargs)
+            return f'{{"id": ["langchain", "ChatBedrock"], "kwargs": {{"model_id": "{name}"}}}}---[]'
+
+        def _stream(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            said = self._next(messages)
+            for content, told in ((said.text, {"model_provider": "bedrock"}), ("", said.response_metadata)):
+                yield ChatGenerationChunk(message=AIMessageChunk(content=content, response_metadata=told))
+
+    whole = AIMessage("The capital is Paris.", response_metadata={"stop_reason": "end_turn"})
+    model = OfProvider(script=["The cap", whole])
+    cached = CachedChatModel(model, _cache())
+    texts = [streamed(cached).text for _ in range(3)]
+    assert texts == (["The cap"] * 3 if name == "mistral.large" else ["The cap", whole.text, whole.text])
+
+
 @pytest.mark.parametrize("args", ['{"place": "Pa', '{"place": "Paris"', '{"place": '])
 def test_c7_a_streamed_call_with_half_of_its_arguments_is_not_kept(args: str) -> None:
     """LangChain completes them by guessing, so that it looks like a call."""

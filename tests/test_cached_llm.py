@@ -1024,6 +1024,40 @@ def test_c4_headers_that_only_the_client_has_are_part_of_the_key() -> None:
     assert [asks(**{"User-Agent": "mine"}), asks(beta="a"), asks(beta="b")] == [0, 0, 0]
 
 
+class OfALazyClient(Scripted):
+    """Makes its client at its first call, as OpenAI does; its key is in the field of HuggingFaceInferenceAPI."""
+
+    default_headers: dict[str, str] | None = None
+    token: str = ""
+    _client: Any = PrivateAttr(None)
+
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        self._client = openai.OpenAI(api_key="k", default_headers=self.default_headers)
+        return cast("ChatResponse", super().chat(messages, **kwargs))
+
+
+def test_c4_headers_that_a_client_reads_from_the_environment_are_part_of_the_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From the first call on, at which there is no client yet."""
+    store = MemoryStore()
+    for headers in (None, "X-Route: a\nX-Other: c", "X-Route: b"):
+        if headers:
+            monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", headers)
+        for own in (None, {"X-Own": "d"}, {"X-Route": "e"}):
+            inner = OfALazyClient(default_headers=own)
+            for asked in (1, 1):
+                cached(inner, store=store).chat(HI)
+                assert inner.asked == asked
+
+
+def test_c4_a_token_of_a_model_does_not_change_the_key() -> None:
+    store = MemoryStore()
+    for token in ("one", "two"):
+        CachedLLM(inner := OfALazyClient(token=token), store=store).chat(HI)
+        assert inner.asked == (token == "one")
+
+
 def _of_google(place: str = "a", version: str = "v1beta", project: str = "p", seed: int = 0, **headers: str) -> Any:
     body = {"generationConfig": {"seed": seed}} if seed else None
     options = SimpleNamespace(base_url=f"https://{place}/", api_version=version, headers=headers, extra_body=body)

@@ -1460,6 +1460,28 @@ def test_c4_a_model_that_the_environment_sends_to_another_address_is_another(
     assert cache.stats()["hits"] == 4
 
 
+class _SentToARoute(ChatOpenAI):
+    """Says which header its client sends."""
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        route = self.root_client.default_headers["X-Route"]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(f"from {route}"))])
+
+
+@pytest.mark.parametrize("wraps", [True, False])
+def test_c4_headers_that_the_environment_adds_are_part_of_the_key(
+    any_store: Store, monkeypatch: pytest.MonkeyPatch, *, wraps: bool
+) -> None:
+    """A gateway may choose the model by them, and only the client reads them."""
+    cache = ExperienceCache(store=any_store)
+    for route in ("a", "b") * 2:
+        monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"X-Route: {route}")
+        model = _SentToARoute(api_key=SecretStr("k"), cache=None if wraps else cache)
+        asked = CachedChatModel(model, cache) if wraps else model
+        assert asked.invoke("Hi").content == f"from {route}"
+    assert cache.stats()["hits"] == 2
+
+
 def test_c4_a_completion_model_that_the_environment_sends_to_another_address_is_another(
     any_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

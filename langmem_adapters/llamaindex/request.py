@@ -16,6 +16,7 @@ from llama_index.core.tools import BaseTool
 from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.environment import environment_headers
 from langmem_adapters.experience.functions.call_records import is_record_of_calls
 from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
@@ -40,6 +41,7 @@ _CALL_SETTINGS = frozenset(
         "request_timeout",
         "reuse_client",
         "timeout",
+        "token",
         "verbose",
     }
 )
@@ -158,7 +160,9 @@ def _parameters(model: BaseModel) -> list[Any]:
     fields |= {name: private[name] for name in _PRIVATE_FIELDS if private.get(name) is not None}
     if address := unstated_address(model):
         fields["address"] = address
-    own_headers = getattr(model, "default_headers", None) or {}
+    if added_headers := environment_headers():
+        fields["headers of the environment"] = added_headers
+    own_headers = added_headers | dict(getattr(model, "default_headers", None) or {})  # both count already
     headers, body = _always_sent(private.get("_client") or private.get("_aclient"))
     fields |= {f"header {name}": value for name, value in headers.items() if value != own_headers.get(name)}
     fields |= {"body": body} if body else {}

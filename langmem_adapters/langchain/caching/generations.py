@@ -24,7 +24,9 @@ _CALL_KEYS = frozenset({"function_call", "tool_calls"})  # of additional_kwargs,
 _OPENAI_CALL_TYPES = ("apply_patch_call", "computer_call", "mcp_approval_request")  # not taken without their thought
 # In what the models tell that do not say in their answers who gave them.
 _OLLAMA_MARKS = ("('_type', 'chat-ollama')", "('_type', 'ollama-llm')")
-_PERPLEXITY_MARK = "('_type', 'perplexitychat')"
+_REASON_MARKS = ("('_type', 'perplexitychat')", "('_type', 'chat-nvidia-ai-playground')")
+_REPORTING = {"model_provider": "perplexity"}  # as of any provider that always tells
+_CLAUDE_MARKS = ('"ChatBedrock"', "anthropic.")  # other models give this class no reason, or under other names
 _CONTAINER_KEY = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
 
 
@@ -36,16 +38,18 @@ def worth_storing(generations: Sequence[Generation]) -> bool:
 def is_broken_off_silently(llm_string: str, generations: Sequence[Generation]) -> bool:
     """Whether an answer that does not tell its provider lacks its end: :func:`worth_storing` knows no model.
 
-    One of Ollama always tells that it is done. LangChain gives one of Perplexity its reason only if it is streamed;
-    one that is not has a model name and no ``generation_info``.
+    One of Ollama always tells that it is done. A stream of Perplexity, NVIDIA or, by ``ChatBedrock``, Claude tells its
+    reason. An answer of Perplexity that was not streamed has a model name, no ``generation_info`` and no reason.
     """
     infos = [generation.generation_info or {} for generation in generations]
     metadata = [one.message.response_metadata for one in generations if isinstance(one, ChatGeneration)]
     if any(mark in llm_string for mark in _OLLAMA_MARKS):
         return not any(report.get("done") for report in [*infos, *metadata])
     is_streamed = any(infos) or not all("model_name" in report for report in metadata)
-    is_perplexity = _PERPLEXITY_MARK in llm_string
-    return is_perplexity and is_streamed and is_broken_off({"model_provider": "perplexity"}, *infos, *metadata)
+    tells_reason = any(mark in llm_string for mark in _REASON_MARKS) or all(
+        mark in llm_string for mark in _CLAUDE_MARKS
+    )
+    return tells_reason and is_streamed and is_broken_off(_REPORTING, *infos, *metadata)
 
 
 def _is_whole(generation: Generation) -> bool:

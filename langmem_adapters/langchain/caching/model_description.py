@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.environment import environment_headers
 from langmem_adapters.experience.functions.call_records import begins_empty, is_never_read, is_record_of_calls
 from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
@@ -108,6 +109,8 @@ def _with_omitted_fields(model: BaseLanguageModel[Any], llm_string: str, *, was_
         return llm_string
     if address := unstated_address(model):
         llm_string = _appended(llm_string, "address", address)
+    if headers := environment_headers():
+        llm_string = _appended(llm_string, "headers", fingerprint(headers))
     hidden = _excluded_fields(type(model)) | _masked_fields(model)
     if not (llm_string.startswith(_PARTIAL_PREFIX) or _NOT_DUMPED_MARK in llm_string or hidden):
         return llm_string
