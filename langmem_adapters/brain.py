@@ -50,7 +50,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         summarize_at: With a model: when the messages exceed this many tokens, the oldest are summarised, so that
             half as many tokens stay. None: only :meth:`summarize` makes a summary.
         summarize_in: "background" (a worker thread, after the write has returned) or "inline" (before it returns).
-        max_summary_tokens: The longest summary, in tokens.
+        max_summary_tokens: The longest summary, in tokens. A longer answer costs a second call, to shorten it.
         max_tokens: The longest window, in tokens; None: only ``memory_k`` bounds it. It also caps ``summarize_at``.
         archive: Whether messages are kept after they have been summarised: in ``long_term`` if there is one, else in
             the history, outside the window. False: they are deleted.

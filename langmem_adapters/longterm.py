@@ -43,8 +43,8 @@ def longterm_namespace(scope: Scope) -> Namespace:
 class LongTermMemory(Shared):
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
-    Messages are kept unchanged. Repeats that differ only in commas, capitals or white space are one memory, with its
-    first occurrence and the latest hundred; adding a message from between these again counts as a new occurrence.
+    Messages are kept unchanged. Repeats that differ only in white space, commas, initial capitals and a final mark (but
+    not "?") are one memory, with its first occurrence and the latest hundred; one from between counts as new again.
     Search finds what users and assistants said. Tool results, system prompts and messages without text are kept, not
     searched. Recalled messages are not kept again. Methods have async twins (``a…``). The constructor reads nothing.
 

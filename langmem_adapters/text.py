@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
@@ -96,16 +97,16 @@ def window(
 def uncut_window(messages: Sequence[Message], k: int, max_tokens: int | None, counter: TokenCounter) -> list[Message]:
     """The messages of a :func:`window`, with whole texts."""
     repaired = repair(messages)
-    sizes = [] if max_tokens is None else [message_tokens(message, counter) for message in repaired]
-    return _fit_window(repaired, k, sizes, max_tokens or 0)
+    size_of = partial(message_tokens, counter=counter)
+    return _fit_window(repaired, k) if max_tokens is None else _fit_window(repaired, k, size_of, max_tokens)
 
 
 def is_window_full(messages: Sequence[Message], k: int, *, max_tokens: int, counter: TokenCounter) -> bool:
     """Whether earlier messages cannot change the :func:`window` of these: it is full before it holds all of them."""
     repaired = repair(messages)
     user_position = _last_user_position(repaired)
-    sizes = [message_tokens(message, counter) for message in repaired]
-    return user_position is not None and _window_start(repaired, user_position, k, sizes, max_tokens) > 0
+    size_of = partial(message_tokens, counter=counter)
+    return user_position is not None and _window_start(repaired, user_position, k, size_of, max_tokens) > 0
 
 
 def newest_window(messages: Sequence[S], k: int, drop_calls: Callable[[S, set[str | None]], S]) -> list[S]:
@@ -118,12 +119,12 @@ def _last_user_position(messages: Sequence[MessageLike]) -> int | None:
     return next((position for position in range(len(messages) - 1, -1, -1) if messages[position].role == "user"), None)
 
 
-def _fit_window(messages: Sequence[S], k: int, sizes: Sequence[int] = (), max_tokens: int = 0) -> list[S]:
-    """The newest messages that fit; without ``sizes``, only ``k`` limits them."""
+def _fit_window(messages: Sequence[S], k: int, size_of: Callable[[S], int] = lambda _: 0, budget: int = 0) -> list[S]:
+    """The newest messages that fit; without ``size_of``, only ``k`` limits them."""
     if k <= 0:
         return []
     user_position = _last_user_position(messages)
-    start = _window_start(messages, user_position, k, sizes or [0] * len(messages), max_tokens)
+    start = _window_start(messages, user_position, k, size_of, budget)
     if user_position is None:
         return [*messages[start:]]
     if start <= user_position:
@@ -132,15 +133,15 @@ def _fit_window(messages: Sequence[S], k: int, sizes: Sequence[int] = (), max_to
 
 
 def _window_start(
-    messages: Sequence[MessageLike], user_position: int | None, k: int, sizes: Sequence[int], max_tokens: int
+    messages: Sequence[S], user_position: int | None, k: int, size_of: Callable[[S], int], max_tokens: int
 ) -> int:
     """Where the newest messages begin that fit together with the latest question; never between call and result."""
     start = len(messages)
-    count, tokens = (0, 0) if user_position is None else (1, sizes[user_position])
+    count, tokens = (0, 0) if user_position is None else (1, size_of(messages[user_position]))
     for position in range(len(messages) - 1, -1, -1):
         if position != user_position:
             count += 1
-            tokens += sizes[position]
+            tokens += size_of(messages[position])
         if messages[position].role == "tool":
             continue
         if start < len(messages) and (count > k or tokens > max_tokens):

@@ -54,7 +54,7 @@ def message_tokens(message: Message, counter: TokenCounter = approximate_tokens)
 
     Counts are cached, so counting the same text again costs almost nothing.
     """
-    calls = "".join(f"{call.name}{call.args}" for call in message.tool_calls)
+    calls = "".join([f"{call.name}{call.args}" for call in message.tool_calls]) if message.tool_calls else ""
     for host_fields in message.host.values():
         if isinstance(invalid_calls := host_fields.get("invalid_tool_calls"), list):
             calls += "".join(

@@ -826,6 +826,9 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
     for own in ({"user": "ada"}, {"tenant": "acme"}, {"ttl": 1}, {"index": open_index("memory:")}):
         with pytest.raises(ConfigurationError, match="its own user, tenant, index"):
             LongTermMemoryBlock(kept, **cast(Any, own))
+    for nobody in ({"user": None}, {"user": 0}, {"tenant": b"acme"}):
+        with pytest.raises(ConfigurationError, match=r"(user|tenant) is a text, not (NoneType|int|bytes)"):
+            LongTermMemoryBlock(store=MemoryStore(), **cast(Any, nobody))
     with pytest.raises(ValueError, match="similarity_top_k"):
         LongTermMemoryBlock(kept, similarity_top_k=0)
     not_plain = "not a coroutine function"

@@ -98,18 +98,19 @@ class Summarizer:
         summary = _marked_text(answer) if is_marked else answer
         # An apology may still have marks. No error message has any, but a summary may begin with an error.
         is_declined = is_apology(summary) if is_marked else is_refusal(summary)
-        if not summary or is_declined:
+        has_words = any(map(str.isalnum, summary))
+        if is_declined or not has_words:
             self._completer.stats.add("failures")
-            flaw = "is a refusal or an error, not a summary" if summary else "has no summary between its marks"
+            flaw = "is a refusal or an error, not a summary" if has_words else "has no summary in it"
             raise ModelError(f"the model's answer {flaw}")
         return summary
 
 
 def _marked_text(answer: str) -> str:
-    """The text between the last marks; empty if it has no word, or only repeats our request for marks."""
+    """The text between the last marks; empty if it only repeats our request for marks."""
     marked = _MARKED_PATTERN.findall(answer)
     summary = marked[-1].strip() if marked else ""
-    return summary if any(map(str.isalnum, summary)) and summary not in _MARK_INSTRUCTION else ""
+    return "" if summary in _MARK_INSTRUCTION else summary
 
 
 def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = approximate_tokens) -> Iterator[str]:

@@ -27,7 +27,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import memory_line
 from langmem_adapters.stores import has_no_password, pickling_error, resolve_store
 from langmem_adapters.text import escape_tags
-from langmem_adapters.validation import check_at_most_one, check_seconds
+from langmem_adapters.validation import check_at_most_one, check_seconds, checked_scope
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermMemoryBlock"]
@@ -126,6 +126,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     ) -> None:
         check_at_most_one("LongTermMemoryBlock", memory=memory, url=url, store=store)
         check_seconds("ttl", ttl)
+        checked_scope(tenant=tenant, user=user)
         if memory is not None and (user or tenant or any(setting is not None for setting in (index, embedder, ttl))):
             raise ConfigurationError(
                 "a LongTermMemory has its own user, tenant, index, embedder and ttl: give them to it"
