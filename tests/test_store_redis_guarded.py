@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -50,7 +51,8 @@ class Door:
 
     @property
     def waiting(self) -> int:
-        return len(self.store._guarded_writes._line_of(self.store._keys.for_namespace(NS).values).waiting)
+        values_key = self.store._keys.for_namespace(NS).values
+        return len(self.store._guarded_writes._line_of(values_key, threading.RLock).waiting)
 
     def _has_waiting(self, count: int) -> bool:
         return self.waiting == count
@@ -236,6 +238,34 @@ def test_a_signal_s_handler_may_write_in_the_middle_of_a_write(
     thread.join(30)
     assert outcomes == [None], "it hangs, or is said to be not made"
     assert store.get(NS) == {"own": b"new", "handled": b"new"}
+
+
+def test_one_that_another_took_and_lost_is_not_sent_again(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(line: redis_guarded._Line) -> list[redis_guarded._Write]:
+        line.waiting.clear()
+        return []
+
+    monkeypatch.setattr(redis_guarded._Line, "take", lose)
+    with pytest.raises(StoreUnavailable, match="read again"):
+        store.write(NS, **new("a"))
+    assert store.get(NS) == {}
+
+
+def test_a_line_has_the_kind_of_lock_that_gevent_has_put_in_place_since(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_lock, made = threading.RLock, count()
+
+    def make_other_lock() -> Any:
+        next(made)
+        return make_lock()
+
+    for key in ("a", "b"):
+        store.write(NS, **new(key))
+    monkeypatch.setattr(threading, "RLock", make_other_lock)
+    for key in ("c", "d"):
+        store.write(NS, **new(key))
+    assert next(made) == 1
 
 
 def test_a_conflict_keeps_no_value_until_garbage_is_collected(store: RedisStore) -> None:

@@ -84,7 +84,8 @@ class GuardedWrites:
         reset_in_child(self)
 
     def reset_state(self) -> None:
-        self._line_of: Callable[[bytes], _Line] = lru_cache(_MAX_LINES)(lambda _: _Line())  # by namespace
+        # By namespace, and by the kind of lock, which gevent may replace.
+        self._line_of: Callable[[bytes, object], _Line] = lru_cache(_MAX_LINES)(lambda *_: _Line())
 
     def write(
         self,
@@ -100,14 +101,14 @@ class GuardedWrites:
         Returns the replies.
         """
         write = _Write(commands, guard, {**dict.fromkeys(delete), **put})
-        line = self._line_of(redis_keys.values)
+        line = self._line_of(redis_keys.values, threading.RLock)
         try:
             line.waiting.append(write)
             with line.turn:
-                while write.answer is None:
-                    writes = line.take()
-                    if writes or write.answer is None:  # an interrupt lost it unsent
-                        self._send_together(redis_keys, writes or [write])
+                while write.answer is None and (writes := line.take()):
+                    self._send_together(redis_keys, writes)
+            if write.answer is None:  # another thread took it, and was interrupted
+                raise self._wire.lost_write()
         finally:
             with suppress(ValueError):  # after an interrupt, nobody is to send it later
                 line.waiting.remove(write)
