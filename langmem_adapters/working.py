@@ -236,7 +236,7 @@ class WorkingMemory(Shared):
         ``keep`` as in :meth:`store_flow`.
         """
         namespace = self._namespace(conversation_id, memory_type)
-        with turn_for((namespace, item_id)) as turn:
+        with turn_for((id(self._store), namespace, item_id)) as turn:
             while True:
                 stored, revisions = yield from self._read_in_turn(turn, namespace, item_id)
                 old = stored[0].item if stored else None
@@ -264,7 +264,7 @@ class WorkingMemory(Shared):
             total = (yield from step(self._store.scan, namespace, limit=0)).total
             yield from step(self._store.clear, namespace)
             return bool(total)
-        with turn_for((namespace, item_id)) as turn:
+        with turn_for((id(self._store), namespace, item_id)) as turn:
             while True:
                 stored, revisions = yield from self._read_in_turn(turn, namespace, item_id)
                 if not stored:

@@ -69,6 +69,7 @@ print("done")
 """
 PAUSES = """
 from langmem_adapters import WorkingMemory, open_store
+from langmem_adapters.concurrency.turns import Turn
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import run
 from langmem_adapters.stores.redis_outage import Retries
@@ -76,6 +77,8 @@ from langmem_adapters.stores.redis_outage import Retries
 store = open_store("memory:")
 leases = Leases(store, ("leases",), seconds=60, clock=lambda: 0.0, new_id=lambda: "id")
 working = WorkingMemory(store)
+turn = Turn("c")
+next(turn.attempts)
 from gevent import monkey
 monkey.patch_all(ssl=False)
 import gevent
@@ -86,7 +89,7 @@ def failing(tries=[]):
 
 for waits in (
     lambda: run(leases.pause(1)),
-    lambda: run(working._read_with_backoff(1, ("working", "", "", "c", "SHORT_TERM"), None)),
+    lambda: run(working._read_in_turn(turn, ("working", "", "", "c", "SHORT_TERM"), None)),
     lambda: Retries(60).call(failing, lambda _: True),
 ):
     seen = []

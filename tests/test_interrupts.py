@@ -480,7 +480,6 @@ def test_j1_an_interrupted_guarded_write_is_not_sent_by_others_later(
         before, name = store.get(SESSION), next(names)
         store.write(SESSION, put={name: b""}, guard={name: None})
         assert store.get(SESSION).keys() == before.keys() | {name}
-        assert not store._guarded_writes._lines
 
     assert cells(prepare, look) > 15
     store.close()

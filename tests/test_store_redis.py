@@ -807,6 +807,20 @@ def test_a_directory_stays_for_a_child_that_stays(store: RedisStore, raw: Admini
     assert [row.namespace[-1] for row in store.recent(PARENT)] == ["lasting"]
 
 
+def test_a_directory_stays_for_its_child_that_another_writer_lets_stay(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend_expiry = Directory.extend_expiry
+
+    def overtaken(directory: Directory, lifetime: int) -> None:
+        store.append(NS, [("b", b"")])
+        extend_expiry(directory, lifetime)
+
+    monkeypatch.setattr(Directory, "extend_expiry", overtaken)
+    store.append(NS, [("a", b"")], ttl=100)
+    assert [raw.pttl(keys(store)[kind]) for kind in ("log", "dir")] == [-1, -1]
+
+
 def overtaking(
     monkeypatch: pytest.MonkeyPatch, store: RedisStore, count: int, ttl: float | None, clock: FakeClock | None = None
 ) -> list[str]:

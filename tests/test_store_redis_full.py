@@ -133,10 +133,10 @@ def test_what_was_written_is_not_called_refused_where_the_list_is_refused_a_long
     """As where the write itself has filled the server."""
     extend_expiry = Directory.extend_expiry
 
-    def refused(self: Directory, row: bytes, lifetime: int) -> None:
+    def refused(self: Directory, lifetime: int) -> None:
         room.raw.config_set(trouble, 1)
         try:
-            extend_expiry(self, row, lifetime)
+            extend_expiry(self, lifetime)
         finally:
             room.raw.config_set(trouble, 0)
 
@@ -159,9 +159,9 @@ def test_a_writer_does_not_wait_for_a_server_that_has_become_a_replica_before_it
     extend_expiry, transact_watched = Directory.extend_expiry, redis_wire.Wire.transact_watched
     tries: list[bytes] = []
 
-    def demoted(self: Directory, row: bytes, lifetime: int) -> None:
+    def demoted(self: Directory, lifetime: int) -> None:
         room.raw.execute_command("REPLICAOF", "127.0.0.1", "1")
-        extend_expiry(self, row, lifetime)
+        extend_expiry(self, lifetime)
 
     def counted(self: redis_wire.Wire, key: bytes, *args: Any) -> Any:
         tries.append(key)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -47,7 +51,8 @@ class Door:
 
     @property
     def waiting(self) -> int:
-        return sum(len(line.waiting) for line in self.store._guarded_writes._lines.values())
+        values_key = self.store._keys.for_namespace(NS).values
+        return len(self.store._guarded_writes._line_of(values_key, threading.RLock).waiting)
 
     def _has_waiting(self, count: int) -> bool:
         return self.waiting == count
@@ -87,7 +92,7 @@ def test_writes_that_wait_for_one_go_in_one_transaction(store: RedisStore, door:
     page = store.scan(NS, keys=[f"k{n}" for n in range(41)])
     assert [item.id for item in page.items] == [f"e{n}" for n in range(41)]
     assert page.values == {f"k{n}": b"%d" % n for n in range(41)}
-    assert not store._guarded_writes._lines
+    assert not door.waiting
 
 
 def test_each_is_held_against_what_those_before_it_leave(store: RedisStore, door: Door) -> None:
@@ -138,7 +143,7 @@ def test_namespaces_do_not_wait_for_each_other(store: RedisStore, door: Door) ->
 def test_large_writes_wait_for_another_transaction(
     store: RedisStore, door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_guarded, "_MAX_BATCH_BYTES", 5000)
+    monkeypatch.setattr(redis_guarded, "_MAX_BATCH_BYTES", 3000)
     assert door.answers([new(f"k{n}", b"x" * 1500) for n in range(7)]) == [None] * 7
     assert door.count == 4  # the first alone, the others by two
     assert len(store.get(NS)) == 7
@@ -196,14 +201,88 @@ def test_who_is_kept_from_sending_tells_the_others(
         first.result()
         outcomes = [other.exception() for other in others]
     if isinstance(error, StoreUnavailable):
-        assert outcomes == [error] * 3
+        assert [str(outcome) for outcome in outcomes] == [str(error)] * 3
+        assert len({id(outcome) for outcome in [*outcomes, error]}) == 4  # whose traceback shows no other's frames
     else:  # who was interrupted, and those whose writes it had taken
         kinds = sorted(type(outcome).__name__ for outcome in outcomes)
         assert kinds == ["KeyboardInterrupt", "StoreUnavailable", "StoreUnavailable"]
         assert sum("read again" in str(outcome) for outcome in outcomes) == 2
     assert store.get(NS) == {"first": b"new"}
     store.write(NS, **new("k0"))
-    assert not store._guarded_writes._lines
+    assert not door.waiting
+
+
+@pytest.mark.parametrize("moment", ["as it takes", "as it sends"])
+def test_a_signal_s_handler_may_write_in_the_middle_of_a_write(
+    store: RedisStore, door: Door, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals = iter([partial(store.write, NS, **new("handled"))])
+    take = redis_guarded._Line.take
+
+    def handle_signal() -> None:
+        for handle in signals:
+            handle()
+
+    def take_interrupted(line: redis_guarded._Line) -> list[redis_guarded._Write]:
+        handle_signal()
+        return take(line)
+
+    door.opened.set()
+    if moment == "as it takes":
+        monkeypatch.setattr(redis_guarded._Line, "take", take_interrupted)
+    else:
+        door.fail = handle_signal
+    outcomes: list[None] = []
+    thread = threading.Thread(target=lambda: outcomes.append(store.write(NS, **new("own"))), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert outcomes == [None], "it hangs, or is said to be not made"
+    assert store.get(NS) == {"own": b"new", "handled": b"new"}
+
+
+def test_one_that_another_took_and_lost_is_not_sent_again(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(line: redis_guarded._Line) -> list[redis_guarded._Write]:
+        line.waiting.clear()
+        return []
+
+    monkeypatch.setattr(redis_guarded._Line, "take", lose)
+    with pytest.raises(StoreUnavailable, match="read again"):
+        store.write(NS, **new("a"))
+    assert store.get(NS) == {}
+
+
+def test_a_line_has_the_kind_of_lock_that_gevent_has_put_in_place_since(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_lock, made = threading.RLock, count()
+
+    def make_other_lock() -> Any:
+        next(made)
+        return make_lock()
+
+    for key in ("a", "b"):
+        store.write(NS, **new(key))
+    monkeypatch.setattr(threading, "RLock", make_other_lock)
+    for key in ("c", "d"):
+        store.write(NS, **new(key))
+    assert next(made) == 1
+
+
+def test_a_conflict_keeps_no_value_until_garbage_is_collected(store: RedisStore) -> None:
+    class Values(dict[str, bytes]):
+        """A dictionary that can be referred to weakly."""
+
+    store.write(NS, put={"a": b"1"})
+    put = Values(a=b"a long text")
+    reference = weakref.ref(put)
+    gc.disable()
+    try:
+        with suppress(Conflict):
+            store.write(NS, put=put, guard={"a": None})
+        del put
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

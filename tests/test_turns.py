@@ -77,16 +77,20 @@ async def test_who_is_cancelled_lets_the_next_one_in() -> None:
     assert waiting("cancelled") == 0
 
 
-async def test_who_waits_too_long_goes_on_without_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_MAX_WAIT_SECONDS", 0.05)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_turn_that_takes_too_long_is_over_for_the_others(
+    monkeypatch: pytest.MonkeyPatch, *, is_async: bool
+) -> None:
+    monkeypatch.setattr(turns, "_MAX_TURN_SECONDS", 0.05)
     visits, stay = Visits("too long"), threading.Event()
-    first = asyncio.create_task(arun(visits.visit(stay)))
+    slow = asyncio.create_task(arun(visits.visit(stay)))
     await until_waiting("too long", 1)
-    assert await arun(visits.visit()) == 1  # awaiting
-    assert await asyncio.to_thread(run, visits.visit()) == 2  # blocking
-    assert waiting("too long") == 1
+    others = [arun(visits.visit()) if is_async else asyncio.to_thread(run, visits.visit()) for _ in range(5)]
+    assert sorted(await asyncio.gather(*others)) == [1, 2, 3, 4, 5]
+    assert visits.most_present == 2  # one by one, beside the slow one
+    assert waiting("too long") == 0
     stay.set()
-    assert await first == 3
+    assert await slow == 6
 
 
 def test_who_fails_ends_its_turn() -> None:
@@ -102,7 +106,7 @@ def test_who_fails_ends_its_turn() -> None:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_waits_for_nobody_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_MAX_WAIT_SECONDS", 60)
+    monkeypatch.setattr(turns, "_MAX_TURN_SECONDS", 60)
     with turn_for("forked") as turn:
         run(turn.take())
 

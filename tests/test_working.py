@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters import Settings, WorkingMemory, open_store
+from langmem_adapters.concurrency import turns
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError, StoreUnavailable
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -426,6 +427,31 @@ async def test_a_thousand_updates_in_tasks_try_a_few_times_each(redis_server: Re
     assert shown(memory) == [{"n": 1000}]
     assert await memory.adelete(C)
     assert changed < 4000  # they wait in line; without, each tries until it is the fastest, or gives up
+
+
+def test_items_of_two_stores_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_MAX_TURN_SECONDS", 0.05)
+    memories = [WorkingMemory(MemoryStore()) for _ in range(2)]
+    line_counts: list[int] = []
+
+    def update(depth: int) -> None:
+        """Have it overtaken once, so that it takes its turn, and another store's item changed meanwhile."""
+        tries = itertools.count()
+
+        def change(data: Any) -> dict[str, int]:
+            if next(tries) == 0:
+                memories[depth].update(C, plus_one)
+            elif depth == 0:
+                update(1)
+            else:
+                line_counts.append(len(turns._lines._lines))
+            return plus_one(data)
+
+        memories[depth].update(C, change)
+
+    update(0)
+    assert line_counts == [2]
+    assert [shown(memory) for memory in memories] == [[{"n": 2}]] * 2
 
 
 _PROCESS = """

@@ -16,7 +16,7 @@ from langmem_adapters.concurrency.workers import Flow, Step
 
 __all__ = ["Turn", "turn_for"]
 
-_MAX_WAIT_SECONDS = 5.0  # of who waits in line, so that nobody depends on how long another one's turn takes
+_MAX_TURN_SECONDS = 1.0  # after which the next one is let in, so that a slow change does not hold up fast ones
 
 
 class _Lines:
@@ -45,6 +45,11 @@ class _Lines:
             if not line:
                 self._lines.pop(key, None)
 
+    def first(self, key: Hashable) -> futures.Future[None] | None:
+        with self._lock:
+            line = self._lines.get(key)  # a forked child has none of its parent's
+            return line[0] if line else None
+
     @staticmethod
     def _call_first(line: deque[futures.Future[None]]) -> None:
         if line and not line[0].done():
@@ -63,14 +68,15 @@ class Turn:
         self._ticket: futures.Future[None] | None = None
 
     def take(self) -> Flow[None]:
-        """Wait until it is this flow's turn, at most some seconds: it goes on in any case. Later calls do nothing."""
+        """Wait until it is this flow's turn. Later calls do nothing: a turn that took too long is over."""
         if self._ticket is not None:
             return
-        self._ticket = futures.Future()
-        _lines.join(self._key, self._ticket)
-        yield Step(partial(futures.wait, [self._ticket], _MAX_WAIT_SECONDS), partial(_await, self._ticket))
-        if not self._ticket.done():
-            self.end()
+        self._ticket = ticket = futures.Future[None]()
+        _lines.join(self._key, ticket)
+        while not ticket.done() and (first := _lines.first(self._key)):
+            yield Step(partial(futures.wait, [ticket], _MAX_TURN_SECONDS), partial(_await, ticket))
+            if not ticket.done():
+                _lines.leave(self._key, first)  # unless it has left
 
     def end(self) -> None:
         """Let the next one have its turn."""
@@ -92,4 +98,4 @@ def turn_for(key: Hashable) -> Generator[Turn]:
 
 
 async def _await(ticket: futures.Future[None]) -> None:
-    await asyncio.wait([asyncio.wrap_future(ticket)], timeout=_MAX_WAIT_SECONDS)
+    await asyncio.wait([asyncio.wrap_future(ticket)], timeout=_MAX_TURN_SECONDS)

@@ -275,7 +275,7 @@ class RedisStore(Shared):
             if listing_commands and lifetime is not None:
                 directory = Directory(self._wire, self._keys, namespace[:-1])
                 if directory.may_expire_before(lifetime, listing_replies):
-                    yield from step(directory.extend_expiry, redis_keys.row, lifetime)
+                    yield from step(directory.extend_expiry, lifetime)
                 if directory.is_sweep_due(listing_replies):
                     yield from step(directory.sweep, listing_replies[-1])
         except StoreError as error:

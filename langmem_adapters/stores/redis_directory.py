@@ -46,7 +46,7 @@ class Directory:
         remaining, children = replies[-2:]
         return bool(0 <= remaining < lifetime or (remaining == NO_EXPIRY and children == 1))
 
-    def extend_expiry(self, row: bytes, lifetime: int) -> None:
+    def extend_expiry(self, lifetime: int) -> None:
         """Make the directory live longer than a child that was just listed, but not for ever.
 
         A directory without expiry is kept for children without expiry, unless this child has just created it.
@@ -55,7 +55,7 @@ class Directory:
         was_unavailable = False
         for _ in range(_MAX_ATTEMPTS):
             old_replies = self._wire.send(*((self._key, command) for command in reads))
-            max_lifetime = self._max_lifetime(row, lifetime, *old_replies)
+            max_lifetime = self._max_lifetime(lifetime, *old_replies)
             if max_lifetime is None:
                 return
             extension = pack("PEXPIRE", self._key, int(max_lifetime * _EXPIRY_FACTOR))
@@ -123,12 +123,12 @@ class Directory:
                 break
         return rows[:count]
 
-    def _max_lifetime(self, row: bytes, lifetime: int, remaining: int, reply: list[Any]) -> int | None:
+    def _max_lifetime(self, lifetime: int, remaining: int, reply: list[Any]) -> int | None:
         """The lifetime (ms) of the longest-lived child; None if the directory's expiry is right."""
-        names = [name for _, name in _parse_rows(reply) if name != row]
+        names = [name for _, name in _parse_rows(reply)]
         if remaining >= 0:
             return None if remaining >= lifetime else lifetime
-        if remaining != NO_EXPIRY or len(names) >= _MAX_NEIGHBOURS:
+        if remaining != NO_EXPIRY or len(names) > _MAX_NEIGHBOURS:
             return None
         children = [self._keys.data_keys(self._keys.child(self._parent, name)) for name in names]
         ttls = self._wire.send(*((key, pack("PTTL", key)) for keys in children for key in keys))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
+from functools import lru_cache
 from typing import Any
 
 from langmem_adapters.concurrency.forks import reset_in_child
@@ -23,6 +25,7 @@ from langmem_adapters.stores.redis_wire import Wire
 __all__ = ["GuardedWrites"]
 
 _MAX_BATCH_BYTES = 1 << 18  # after which no more writes join a transaction
+_MAX_LINES = 256  # that are kept; should one in use be dropped, its namespace has two
 
 
 class _Write:
@@ -37,6 +40,16 @@ class _Write:
         self.size = sum(map(len, commands))
         self.answer: list[Any] | Exception | None = None
 
+    def take_answer(self) -> list[Any]:
+        """Return or raise the answer, once: an error as one of its own, since several writes may share it.
+
+        A shared one's traceback would show the frames of other callers; one that is kept here would be a cycle.
+        """
+        answer, self.answer = self.answer, None
+        if isinstance(answer, Exception):
+            raise copy(answer) from answer.__cause__
+        return answer or []
+
     def conflict(self, values: Mapping[str, bytes | None]) -> Conflict | None:
         """The error of this write if these are the values before it."""
         for key, value in self.guard.items():
@@ -46,11 +59,21 @@ class _Write:
 
 
 class _Line:
-    """The writes to one namespace that are under way or wait, and whose turn it is to send."""
+    """The writes to one namespace that wait, and whose turn it is to send."""
 
     def __init__(self) -> None:
-        self.turn = threading.Lock()
+        self.turn = threading.RLock()  # reentrant: a signal's handler may write while its thread is writing
         self.waiting: deque[_Write] = deque()
+
+    def take(self) -> list[_Write]:
+        """Take the first of those that wait, as many as fit."""
+        writes: list[_Write] = []
+        size = 0
+        with suppress(IndexError):  # none is left
+            while len(writes) < MAX_BATCH and size < _MAX_BATCH_BYTES:
+                writes.append(self.waiting.popleft())
+                size += writes[-1].size
+        return writes
 
 
 class GuardedWrites:
@@ -61,8 +84,8 @@ class GuardedWrites:
         reset_in_child(self)
 
     def reset_state(self) -> None:
-        self._lock = threading.Lock()
-        self._lines: dict[bytes, _Line] = {}  # by namespace
+        # By namespace, and by the kind of lock, which gevent may replace.
+        self._line_of: Callable[[bytes, object], _Line] = lru_cache(_MAX_LINES)(lambda *_: _Line())
 
     def write(
         self,
@@ -77,38 +100,19 @@ class GuardedWrites:
 
         Returns the replies.
         """
-        key = redis_keys.values
         write = _Write(commands, guard, {**dict.fromkeys(delete), **put})
+        line = self._line_of(redis_keys.values, threading.RLock)
         try:
-            with self._lock:
-                line = self._lines.get(key) or self._lines.setdefault(key, _Line())
-                line.waiting.append(write)
+            line.waiting.append(write)
             with line.turn:
-                while write.answer is None:
-                    self._send_together(redis_keys, self._take(line) or [write])  # if an interrupt lost it unsent
+                while write.answer is None and (writes := line.take()):
+                    self._send_together(redis_keys, writes)
+            if write.answer is None:  # another thread took it, and was interrupted
+                raise self._wire.lost_write()
         finally:
-            with self._lock:
-                if current := self._lines.get(key):
-                    if write.answer is None:  # an interrupt: nobody is to send it later
-                        with suppress(ValueError):
-                            current.waiting.remove(write)
-                    if not (current.waiting or current.turn.locked()):
-                        del self._lines[key]
-        if isinstance(write.answer, Exception):
-            raise write.answer
-        return write.answer or []
-
-    def _take(self, line: _Line) -> list[_Write]:
-        """Take the first of those that wait, as many as fit."""
-        writes: list[_Write] = []
-        size = 0
-        with self._lock:
-            while line.waiting and len(writes) < MAX_BATCH:
-                size += line.waiting[0].size
-                if writes and size > _MAX_BATCH_BYTES:
-                    break
-                writes.append(line.waiting.popleft())
-        return writes
+            with suppress(ValueError):  # after an interrupt, nobody is to send it later
+                line.waiting.remove(write)
+        return write.take_answer()
 
     def _send_together(self, redis_keys: NamespaceKeys, writes: Sequence[_Write]) -> None:
         try:
