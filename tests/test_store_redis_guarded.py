@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+import redis
 from redis.exceptions import ResponseError
 
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
@@ -283,6 +284,22 @@ def test_a_conflict_keeps_no_value_until_garbage_is_collected(store: RedisStore)
         assert reference() is None
     finally:
         gc.enable()
+
+
+def test_those_who_waited_while_a_replica_refused_are_refused_too(
+    start_redis: Callable[..., RedisServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_redis()
+    with redis.Redis(port=server.port) as client:
+        client.replicaof("127.0.0.1", 1)
+    store = RedisStore(server.url(), retry_for=0.1)
+    door = Door(store, monkeypatch)
+    answers = door.answers([new(f"k{n}", b"x" * 100_000) for n in range(20)])
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 20
+    assert {str(answer) for answer in answers} == {str(answers[0])}
+    assert "is a read-only replica" in str(answers[0])
+    assert door.count == 2  # the first alone, and then some of the others for all
+    store.close()
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -14,6 +14,8 @@ from copy import copy
 from functools import lru_cache
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.concurrency.workers import MAX_BATCH
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
@@ -106,7 +108,7 @@ class GuardedWrites:
             line.waiting.append(write)
             with line.turn:
                 while write.answer is None and (writes := line.take()):
-                    self._send_together(redis_keys, writes)
+                    self._send_together(redis_keys, writes, line)
             if write.answer is None:  # another thread took it, and was interrupted
                 raise self._wire.lost_write()
         finally:
@@ -114,16 +116,25 @@ class GuardedWrites:
                 line.waiting.remove(write)
         return write.take_answer()
 
-    def _send_together(self, redis_keys: NamespaceKeys, writes: Sequence[_Write]) -> None:
+    def _send_together(self, redis_keys: NamespaceKeys, writes: Sequence[_Write], line: _Line) -> None:
+        others = line.waiting.copy()
         try:
-            self._send(redis_keys, writes)
+            refusal = self._send(redis_keys, writes)
         finally:
             for write in writes:
                 if write.answer is None:  # this thread was interrupted, and the others do not get to know
                     write.answer = self._wire.lost_write()
+        if refusal is not None:  # it was tried for as long as any of these would be
+            for other in others:
+                with suppress(ValueError):  # it waits no more
+                    line.waiting.remove(other)
+                    other.answer = refusal
 
-    def _send(self, redis_keys: NamespaceKeys, writes: Sequence[_Write]) -> None:
-        """Send these in one transaction, as if one after the other, and give each its answer."""
+    def _send(self, redis_keys: NamespaceKeys, writes: Sequence[_Write]) -> StoreError | None:
+        """Send these in one transaction, as if one after the other, and give each its answer.
+
+        Returns the error, if the server answered again and again that it takes no writes now, as while it is a replica.
+        """
         names = list(dict.fromkeys(name for write in writes for name in write.guard))
         sent: list[_Write] = []
 
@@ -148,8 +159,10 @@ class GuardedWrites:
             else:
                 for write in writes:
                     write.answer = error
-            return
+            is_busy = isinstance(error, StoreUnavailable) and isinstance(error.__cause__, ResponseError)
+            return error if is_busy else None
         replies = replies or []
         for write in sent:
             own_replies, replies = replies[: len(write.commands)], replies[len(write.commands) :]
             write.answer = self._wire.checked(own_replies)
+        return None
