@@ -8,7 +8,7 @@ __all__ = ["extract_info", "parse_verdict"]
 
 _TAG_PATTERN = re.compile(r"\s*\[([A-Z]+)\]:\s*(.+)", re.DOTALL)
 _WORD_PATTERN = re.compile(r"[\w']+")
-_FIELD_PATTERN = re.compile(r'"(?:is_)?related"\s*:\s*(true|false)\b')
+_FIELD_PATTERN = re.compile(r'"(?:is_)?related"\s*:\s*"?(\w+)')
 _YES_WORDS, _NO_WORDS = frozenset({"true", "yes", "related"}), frozenset({"false", "no", "unrelated", "untrue"})
 _NEGATIONS = frozenset({"not", "never", "neither", "nor", "hardly", "cannot"})
 _NEGATION_DISTANCE = 3  # words
@@ -32,8 +32,8 @@ def parse_verdict(answer: str) -> bool | None:
     >>> parse_verdict("**TRUE**."), parse_verdict("It is not true"), parse_verdict("maybe")
     (True, False, None)
     """
-    if fields := set(_FIELD_PATTERN.findall(answer.lower())):
-        return fields == {"true"} if len(fields) == 1 else None
+    if values := set(_FIELD_PATTERN.findall(answer.lower())):  # its name is no vote
+        return values <= _YES_WORDS if values <= _YES_WORDS or values <= _NO_WORDS else None
     words = _WORD_PATTERN.findall(answer.lower().replace("’", "'"))  # noqa: RUF001 - the apostrophe that models write
     is_negation = [word in _NEGATIONS or word.endswith("n't") for word in words]
     votes: set[bool | None] = set()

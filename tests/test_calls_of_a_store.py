@@ -14,14 +14,21 @@ from langchain_core.outputs import Generation
 from llama_index.core.llms import ChatMessage
 
 from langmem_adapters import BrainMemory, Experience, ExperiencePool, LongTermMemory, Message, Sessions, WorkingMemory
+from langmem_adapters.errors import Conflict
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langchain import BrainChatMessageHistory, BrainMemoryMiddleware, ExperienceCache
 from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
-from langmem_adapters.protocols import Store
+from langmem_adapters.longterm import longterm_namespace
+from langmem_adapters.model import Scope
+from langmem_adapters.protocols import START, Document, Store
+from langmem_adapters.records.journal import keys_of, position_after
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Overtaken
+
+ADA = longterm_namespace(Scope(user="ada"))
 
 
 class Asked:
@@ -118,6 +125,42 @@ def test_what_another_changes_while_an_index_is_searched_is_seen(store: Any, hid
     index.meanwhile = change
     found = memory.search("door", where=lambda each: hides(each) or each.id != first)
     assert sorted(recalled.text for recalled in found) == ["Key 3 hangs at the door.", "The door is green."]
+
+
+@pytest.mark.parametrize("has_news", [False, True])
+def test_an_index_that_another_rebuilds_just_now_is_searched_again(has_news: bool) -> None:
+    """What it holds by then is found, but that is not all."""
+    store, lexical = MemoryStore(), LexicalIndex(":memory:")
+    index: Any = Overtaken(lexical, at="gather")
+    memory = LongTermMemory(store, index, user="ada")
+    for n in range(3):
+        memory.add(notes(n))
+    if not has_news:
+        memory.flush()
+
+    def rebuild_half() -> None:
+        first = store.scan(ADA, limit=1).items[0]
+        documents = [Document(key, "Key 0 hangs at the door.") for key in keys_of([first])]
+        lexical.clear(ADA)
+        lexical.apply(ADA, upsert=documents, position=position_after(first, 0), since=START)
+
+    index.first = [rebuild_half]
+    assert len(memory.search("door")) == 3
+    assert not index.first
+
+
+def test_a_conflict_that_somebody_else_raises_is_not_taken_for_news(store: Any) -> None:
+    memory, failures = a_memory(store), [Conflict("of a filter's own")]
+    memory.add(notes(1, 2))
+    memory.flush()
+
+    def fail_once(_: Any) -> bool:
+        if failures:
+            raise failures.pop()
+        return True
+
+    with pytest.raises(Conflict, match="of a filter's own"):
+        memory.search("door", where=fail_once)
 
 
 def test_items_are_searched_with_one_call_for_each_namespace(store: Any) -> None:

@@ -115,6 +115,21 @@ def test_a_strict_search_does_not_wait_for_what_another_machine_added_either(mon
     assert (len(turns), vectors.tried) == (1, 0)
 
 
+def test_vectors_that_the_one_who_added_has_brought_up_to_date_are_not_taken_to_be_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns: list[Callable[[], None]] = []
+    monkeypatch.setattr(semantic, "submit", turns.append)
+    store, vectors = MemoryStore(), Watched(Model())
+    writer, reader = memory_of(vectors, store), memory_of(vectors, store)
+    for n in range(1, 6):
+        writer.add([say(f"The automobile {n} is parked.")])
+        writer.flush()
+        turns.clear()
+        assert len(reader.search("parked", 9)) == n
+        assert (reader.stats()["behind"], turns) == (0, [])
+
+
 @pytest.mark.usefixtures("at_once")
 def test_a_memory_that_is_opened_with_another_embedder_is_embedded_anew_by_its_first_search(tmp_path: Path) -> None:
     url, store = f"sqlite:///{tmp_path}/vectors.db", MemoryStore()

@@ -92,8 +92,14 @@ class Search:
             return self._best(k, FilteredReader(get, accept), thread, explain=explain)
 
         if self._followed_to is None:
-            return run(records.search_level(search, self._catch_up))
-        return search_up_to_date(self._catch_up, records.index, records.namespace, lambda: run(search(records.get)))
+            matches = run(records.search_level(search, self._catch_up))
+        else:
+            matches = search_up_to_date(
+                self._catch_up, records.index, records.namespace, lambda: run(search(records.get))
+            )
+        if self._vectors is not None:
+            self._vectors.follow_if_behind()
+        return matches
 
     def _best(self, k: int, reader: FilteredReader[V], thread: str, *, explain: bool) -> Flow[list[tuple[Ranked, V]]]:
         index = self._conversations
@@ -162,6 +168,8 @@ class Search:
         if index is None:
             return {}
         evidence = self._gather_evidence(index, k, self._nearest_ids(k))
+        if self._vectors is not None:
+            self._vectors.follow_if_behind()
         return candidates(evidence, self._vector_scores, max_sim=self._max_sim()) if evidence else {}
 
     def _nearest_ids(self, k: int) -> list[str]:

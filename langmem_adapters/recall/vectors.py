@@ -143,16 +143,16 @@ class VectorRecall:
     def _is_recent(self, failed_at: float | None) -> bool:
         return failed_at is not None and 0 <= self._clock() - failed_at < _RETRY_PAUSE_SECONDS
 
-    def follow_if_behind(self, hits: Sequence[Hit]) -> None:
+    def follow_if_behind(self, *, had_hits: bool) -> None:
         """Have the vectors follow, if they are not level with the lexical index, which each search brings up to date.
 
-        That they are level is remembered. But if there are no ``hits``, their position is checked again: they may have
-        been cleared, or their files removed. If another embedder has replaced them, that is a SearchError: it is still
-        at work, and two would replace each other's in every search.
+        That they are level is remembered. But without hits, their position is checked again: they may have been
+        cleared, or their files removed. If another embedder has replaced them, that is a SearchError: it is still at
+        work, and two would replace each other's in every search.
         """
         end = self._position_of(self._records.index)
         if end == self._level_position:
-            if hits:
+            if had_hits:
                 return
             if end != START and self._are_of_another_embedder():
                 raise SearchError("another embedder has replaced the vectors: give all processes the same one")
@@ -192,6 +192,7 @@ class VectorQuery:
         self._recall = recall
         self._index = index
         self._namespace = recall.namespace
+        self._had_hits = False
 
     def embed_ahead(self, text_to_embed: Callable[[], str]) -> Flow[None]:
         """Ask the embedder for the query that ``text_to_embed`` gives, before the search, if it can be awaited."""
@@ -207,8 +208,12 @@ class VectorQuery:
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` memories nearest in meaning among those embedded so far; empty if that fails."""
         hits: list[Hit] = self._try_index(lambda index: index.search(self._namespace, query, k), [])
-        self._try_index(lambda _: self._recall.follow_if_behind(hits), None)
+        self._had_hits = bool(hits)
         return hits
+
+    def follow_if_behind(self) -> None:
+        """Have the vectors follow after this search, if they are behind the lexical index, which is level by now."""
+        self._try_index(lambda _: self._recall.follow_if_behind(had_hits=self._had_hits), None)
 
     def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
         """How near these memories are, as far as they are embedded; empty if that fails."""

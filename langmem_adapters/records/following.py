@@ -25,6 +25,7 @@ __all__ = [
     "IndexChange",
     "check_level",
     "follow",
+    "has_remained",
     "own_index_errors",
     "read_level",
     "search_up_to_date",
@@ -181,14 +182,20 @@ def read_level(
 def search_up_to_date(
     follow: Callable[[], Position | None], index: Index, namespace: Namespace, search: Callable[[], list[T]]
 ) -> list[T]:
-    """Search an index that is up to date; search again if nothing was found and somebody dropped it in between."""
+    """Search an index that is up to date; search again if somebody dropped it in between: it may be half rebuilt."""
     with own_index_errors(index):
         for _ in range(_SEARCH_ATTEMPTS):
             position = follow()
             results = search()
-            if results or position is None or index.position(namespace) == position:
+            if position is None or has_remained(index, namespace, position):
                 break
     return results
+
+
+def has_remained(index: Index, namespace: Namespace, position: Position) -> bool:
+    """Whether an index was not dropped since it was at a position; that it has followed on takes nothing from it."""
+    position_now = index.position(namespace)
+    return position_now == position or (position_now is not None and position_now[0] > position[0])
 
 
 @contextmanager

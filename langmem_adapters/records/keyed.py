@@ -27,6 +27,7 @@ from langmem_adapters.records.following import (
     IndexChange,
     check_level,
     follow,
+    has_remained,
     own_index_errors,
     read_level,
     search_up_to_date,
@@ -257,48 +258,52 @@ class Records:
         Mostly there is nothing to follow: so the index is searched as it is, and the first read of records tells
         whether it was level. If it was not, it follows by ``catch_up`` and is searched again.
         """
-        is_behind = False
         with own_index_errors(self.index):
             position = None if self.expects_news else self.index.position(self.namespace)
             if position is not None:
-                reader = _LevelReader(self, position, self._text_format)
-                try:
-                    results = yield from search(reader.get)
-                    if not reader.is_level:  # nothing was found, so nothing was read
-                        yield from step(reader.get, [])
-                except Conflict:
-                    is_behind = True
-                else:
-                    if results or self.index.position(self.namespace) == position:
+                with suppress(_IndexBehind):
+                    results = yield from self._search_at(position, search)
+                    if has_remained(self.index, self.namespace, position):
                         return results
 
         def search_again() -> list[T]:
             return run(search(self.get))
 
         results = yield from step(search_up_to_date, catch_up, self.index, self.namespace, search_again)
-        if is_behind:
+        if position is not None:
             self.expects_news = True  # who has written now may soon write again
         return results
 
+    def _search_at(self, position: Position, search: Callable[[_Get], Flow[list[T]]]) -> Flow[list[T]]:
+        """Search an index that is at a position; raises _IndexBehind if that is not level with the log."""
+        reader = _LevelReader(self.get, partial(read_level, self.store, self.namespace, position, self._text_format))
+        results = yield from search(reader.get)
+        if not reader.is_level:  # nothing was found, so nothing was read
+            yield from step(reader.get, [])
+        return results
+
+
+class _IndexBehind(Conflict):
+    """The log has news that the index had not followed."""
+
 
 class _LevelReader:
-    """Reads records for a search of an index at a position; the first read raises Conflict if that is not level."""
+    """Reads records for a search of an index; the first read raises _IndexBehind if that is not level with the log."""
 
-    def __init__(self, records: Records, position: Position, text_format: str) -> None:
+    def __init__(self, get: _Get, get_if_level: Callable[[Sequence[str]], Flow[dict[str, bytes] | None]]) -> None:
         self.is_level = False
-        self._records = records
-        self._position = position
-        self._text_format = text_format
+        self._get = get
+        self._get_if_level = get_if_level
 
     @blocking
     def get(self, keys: Sequence[str]) -> Flow[dict[str, bytes]]:
         """:meth:`Records.get`."""
-        records, keys = self._records, _record_keys(keys)
         if self.is_level:
-            return (yield from step(records.get, keys))
-        values = yield from read_level(records.store, records.namespace, self._position, self._text_format, keys)
+            return (yield from step(self._get, keys))
+        keys = _record_keys(keys)
+        values = yield from self._get_if_level(keys)
         if values is None:
-            raise Conflict("the log has news that the index had not followed")
+            raise _IndexBehind
         self.is_level = True
         return {key: values[key] for key in keys if key in values}
 
