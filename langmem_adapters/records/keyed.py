@@ -88,8 +88,9 @@ class Records:
         self._other_keys = other_keys
         self._follow_turns = {id(each): FollowTurns() for each in (index, vectors)}
         self._replaced_ids: set[str] = set()  # of damaged entries, whose records are named by others by now
-        self.expects_news: bool = False
-        """Whether the first index is probably behind: a search then has it follow before it searches."""
+        self.wrote_since_followed: bool = False
+        """Whether this object has written since the first index followed: a search then has it follow first."""
+        self._others_write = False  # of late, as searches have found
 
     @blocking
     def get(self, keys: Sequence[str]) -> Flow[dict[str, bytes]]:
@@ -124,7 +125,7 @@ class Records:
     def _write(self, keys: Sequence[str], *, ttl: float | None, **change: Any) -> None:
         """Change these records and log it; some writes also compact the log, chosen by the entry's id."""
         entries = change_entries(keys, self._new_id)
-        self.expects_news = True
+        self.wrote_since_followed = True
         self.store.write(self.namespace, append=entries, ttl=ttl, **change)
         if zlib.crc32(to_bytes(entries[0][0])) % _WRITES_PER_CHECK == 0:
             try:
@@ -155,7 +156,7 @@ class Records:
         """
         index = self.index if index is None else index
         if index is self.index:
-            self.expects_news = False
+            self.wrote_since_followed = False
         return self._follow_turns[id(index)].follow(
             partial(check_level, self.store, index, self.namespace, self._text_format),
             partial(
@@ -256,11 +257,13 @@ class Records:
         """Search an index that is up to date; ``search`` is given a :meth:`get` to read records with.
 
         Mostly there is nothing to follow: so the index is searched as it is, and the first read of records tells
-        whether it was level. If it was not, it follows by ``catch_up`` and is searched again.
+        whether it was level. If it was not, it follows by ``catch_up`` and is searched again; then it follows first
+        until that has found nothing, as who has written now may soon write again.
         """
+        own_news = self.wrote_since_followed
         with own_index_errors(self.index):
-            position = None if self.expects_news else self.index.position(self.namespace)
-            if position is not None:
+            position = self.index.position(self.namespace)
+            if position is not None and not (own_news or self._others_write):
                 with suppress(_IndexBehind):
                     results = yield from self._search_at(position, search)
                     if has_remained(self.index, self.namespace, position):
@@ -270,8 +273,9 @@ class Records:
             return run(search(self.get))
 
         results = yield from step(search_up_to_date, catch_up, self.index, self.namespace, search_again)
-        if position is not None:
-            self.expects_news = True  # who has written now may soon write again
+        if not own_news:
+            with own_index_errors(self.index):
+                self._others_write = position is not None and self.index.position(self.namespace) != position
         return results
 
     def _search_at(self, position: Position, search: Callable[[_Get], Flow[list[T]]]) -> Flow[list[T]]:
