@@ -974,6 +974,7 @@ def with_words(words: Words, *more: str) -> Words:
         (Exact(2026, 7, 1), having(Exact(2026, 7, 1), nanosecond=1)),
         (tone("be short"), tone("be very short")),
         (tone("be short").SHORT, tone("be very short").SHORT),
+        (*enum.Enum("Missing", {"ABSENT": object(), "UNKNOWN": object()}),),  # only their names tell them apart
         (*(dataclasses.make_dataclass("Turn", [("most", int, dataclasses.field(default=n))]) for n in (1, 2)),),
         (SUMMER.astimezone(ZoneInfo("Europe/Berlin")), SUMMER.astimezone(ZoneInfo("Africa/Johannesburg"))),
         (SUMMER.astimezone(ZoneInfo("UTC")), SUMMER),
