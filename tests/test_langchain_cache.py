@@ -577,10 +577,11 @@ class Conversing(ChatOpenAI):
     ("fields", "kwargs", "unkeyed"),
     [
         ({}, {"conversation": "conv_1"}, 2),
-        ({}, {"conversation": {"id": "conv_1"}, "tools": [object()]}, 2),
+        ({}, {"conversation": {"id": "conv_1"}, "folder": PurePosixPath("a")}, 2),
         ({"model_kwargs": {"conversation": "conv_1"}}, {}, 2),
         ({"extra_body": {"conversation": "conv_1"}}, {}, 2),
-        ({}, {"extra_body": {"conversation": "conv_1"}, "tools": [object()]}, 2),
+        ({}, {"extra_body": {"conversation": "conv_1"}, "folder": PurePosixPath("a")}, 2),
+        ({}, {"folder": PurePosixPath("conversation")}, 0),
         ({}, {"conversation": None}, 0),
         ({}, {"tools": [{"name": "look", "parameters": {"conversation": {"type": "string"}}}]}, 0),
     ],
