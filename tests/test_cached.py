@@ -1225,6 +1225,16 @@ def test_an_argument_that_the_function_changes_is_still_the_one_that_was_asked_f
     assert [found.req for found in f.cache.pool.all()] == [[1], [1, 0]]
 
 
+def test_a_request_that_is_no_data_is_not_kept_beside_its_result() -> None:
+    @cached(store=MemoryStore(), keep_requests=True)
+    def f(kind: type) -> str:
+        return kind.__name__
+
+    assert (f(int), f(int), f(str)) == ("int", "int", "str")
+    assert (f.cache.stats()["hits"], f.cache.stats()["errors"]) == (1, 0)
+    assert [found.req for found in f.cache.pool.all()] == [None, None]
+
+
 class Broken(MemoryStore):
     """A store that fails while it is told to."""
 
@@ -1708,6 +1718,8 @@ def test_what_cannot_be_decorated_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="cached decorates functions, not int"):
         cached(5)  # type: ignore[call-overload]
+    with pytest.raises(ConfigurationError, match="min does not say which arguments it takes"):
+        cached(store=MemoryStore())(min)
     with pytest.raises(ConfigurationError, match="not RunnableLambda: put it below the decorator that made this"):
 
         @cached  # type: ignore[call-overload]
