@@ -1672,6 +1672,21 @@ def test_c4_where_the_client_of_a_provider_asks_is_part_of_the_key(kind: Any, cl
     assert cache.stats()["hits"] == 2
 
 
+class _Described(_Sent):
+    """Tells caches of itself in words of its own."""
+
+    def _get_llm_string(self, stop: Any = None, **_: Any) -> str:
+        return f"described {self.hub_api_token}"
+
+
+def test_c4_a_description_of_a_model_s_own_is_not_cut_where_its_address_is_told() -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    models = [_Described(hub_api_token=name, client=_of_aws("a"), cache=cache) for name in ("x", "y")]
+    for model in models:
+        model.invoke("Hi")
+    assert (cache.stats()["hits"], cache.stats()["misses"]) == (0, 2)
+
+
 class _Routed(_Telling):
     """Knows its models by the name of their group, as ChatLiteLLMRouter does; a router is no data."""
 
