@@ -649,6 +649,8 @@ def test_rows_of_what_had_expired_leave_the_lists_of_redis(
         delete_user(at.store, at.indexes, user=ADA)
         left = [key for key in client.scan_iter("*") if MARK.encode() in key]
         assert [key for key in left if b"one" not in key] == []
+        rows = {row for key in client.scan_iter("*:dir") for row in client.zrange(key, 0, -1)}
+        assert rows == {b"SHORT_TERM/"}  # of a list that expires by itself
 
 
 def test_ten_thousand_records_take_less_than_five_seconds(at: Backend) -> None:
