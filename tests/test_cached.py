@@ -830,6 +830,13 @@ def test_what_a_dataclass_has_worked_out_of_its_fields_does_not_count() -> None:
 SUMMER = dt.datetime(2026, 7, 1, tzinfo=dt.timezone.utc)
 
 
+class Missing(enum.Enum):
+    """Only their names tell them apart."""
+
+    ABSENT = object()
+    UNKNOWN = object()
+
+
 class Switch(enum.IntFlag):
     ON = 1
 
@@ -974,7 +981,7 @@ def with_words(words: Words, *more: str) -> Words:
         (Exact(2026, 7, 1), having(Exact(2026, 7, 1), nanosecond=1)),
         (tone("be short"), tone("be very short")),
         (tone("be short").SHORT, tone("be very short").SHORT),
-        (*enum.Enum("Missing", {"ABSENT": object(), "UNKNOWN": object()}),),  # only their names tell them apart
+        (Missing.ABSENT, Missing.UNKNOWN),
         (*(dataclasses.make_dataclass("Turn", [("most", int, dataclasses.field(default=n))]) for n in (1, 2)),),
         (SUMMER.astimezone(ZoneInfo("Europe/Berlin")), SUMMER.astimezone(ZoneInfo("Africa/Johannesburg"))),
         (SUMMER.astimezone(ZoneInfo("UTC")), SUMMER),

@@ -1675,7 +1675,7 @@ def test_c4_where_the_client_of_a_provider_asks_is_part_of_the_key(kind: Any, cl
 class _Described(_Sent):
     """Tells caches of itself in words of its own."""
 
-    def _get_llm_string(self, stop: Any = None, **_: Any) -> str:
+    def _get_llm_string(self, *_: Any, **__: Any) -> str:
         return f"described {self.hub_api_token}"
 
 
