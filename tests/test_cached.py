@@ -834,7 +834,7 @@ class Missing(enum.Enum):
     """Only their names tell them apart."""
 
     ABSENT = object()
-    UNKNOWN = object()
+    UNKNOWN = object()  # noqa: PIE796 - another one
 
 
 class Switch(enum.IntFlag):
