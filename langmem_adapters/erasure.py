@@ -144,8 +144,8 @@ def delete_user_flow(
             if (yield from step(erasure.attempt, place, partial(erasure.clear, place))):
                 places.append(place)
     erasure.give_up(places)
-    for kind in _KINDS:
-        yield from step(erasure.attempt, kind, partial(erasure.clear_rest, (kind, tenant, user)))
+    for root in erasure.roots:
+        yield from step(erasure.attempt, root[0], partial(erasure.clear_rest, root))
     yield from step(erasure.attempt, _JOURNAL_KIND, erasure.clear_journals)
     yield from step(erasure.attempt, "traces", lambda: scrub(erasure.store, *erasure.indexes))
     erasure.conclude()
@@ -186,6 +186,8 @@ class _Erasure:
         self._user = user
         self._prefixes = prefixes
         self._root = (_LANGGRAPH_KIND, tenant)
+        self.roots: list[Namespace] = [(kind, tenant, user) for kind in _KINDS]
+        self.roots += [(*self._root, part, *prefix) for part in ("items", "tree") for prefix in prefixes]
         self._report = report
         self._failures: dict[str, LangmemError] = {}  # by place
         self._place = ""
@@ -241,8 +243,9 @@ class _Erasure:
         for index in self.indexes:
             if not can_list_namespaces(index):
                 self._clear_index(index, prefix)  # the store may no longer know of what it holds
-        self._clear_stored(prefix)
-        parents = {namespace[:-1] for namespace in self._deleted if namespace[: len(prefix)] == prefix}
+        if prefix[0] != _LANGGRAPH_KIND:  # there, an item that has just come would go without its branch of the tree
+            self._clear_stored(prefix)
+        parents = {each[:-1] for each in (prefix, *self._deleted) if each[: len(prefix)] == prefix}
         for parent in {prefix, *parents}:
             self.store.recent(parent)  # in Redis, this removes expired children from the list of children
 
@@ -280,8 +283,7 @@ class _Erasure:
         list_naming = getattr(self.store, "namespaces_naming", None)
         if list_naming is not None and all(self._user in prefix for prefix in self._prefixes):
             return cast("Iterator[Namespace]", list_naming(self._user))
-        kinds = [(kind, self._tenant, self._user) for kind in _KINDS]
-        return chain.from_iterable(map(self.store.namespaces, (*kinds, self._root)))
+        return chain.from_iterable(map(self.store.namespaces, (*self.roots[: len(_KINDS)], self._root)))
 
     def _clear_namespace(self, namespace: Namespace, indexes: Sequence[Index], *, is_listed: bool) -> None:
         """Delete a namespace: from the store last, so that it is found again if an index fails.
@@ -333,9 +335,7 @@ class _Erasure:
 
     def clear_journals(self) -> None:
         """Remove the deleted names from the journals of unfinished migrations."""
-        prefixes: list[Namespace] = [(kind, self._tenant, self._user) for kind in _KINDS]
-        prefixes += [(*self._root, part, *prefix) for part in ("items", "tree") for prefix in self._prefixes]
-        names = tuple(encode_namespace(prefix) for prefix in prefixes)
+        names = tuple(map(encode_namespace, self.roots))
         for journal in list(self.store.namespaces((_JOURNAL_KIND,))):
             deleted_keys = [key for key in self.store.get(journal) if key.startswith(names)]
             if deleted_keys:

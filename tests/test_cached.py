@@ -830,6 +830,13 @@ def test_what_a_dataclass_has_worked_out_of_its_fields_does_not_count() -> None:
 SUMMER = dt.datetime(2026, 7, 1, tzinfo=dt.timezone.utc)
 
 
+class Missing(enum.Enum):
+    """Only their names tell them apart."""
+
+    ABSENT = object()
+    UNKNOWN = object()  # noqa: PIE796 - another one
+
+
 class Switch(enum.IntFlag):
     ON = 1
 
@@ -974,6 +981,7 @@ def with_words(words: Words, *more: str) -> Words:
         (Exact(2026, 7, 1), having(Exact(2026, 7, 1), nanosecond=1)),
         (tone("be short"), tone("be very short")),
         (tone("be short").SHORT, tone("be very short").SHORT),
+        (Missing.ABSENT, Missing.UNKNOWN),
         (*(dataclasses.make_dataclass("Turn", [("most", int, dataclasses.field(default=n))]) for n in (1, 2)),),
         (SUMMER.astimezone(ZoneInfo("Europe/Berlin")), SUMMER.astimezone(ZoneInfo("Africa/Johannesburg"))),
         (SUMMER.astimezone(ZoneInfo("UTC")), SUMMER),
@@ -1222,6 +1230,16 @@ def test_an_argument_that_the_function_changes_is_still_the_one_that_was_asked_f
 
     assert (f([1]), f([1]), f([1, 0])) == (2, 2, 3)
     assert [found.req for found in f.cache.pool.all()] == [[1], [1, 0]]
+
+
+def test_a_request_that_is_no_data_is_not_kept_beside_its_result() -> None:
+    @cached(store=MemoryStore(), keep_requests=True)
+    def f(kind: type) -> str:
+        return kind.__name__
+
+    assert (f(int), f(int), f(str)) == ("int", "int", "str")
+    assert (f.cache.stats()["hits"], f.cache.stats()["errors"]) == (1, 0)
+    assert [found.req for found in f.cache.pool.all()] == [None, None]
 
 
 class Broken(MemoryStore):
@@ -1707,6 +1725,8 @@ def test_what_cannot_be_decorated_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="cached decorates functions, not int"):
         cached(5)  # type: ignore[call-overload]
+    with pytest.raises(ConfigurationError, match="min does not say which arguments it takes"):
+        cached(store=MemoryStore())(min)
     with pytest.raises(ConfigurationError, match="not RunnableLambda: put it below the decorator that made this"):
 
         @cached  # type: ignore[call-overload]

@@ -35,7 +35,7 @@ from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_cal
 from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import BaseChatModel, FakeListChatModel, GenericFakeChatModel
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ChatMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
@@ -264,6 +264,12 @@ def test_c3_pieces_add_up_to_the_same_message(content: Any, arguments: list[Any]
         {"c": 2},
         [],
     )
+
+
+def test_an_answer_under_another_role_is_streamed_as_well() -> None:
+    model = CachedChatModel(Scripted(script=[ChatMessage(role="critic", content="Too long.")], usage=False), _cache())
+    assert model.invoke("Hi").content == "".join(str(chunk.content) for chunk in model.stream("Hi")) == "Too long."
+    assert model.stats()["hits"] == 1
 
 
 def test_arguments_that_are_no_json_are_streamed_as_text() -> None:

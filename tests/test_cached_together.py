@@ -210,6 +210,7 @@ def test_the_first_success_serves_those_who_wait_for_a_slower_one(place: str, wa
     assert slow.flight.outcome.done()
     late.join(20)
     assert got == [5]
+    assert f.cache.stats()["shared"] == 1
     run(f.cache.calls.finish(slow, 6))  # lands a second time, which is nothing
     assert f() == (6 if place == "inside" else 5)  # asked anew, by which the slow one is out of date
 

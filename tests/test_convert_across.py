@@ -193,6 +193,7 @@ IMAGES: dict[str, tuple[dict[str, Any], ImageBlock]] = {
     "v1 base64": ({"type": "image", "base64": PNG_TEXT, "mime_type": "image/png"}, IMAGE),
     "v1 without kind": ({"type": "image", "base64": PNG_TEXT}, IMAGE),
     "v1 url": ({"type": "image", "url": URL}, ImageBlock(url=URL)),
+    "v1 data url": ({"type": "image", "url": f"data:image/png;base64,{PNG_TEXT}"}, IMAGE),
     "v0 base64": (
         {"type": "image", "source_type": "base64", "data": PNG_TEXT, "mime_type": "image/png"},
         IMAGE,

@@ -231,10 +231,12 @@ def test_indexes_in_memory_are_cleared_too(at: Backend) -> None:
     memory.add([Message(role="user", content="My bike")])
     memory.flush()
     assert vectors.position(("longterm", "", ADA))
+    items = ("langgraph", "", "items", "memories", ADA)
+    words.apply(items, upsert=[Document("a", "bike")])  # which has expired in the store
     once = (each for each in (words, vectors))
     delete_user(at.store, once, user=ADA)  # type: ignore[arg-type] # though they can be gone through but once
     assert words.position(("longterm", "", ADA)) is vectors.position(("longterm", "", ADA)) is None
-    assert words.search(("longterm", "", ADA), "bike", 1) == []
+    assert words.search(("longterm", "", ADA), "bike", 1) == words.search(items, "bike", 1) == []
 
 
 def test_chroma_keeps_neither_ids_nor_vectors(file: Backend) -> None:
@@ -649,6 +651,23 @@ def test_rows_of_what_had_expired_leave_the_lists_of_redis(
         delete_user(at.store, at.indexes, user=ADA)
         left = [key for key in client.scan_iter("*") if MARK.encode() in key]
         assert [key for key in left if b"one" not in key] == []
+        rows = {row for key in client.scan_iter("*:dir") for row in client.zrange(key, 0, -1)}
+        assert rows == {b"SHORT_TERM/"}  # of a list that expires by itself
+
+
+def test_rows_of_items_that_had_expired_leave_the_lists_that_users_share(
+    start_redis: Callable[..., RedisServer], tmp_path: Path
+) -> None:
+    server = start_redis()
+    with backend("redis", tmp_path, server, "p:") as at, redis.Redis(port=server.port) as client:
+        items = LongTermStore(store=at.store)
+        for name, ttl in ((("memories", "bob"), None), (("memories", ADA), 10), (("memories", ADA, "x"), 10)):
+            items.put(name, "bike", {"is": "red"}, ttl=ttl)
+        for key in client.scan_iter("*items/memories/user-ada*"):
+            client.delete(key)
+        assert delete_user(at.store, at.indexes, user=ADA)["items"] == 0
+        rows = {row for key in client.scan_iter("*:dir") for row in client.zrange(key, 0, -1)}
+        assert rows == {b"tree/", b"memories/", b"bob/"}
 
 
 def test_ten_thousand_records_take_less_than_five_seconds(at: Backend) -> None:

@@ -109,6 +109,16 @@ def test_of_two_who_begin_a_session_at_once_both_are_heard(kept: Kept, refresh: 
     assert kept.deadlines() == {OWN: kept.clock() + TTL}
 
 
+def test_who_begins_a_session_a_moment_later_keeps_to_the_deadline_of_the_first(kept: Kept) -> None:
+    def begin_earlier() -> None:
+        brain_of(kept.store, "never", kept.clock).add_talk("theirs")
+        kept.clock.advance(10)
+
+    store = cast("Store", Overtaken(kept.store, begin_earlier))
+    brain_of(store, "never", kept.clock).set_title("Ours")
+    assert kept.deadlines() == {OWN: kept.clock() - 10 + TTL}
+
+
 def test_read_what_is_deleted_starts_the_time_of_the_memories_anew_too(kept: Kept) -> None:
     long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session)
     brain = brain_of(kept.store, "read", kept.clock, memory_k=1, long_term=long_term)

@@ -268,8 +268,13 @@ def test_what_a_function_holds_counts_as_it_is_at_the_call(any_store: Store) -> 
     def direct(what: str) -> str:
         return f"{tenant}: {what}"
 
+    @cached(store=any_store)
+    @functools.wraps(inner)
+    def namesake(what: str) -> str:
+        return inner(what)
+
     for tenant in ("acme", "globex", "acme"):
-        assert [look_up("revenue"), direct("revenue")] == [f"{tenant}: revenue"] * 2
+        assert [look_up("revenue"), direct("revenue"), namesake("revenue")] == [f"{tenant}: revenue"] * 3
     assert (next(asked), look_up.cache.stats()["hits"], direct.cache.stats()["hits"]) == (3, 1, 1)
 
 

@@ -606,10 +606,11 @@ class Conversing(ChatOpenAI):
     ("fields", "kwargs", "unkeyed"),
     [
         ({}, {"conversation": "conv_1"}, 2),
-        ({}, {"conversation": {"id": "conv_1"}, "tools": [object()]}, 2),
+        ({}, {"conversation": {"id": "conv_1"}, "folder": PurePosixPath("a")}, 2),
         ({"model_kwargs": {"conversation": "conv_1"}}, {}, 2),
         ({"extra_body": {"conversation": "conv_1"}}, {}, 2),
-        ({}, {"extra_body": {"conversation": "conv_1"}, "tools": [object()]}, 2),
+        ({}, {"extra_body": {"conversation": "conv_1"}, "folder": PurePosixPath("a")}, 2),
+        ({}, {"folder": PurePosixPath("conversation")}, 0),
         ({}, {"conversation": None}, 0),
         ({}, {"tools": [{"name": "look", "parameters": {"conversation": {"type": "string"}}}]}, 0),
     ],
@@ -1728,6 +1729,21 @@ def test_c4_where_the_client_of_a_provider_asks_is_part_of_the_key(kind: Any, cl
         model = CachedChatModel(inner, cache) if wrapped else inner
         assert model.invoke("Hi").content == f"{client(place)} None"
     assert cache.stats()["hits"] == 2
+
+
+class _Described(_Sent):
+    """Tells caches of itself in words of its own."""
+
+    def _get_llm_string(self, *_: Any, **__: Any) -> str:
+        return f"described {self.hub_api_token}"
+
+
+def test_c4_a_description_of_a_model_s_own_is_not_cut_where_its_address_is_told() -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    models = [_Described(hub_api_token=name, client=_of_aws("a"), cache=cache) for name in ("x", "y")]
+    for model in models:
+        model.invoke("Hi")
+    assert (cache.stats()["hits"], cache.stats()["misses"]) == (0, 2)
 
 
 class _Routed(_Telling):

@@ -214,6 +214,13 @@ def test_rename_and_delete(any_store: Store) -> None:
     assert (names(sessions), brain.get_knowledge(), brain.get_title()) == ([], [], "")
 
 
+def test_of_two_titles_given_at_once_the_later_stays(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_talk("a")
+    store = cast("Store", Overtaken(any_store, lambda: brain.set_title("Theirs"), as_is_put="title"))
+    assert (Sessions(store).rename_session("s", "Mine"), brain.get_title()) == (True, "Mine")
+
+
 @pytest.mark.parametrize("way", [lambda s: Sessions(s.store).delete_session("s"), lambda s: s.clear()])
 def test_a_session_whose_memories_cannot_be_deleted_is_still_there(any_store: Store, way: Any) -> None:
     def fail() -> None:

@@ -45,7 +45,7 @@ def _to_message(location: str, entry: ChromaEntry) -> LocatedValue:
     """What MetaGPT calls a ``LongTermMemoryItem``: a message, and when it was made."""
     try:
         fields = {**entry.record["message"], "created_at": entry.record.get("created_at")}
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, KeyError) as error:
         raise SerializationError(f"{location} is not a message of MetaGPT") from error
     message: Message = read_message({**fields, "id": fields.get("id") or entry.id}, location)
     return LocatedValue(location, message)
