@@ -164,8 +164,30 @@ def test_one_bad_message_does_not_hold_up_the_others() -> None:
     assert texts(stored(ours))[1:] == ["two", "ok: two"]
     assert stored(ours)[0].metadata["unstored"] == ["content"]
     assert to_message_leniently(bad).id == "h1"
-    bad.content, bad.name = "one", 5  # type: ignore[assignment]
-    assert to_message_leniently(bad).text == "one"
+
+
+@pytest.mark.parametrize("wrong", [{"name": 5}, {"id": 5}, {"tool_calls": 5}, {"tool_calls": [5]}, {"content": {5}}])
+def test_a_message_with_a_wrong_value_loses_only_that(wrong: dict[str, Any]) -> None:
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    right: dict[str, Any] = {"content": "one", "id": "a1", "name": "ada", "tool_calls": [call]}
+    message = AIMessage(**right)
+    vars(message).update(wrong)
+    with pytest.raises(SerializationError, match=next(iter(wrong))):
+        to_message(message)
+    lenient = to_message_leniently(message)
+    assert lenient.metadata == {"unstored": [*wrong]}
+    empty = {"name": None, "id": "5", "tool_calls": [], "content": ""}
+    expected = {name: empty[name] if name in wrong else value for name, value in right.items()}
+    back = from_message(lenient)
+    assert isinstance(back, AIMessage)
+    assert {name: getattr(back, name) for name in right} == expected
+
+
+@pytest.mark.parametrize("arguments", [5, ["developer"]])
+def test_a_system_message_with_wrong_arguments_is_no_developers(arguments: object) -> None:
+    message = SystemMessage("Be brief.")
+    vars(message)["additional_kwargs"] = arguments
+    assert to_message(message).role == "system"
 
 
 def test_a_thread_with_an_artifact_becomes_a_history(caplog: pytest.LogCaptureFixture) -> None:
