@@ -176,7 +176,7 @@ def test_a_message_with_a_wrong_value_loses_only_that(wrong: dict[str, Any]) -> 
         to_message(message)
     lenient = to_message_leniently(message)
     assert lenient.metadata == {"unstored": [*wrong]}
-    empty = {"name": None, "id": "5", "tool_calls": [], "content": ""}
+    empty: dict[str, Any] = {"name": None, "id": "5", "tool_calls": [], "content": ""}
     expected = {name: empty[name] if name in wrong else value for name, value in right.items()}
     back = from_message(lenient)
     assert isinstance(back, AIMessage)
