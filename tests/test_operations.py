@@ -696,7 +696,7 @@ def test_one_store_by_two_names_is_not_copied_onto_itself(
 ) -> None:
     url = redis_server.url()
     memory = MemoryStore()
-    same = [
+    same: list[tuple[Store, Store]] = [
         (memory, memory),
         (SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "a.db")),
         (RedisStore(url, prefix=key_prefix), RedisStore(url.replace("127.0.0.1", "localhost"), prefix=key_prefix)),
