@@ -164,8 +164,7 @@ class NamespaceItems:
 
     def put(self, changes: Mapping[str, StoredItem | None]) -> None:
         """Add, replace and (None) remove items, all or none. A replaced item keeps its ``created_at``."""
-        by_name = {_encode_key(key): item for key, item in changes.items()}
-        self._retry(lambda: self._try_put(by_name))
+        self._retry(partial(self._try_put, {_encode_key(key): item for key, item in changes.items()}))
 
     def _retry(self, change: Callable[[], bool]) -> None:
         """Try a change until no other writer comes first, after random pauses so that writers do not keep step."""
