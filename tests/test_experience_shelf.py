@@ -24,6 +24,7 @@ from langmem_adapters import (
 )
 from langmem_adapters.experience import Saved, read_metagpt_pool
 from langmem_adapters.experience.requests import as_text, search_text
+from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric, Score, Trajectory
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -420,6 +421,25 @@ def test_new_experiences_are_imported_a_page_at_a_time(distant: tuple[RedisStore
     before = distant[1].count
     assert other.import_(pool.export()) == 200
     assert distant[1].count - before == 2 * 2  # pages, each written under a watch
+
+
+def test_an_import_of_partly_known_experiences_takes_few_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+    pool = ExperiencePool(MemoryStore(), tag="a")
+    for n in range(200):
+        keep(pool, f"request {n}", n)
+    other = ExperiencePool(distant[0], tag="b")
+    for n in range(0, 200, 20):
+        keep(other, f"request {n}", "an earlier answer")
+    other.create(Experience(req="of another text"), key=fingerprint("request 33"))
+    keep(other, "request 34", "deleted")
+    other.delete("request 34")
+    before = distant[1].count
+    assert other.import_(pool.export()) == 200
+    assert distant[1].count - before < 25  # 200 experiences, of which two move in the log
+    imported = {e.req: e.resp for e in other.all()}
+    assert imported == {f"request {n}": n for n in range(200)}
+    assert other.count() == len(other.all()) == 200
+    assert other.stats()["stored"] == 200 + 12
 
 
 @pytest.mark.parametrize(

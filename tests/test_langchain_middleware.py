@@ -328,6 +328,16 @@ def test_beside_the_memory_that_there_is_room_for_the_latest_exchange_is_whole(o
             assert prompt.messages_for(with_section(owner, section)) == [asked]
 
 
+def test_instructions_that_take_the_whole_budget_do_not_lift_it() -> None:
+    lead = Message(role="system", content="Be brief.")
+    asked = [Message(role="user", content=f"Where is my bike? {n}") for n in range(5)]
+    budget = message_tokens(lead, approximate_tokens)
+    prompt = PromptBudget([lead, *asked], None, memory_k=9, max_tokens=budget, counter=approximate_tokens)
+    shown = prompt.messages_for(None)
+    assert shown[0] == lead
+    assert len(shown) == 2  # the last question, cut to what fits
+
+
 def test_of_a_memory_of_which_a_word_or_two_would_fit_nothing_is_shown() -> None:
     sections = [memory_section("bike " * 50, [], room, approximate_tokens) for room in range(100)]
     assert min(section.count("bike") for section in sections if section) >= 5

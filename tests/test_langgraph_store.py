@@ -631,11 +631,16 @@ def test_a_sweep_reads_no_item_where_none_can_have_expired(distant: tuple[RedisS
     assert store.list_namespaces() == [("memories", "ada")]
 
 
-def test_the_first_item_of_a_namespace_is_written_in_five_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
+def test_the_first_item_of_a_namespace_takes_five_round_trips_and_the_next_three(
+    distant: tuple[RedisStore, RoundTrips],
+) -> None:
     store = LongTermStore(store=distant[0], index=open_index("memory:"))
     before = distant[1].count
     store.put(("memories", "ada", "facts"), "k", {"text": "bike"})
     assert distant[1].count - before == 5  # a look, the tree, the item under a watch, and the tree again
+    before = distant[1].count
+    store.put(("memories", "ada", "facts"), "k2", {"text": "shed"})
+    assert distant[1].count - before == 3  # a look, and the item under a watch
     assert store.list_namespaces() == [("memories", "ada", "facts")]
 
 

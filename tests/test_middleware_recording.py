@@ -164,8 +164,30 @@ def test_one_bad_message_does_not_hold_up_the_others() -> None:
     assert texts(stored(ours))[1:] == ["two", "ok: two"]
     assert stored(ours)[0].metadata["unstored"] == ["content"]
     assert to_message_leniently(bad).id == "h1"
-    bad.content, bad.name = "one", 5  # type: ignore[assignment]
-    assert to_message_leniently(bad).text == "one"
+
+
+@pytest.mark.parametrize("wrong", [{"name": 5}, {"id": 5}, {"tool_calls": 5}, {"tool_calls": [5]}, {"content": {5}}])
+def test_a_message_with_a_wrong_value_loses_only_that(wrong: dict[str, Any]) -> None:
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    right: dict[str, Any] = {"content": "one", "id": "a1", "name": "ada", "tool_calls": [call]}
+    message = AIMessage(**right)
+    vars(message).update(wrong)
+    with pytest.raises(SerializationError, match=next(iter(wrong))):
+        to_message(message)
+    lenient = to_message_leniently(message)
+    assert lenient.metadata == {"unstored": [*wrong]}
+    empty: dict[str, Any] = {"name": None, "id": "5", "tool_calls": [], "content": ""}
+    expected = {name: empty[name] if name in wrong else value for name, value in right.items()}
+    back = from_message(lenient)
+    assert isinstance(back, AIMessage)
+    assert {name: getattr(back, name) for name in right} == expected
+
+
+@pytest.mark.parametrize("arguments", [5, ["developer"]])
+def test_a_system_message_with_wrong_arguments_is_no_developers(arguments: object) -> None:
+    message = SystemMessage("Be brief.")
+    vars(message)["additional_kwargs"] = arguments
+    assert to_message(message).role == "system"
 
 
 def test_a_thread_with_an_artifact_becomes_a_history(caplog: pytest.LogCaptureFixture) -> None:
@@ -350,6 +372,7 @@ def anew(messages: list[BaseMessage]) -> list[BaseMessage]:
 
 _REPLACED: dict[str, tuple[Callable[[list[BaseMessage]], list[BaseMessage]], bool]] = {  # and whether that is new
     "by itself": (anew, False),
+    "by itself under an instruction": (lambda messages: [SystemMessage("Be brief."), *anew(messages)], False),
     "by its last turn": (lambda messages: anew(messages[-14:]), False),
     "by its first turn": (lambda messages: anew(messages[:14]), True),
     "by another conversation": (lambda _: [HumanMessage("hi"), AIMessage("hello")], True),
@@ -379,7 +402,9 @@ def test_a_thread_that_is_put_in_the_place_of_itself_is_not_recorded_again(
         ask(agent, "question 2")
     known = [*before, *(texts(thread) if is_new else []), "question 2"]
     assert texts(stored(ours))[: len(known)] == known
-    assert texts(model.seen[-1])[: len(thread) + 1] == [*texts(thread), "question 2"]
+    said = texts([message for message in thread if not isinstance(message, SystemMessage)])
+    seen = texts([message for message in model.seen[-1] if not isinstance(message, SystemMessage)])
+    assert seen[: len(said) + 1] == [*said, "question 2"]
 
 
 def test_what_a_run_said_is_not_kept_in_the_state_once_it_is_recorded() -> None:

@@ -691,6 +691,25 @@ async def test_all_is_moved(make: Callable[[str], Any], target: Any, clock: Fake
     assert (again.copied, again.differing) == (0, [])
 
 
+def test_one_store_by_two_names_is_not_copied_onto_itself(
+    tmp_path: Path, redis_server: RedisServer, key_prefix: str
+) -> None:
+    url = redis_server.url()
+    memory = MemoryStore()
+    same: list[tuple[Store, Store]] = [
+        (memory, memory),
+        (SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "a.db")),
+        (RedisStore(url, prefix=key_prefix), RedisStore(url.replace("127.0.0.1", "localhost"), prefix=key_prefix)),
+    ]
+    for source, target in same:
+        source.append(NS, [("a", b"1")])
+        before = everything(source)
+        with pytest.raises(ConfigurationError, match="into itself"):
+            Migration(source, target).run()
+        assert everything(source) == before
+        assert [*source.namespaces()] == [NS]
+
+
 def interrupted_at(number: int) -> Callable[[bool], None]:
     """A report that breaks a migration off at the n-th namespace."""
     left = iter(range(1, number))

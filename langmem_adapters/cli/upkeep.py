@@ -224,7 +224,7 @@ def migrate(
     Exit code 1, if writers kept changing the source: stop them, and run it again.
     """
     source, target = existing_settings(from_url, None), settings_for(to_url, None)
-    if source.url == target.url or is_store_file(source, store_file(target)):
+    if is_store_file(source, store_file(target)):
         raise ConfigurationError("a store cannot be migrated into itself: give two different URLs")
     with progress() as bar:
         name = fingerprint(repr(unwrap(source.store)))

@@ -239,12 +239,12 @@ class PoolFlows:
         return added
 
     def _import_page(self, entries: Sequence[tuple[str, Experience]]) -> Flow[None]:
-        """Put entries in one write if all of them are new, else one by one."""
+        """Put entries in one write as far as possible, and the rest one by one."""
         stored = {key: self._to_stored(experience).to_bytes() for key, experience in entries}
-        if (yield from step(self._shelf.put_new, stored)):
-            self._counts.add("stored", len(entries))
-            return
-        for key, experience in entries:
+        remaining_keys = set((yield from step(self._shelf.put_together, stored)))
+        remaining = [(key, experience) for key, experience in entries if key in remaining_keys]
+        self._counts.add("stored", len(entries) - len(remaining))
+        for key, experience in remaining:
             yield from self.create_flow(experience, key=key)
 
     def _worth(self, data: bytes) -> float | None:

@@ -83,9 +83,11 @@ def _validated_message(message: BaseMessage, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
-        raise SerializationError(
-            f"message {message.id!r} has values of a wrong type: {invalid_fields(error)}"
-        ) from None
+        raise _wrong_types(message, invalid_fields(error)) from None
+
+
+def _wrong_types(message: BaseMessage, names: str) -> SerializationError:
+    return SerializationError(f"message {message.id!r} has values of a wrong type: {names}")
 
 
 def to_stored_message(message: BaseMessage) -> Message | MessageData:
@@ -99,7 +101,7 @@ def _message_fields(message: BaseMessage) -> dict[str, Any]:
     kind = _message_kind(message)
     values = message.__dict__
     role = _message_role(message, kind)
-    if kind == "system" and message.additional_kwargs.get(_OPENAI_ROLE_KEY) == "developer":
+    if kind == "system" and _is_from_developer(message):
         role = "developer"
     fields: dict[str, Any] = {"role": role}
     if id_ := values["id"]:
@@ -109,7 +111,10 @@ def _message_fields(message: BaseMessage) -> dict[str, Any]:
     if (name := values["name"]) is not None:
         fields["name"] = name
     if kind == "ai" and (calls := values["tool_calls"]):
-        fields["tool_calls"] = [{k: v for k, v in call.items() if k != "type"} for call in calls]
+        try:
+            fields["tool_calls"] = [{k: v for k, v in call.items() if k != "type"} for call in calls]
+        except (AttributeError, TypeError):
+            raise _wrong_types(message, "tool_calls") from None
     elif kind == "tool":
         fields["tool_call_id"] = values["tool_call_id"]
     host = _host_fields(message, kind)
@@ -123,6 +128,11 @@ def _message_fields(message: BaseMessage) -> dict[str, Any]:
 def role_of(message: BaseMessage) -> str:
     """The role in the terms of every framework; a developer message has the role "system" here."""
     return _message_role(message, _message_kind(message))
+
+
+def _is_from_developer(message: BaseMessage) -> bool:
+    arguments: Any = message.additional_kwargs
+    return isinstance(arguments, dict) and arguments.get(_OPENAI_ROLE_KEY) == "developer"
 
 
 def _message_role(message: BaseMessage, kind: str) -> str:

@@ -164,8 +164,7 @@ class NamespaceItems:
 
     def put(self, changes: Mapping[str, StoredItem | None]) -> None:
         """Add, replace and (None) remove items, all or none. A replaced item keeps its ``created_at``."""
-        by_name = {_encode_key(key): item for key, item in changes.items()}
-        self._retry(lambda: self._try_put(by_name))
+        self._retry(partial(self._try_put, {_encode_key(key): item for key, item in changes.items()}))
 
     def _retry(self, change: Callable[[], bool]) -> None:
         """Try a change until no other writer comes first, after random pauses so that writers do not keep step."""
@@ -189,13 +188,14 @@ class NamespaceItems:
         keeps_expiry = not deleted and all(_lasts(item) and _lasts(old.get(name)) for name, item in put.items())
         stamp = before.stamp if keeps_expiry else self._new_id()
         after = before.after_put([item.expires_at for item in put.values()], count=count, stamp=stamp)
-        done = self._write(page.values, after, put, deleted, changed=[*put, *deleted])
-        if done and before.count == 0:
+        if not self._write(page.values, after, put, deleted, changed=[*put, *deleted]):
+            return False
+        if before.count == 0:
             self._confirm_registered()
         is_tidying_due = count > 2 * after.tidied + _MAX_EXTRA_ENTRIES and self._is_due(after)
-        if done and (is_tidying_due or page.total > 2 * count + _MAX_EXTRA_ENTRIES):
+        if is_tidying_due or page.total > 2 * count + _MAX_EXTRA_ENTRIES:
             self._tidy_or_warn()
-        return done
+        return True
 
     def refresh(self, items: Mapping[str, StoredItem]) -> None:
         """Let items that were just read expire later, unless they have changed since or hardly any time has passed."""

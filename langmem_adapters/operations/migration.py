@@ -7,6 +7,7 @@ since is copied again, one that the source has lost is removed, and data that ot
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ __all__ = ["Migrated", "Migration"]
 _MAX_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
 _EXPIRY_TOLERANCE_SECONDS = 2.0  # between reading the same expiry in two stores
 _JOURNAL_KIND = "migration"
+_PROBE_TTL_SECONDS = 60.0
 
 
 class Migrated(NamedTuple):
@@ -51,8 +53,8 @@ class Migration:
             :data:`~langmem_adapters.progress.Progress`.
 
     Raises:
-        ConfigurationError: A store has no dates; or the target has a namespace of the same name with other content,
-            and then nothing in that namespace is changed.
+        ConfigurationError: A store has no dates; both are the same store, even by different URLs; or the target has a
+            namespace of the same name with other content, and then nothing in that namespace is changed.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> old, new = open_store("memory:"), open_store("memory:")
@@ -94,6 +96,7 @@ class Migration:
         return await arun(self._migrate())
 
     def _migrate(self) -> Flow[Migrated]:
+        yield from step(self._refuse_same_store)
         for number in range(_MAX_ROUNDS):
             namespaces, entries, differing = yield from self._settle_all("comparing" if number else "copying")
             if not differing:
@@ -104,6 +107,15 @@ class Migration:
         if not differing:
             yield from step(self._target.clear, self._journal)
         return Migrated(len(namespaces), entries, len(self._copied), removed, differing)
+
+    def _refuse_same_store(self) -> None:
+        """A copy onto itself would undo what others write meanwhile. One store may have many URLs."""
+        probe, token = (*self._journal, "probe"), os.urandom(16)
+        self._target.write(probe, put={"token": token}, ttl=_PROBE_TTL_SECONDS)
+        is_same = self._source.get(probe).get("token") == token
+        self._target.clear(probe)
+        if is_same:
+            raise ConfigurationError("a store cannot be migrated into itself: give two different stores")
 
     def _settle_all(self, activity: str) -> Flow[tuple[set[Namespace], int, list[Namespace]]]:
         """Settle all existing namespaces; returns their names, the number of entries, and which were copied."""

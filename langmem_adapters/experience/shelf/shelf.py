@@ -125,9 +125,26 @@ class Shelf:
             self._forget_in_index(removed)
         return evicted_count
 
-    def put_new(self, entries: Mapping[str, bytes]) -> bool:
-        """Put entries in one write; False, if a key is known, or if the shelf is bounded and so evicts with each."""
-        return not self._is_bounded and self._add(entries)
+    def put_together(self, entries: Mapping[str, bytes]) -> list[str]:
+        """Put entries in one write: the new ones, and those whose text stays. Returns the keys of all others.
+
+        A bounded shelf puts none, as it evicts with each.
+        """
+        if self._is_bounded:
+            return list(entries)
+        if self._add(entries):
+            return []
+        values = self._rows.get(self._rows.with_marks(list(entries)))
+        put = {key: data for key, data in entries.items() if self._keeps_place(key, data, values)}
+        guard = {name: values.get(name) for name in self._rows.with_marks(list(put))}
+        is_done = self._rows.change(list(put), put=put, append=[(key, b"") for key in put], guard=guard)
+        return [key for key in entries if key not in put or not is_done]
+
+    def _keeps_place(self, key: str, data: bytes, values: Mapping[str, bytes]) -> bool:
+        """Whether an entry can be put without moving its key in the log."""
+        if TOMBSTONE + key in values:
+            return False
+        return key not in values or self._text_of(values[key]) == self._text_of(data)
 
     def _add(self, entries: Mapping[str, bytes]) -> bool:
         guard = {name: None for key in entries for name in (key, TOMBSTONE + key)}
@@ -156,7 +173,7 @@ class Shelf:
         new = [(key, b"")]
         names = self._rows.with_marks([key])
         values = self._rows.get(names)
-        if key in values and TOMBSTONE + key not in values and self._text_of(values[key]) == self._text_of(data):
+        if key in values and self._keeps_place(key, data, values):
             guard = {key: values[key], TOMBSTONE + key: None}
             return [] if self._rows.change([key], put={key: data}, append=new, guard=guard) else None
         items = [item for page in self._rows.pages() for item in page if item.id == key]
