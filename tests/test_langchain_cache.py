@@ -2173,16 +2173,3 @@ def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) 
     assert cache.pool.saved() == (0.0, 1500, 0.002)
     with pytest.raises(ConfigurationError, match="prices"):
         ExperienceCache(store=any_store, prices={"small": 1})  # type: ignore[dict-item]
-
-
-def test_what_an_answer_cost_is_known_when_prices_are_given_later() -> None:
-    store, passed = MemoryStore(), [0.0]
-    used = {"input_tokens": 1000, "output_tokens": 500, "total_tokens": 1500}
-    message = AIMessage("Hi", usage_metadata=used, response_metadata={"model_name": "small"})
-    unpriced = ExperienceCache(store=store, timer=lambda: passed[0])
-    assert unpriced.lookup("p", "m") is None
-    passed[0] = 2.0
-    unpriced.update("p", "m", [ChatGeneration(message=message)])
-    priced = ExperienceCache(store=store, prices={"small": (1.0, 2.0)})
-    assert priced.lookup("p", "m") is not None
-    assert priced.pool.saved() == (2.0, 1500, 0.002)

@@ -24,6 +24,7 @@ from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_vectors
 from langmem_adapters.langchain.caching.answers import Answers, Request
 from langmem_adapters.langchain.caching.classes import with_class_fields
+from langmem_adapters.langchain.caching.costs import metric_of
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.model_description import complete_llm_string
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
@@ -62,7 +63,8 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         keep: Seconds for which an answer that was read is served again from this process's memory, without reading
             the store; None: not at all. Changes by this process take effect at once, changes by others after this
             time. At most about 1,000 answers, and 16 MB, are held for each tenant.
-        prices: The price of a million input and output tokens, by model name, for :meth:`stats`.
+        prices: The price of a million input and output tokens, by model name, for :meth:`stats`. Without prices, the
+            cost of an answer is not stored with it.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
         scorer: Scores each new answer, in the background, after it was returned, such as
             :class:`~langmem_adapters.experience.LLMScorer`. It is shown the user's last question, and the answer's
@@ -124,6 +126,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         self._answer_settings: dict[str, Any] = {"scoring": scoring, "counts": self._counts}
         self._answer_settings |= {"clock": clock, "timer": timer, "new_id": new_id}
         self._answer_settings |= {"should_store": should_store, "scorer": scorer, "judge": judge, "on_error": on_error}
+        metric = metric_of if prices else None
 
         def make_pool(tenant: str) -> ExperiencePool:
             return ExperiencePool(
@@ -144,7 +147,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         def make_tenant_cache(tenant: str) -> TenantCache:
             pool = make_pool(tenant)._share_counts_of(totals_pool)  # noqa: SLF001 - pools of its own
             paraphrases = None if mode is None or index is None else Paraphrases(mode, pool, index, self._counts)
-            own_settings: dict[str, Any] = {"wait": 0.0, "output_version": None, "only_chats": False}
+            own_settings: dict[str, Any] = {"wait": 0.0, "output_version": None, "only_chats": False, "metric": metric}
             answers = Answers(pool, paraphrases=paraphrases, **own_settings, **self._answer_settings)
             return TenantCache(pool, paraphrases, answers)
 

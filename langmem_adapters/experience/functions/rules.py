@@ -30,7 +30,7 @@ class Rules:
     k: int = 4
     request: str | None = None
     should_store: Callable[[Any], bool] = lambda _: True
-    metric: Callable[[Any], Metric] = lambda _: Metric()
+    metric: Callable[[Any], Metric] | None = lambda _: Metric()  # None: no metric is kept
     wait: float = 60.0
     on_error: Literal["degrade", "raise"] = "degrade"
 
@@ -57,8 +57,10 @@ class Rules:
                     f"the {policy} is a coroutine function, but {name} is not: give it a plain one"
                 )
 
-    def measure(self, result: Any, seconds: float) -> Metric:
-        """The metric of a result that took so many seconds."""
+    def measure(self, result: Any, seconds: float) -> Metric | None:
+        """The metric of a result that took so many seconds; None, if none is kept."""
+        if self.metric is None:
+            return None
         metric = self.metric(result)
         if not isinstance(metric, Metric):
             raise LangmemError(f"metric gave no Metric, but {type(metric).__name__}")

@@ -100,6 +100,7 @@ class Answers(SingleFlightAnswers):
         tools: The tools that always give the same result. An answer made with any other is never shown as an example.
         paraphrases: Finds and keeps answers to the same request in other words; None: serve only identical requests.
         only_chats: Whether all answers are those of chat models.
+        metric: Gives what an answer cost; None: no cost is stored with it.
         scoring, counts: Have the answers scored, and count events; others may share them.
         output_version: The form of content that the model's ``output_version`` asks for.
         clock, timer, new_id: Give Unix seconds, monotonic seconds, and ids.
@@ -118,6 +119,7 @@ class Answers(SingleFlightAnswers):
         tools: DeterministicTools | None = None,
         paraphrases: Paraphrases | None = None,
         only_chats: bool = True,
+        metric: Callable[[Any], Metric] | None = metric_of,
         scoring: BackgroundScoring,
         counts: Counts,
         output_version: str | None,
@@ -132,7 +134,7 @@ class Answers(SingleFlightAnswers):
         super().__init__(
             pool,
             Request,
-            rules=Rules(metric=metric_of, context_builder=context_builder, request="examples", k=examples, **rules),
+            rules=Rules(metric=metric, context_builder=context_builder, request="examples", k=examples, **rules),
             responses=_Generations(clock, new_id, only_chats=only_chats),
             calls=_Calls,
             counts=counts,
