@@ -26,7 +26,6 @@ from langmem_adapters.model import Scope
 from langmem_adapters.protocols import START, Document, Store
 from langmem_adapters.records.journal import keys_of, position_after
 from langmem_adapters.stores.memory import MemoryStore
-from tests.faults import Overtaken
 
 ADA = longterm_namespace(Scope(user="ada"))
 
@@ -45,6 +44,25 @@ class Asked:
             return method(*args, **options)
 
         return call
+
+
+class OvertakenIndex(LexicalIndex):
+    """An index where somebody else does something, once, as it is searched, or after that."""
+
+    first: Callable[[], object] | None = None
+
+    def __init__(self, path: str, *, after: bool = False) -> None:
+        super().__init__(path)
+        self._after = after
+
+    def gather(self, *args: Any) -> Any:
+        change, self.first = self.first, None
+        if change and not self._after:
+            change()
+        found = super().gather(*args)
+        if change and self._after:
+            change()
+        return found
 
 
 @pytest.fixture
@@ -104,17 +122,7 @@ def test_a_search_follows_first_where_it_expects_news(store: Any) -> None:
 def test_what_another_changes_while_an_index_is_searched_is_seen(store: Any, hides: Callable[[Any], bool]) -> None:
     """The index is searched before the log is read: what that brings to light is followed, and nothing old is given."""
 
-    class Overtaken(LexicalIndex):
-        meanwhile: Callable[[], object] | None = None
-
-        def gather(self, *args: Any) -> Any:
-            found = super().gather(*args)
-            change, self.meanwhile = self.meanwhile, None
-            if change is not None:
-                change()
-            return found
-
-    index = Overtaken(":memory:")
+    index = OvertakenIndex(":memory:", after=True)
     memory, other = LongTermMemory(store, index, user="ada"), a_memory(store)
     memory.add(notes(1, 2))
     first, second = (recalled.memory.id for recalled in sorted(memory.search("door"), key=lambda each: each.text))
@@ -124,7 +132,7 @@ def test_what_another_changes_while_an_index_is_searched_is_seen(store: Any, hid
         other.update(second, "The door is green.")
         other.add(notes(3))
 
-    index.meanwhile = change
+    index.first = change
     found = memory.search("door", where=lambda each: hides(each) or each.id != first)
     assert sorted(recalled.text for recalled in found) == ["Key 3 hangs at the door.", "The door is green."]
 
@@ -132,8 +140,7 @@ def test_what_another_changes_while_an_index_is_searched_is_seen(store: Any, hid
 @pytest.mark.parametrize("has_news", [False, True])
 def test_an_index_that_another_rebuilds_just_now_is_searched_again(has_news: bool) -> None:
     """What it holds by then is found, but that is not all."""
-    store, lexical = MemoryStore(), LexicalIndex(":memory:")
-    index: Any = Overtaken(lexical, at="gather")
+    store, index = MemoryStore(), OvertakenIndex(":memory:")
     memory = LongTermMemory(store, index, user="ada")
     for n in range(3):
         memory.add(notes(n))
@@ -143,12 +150,12 @@ def test_an_index_that_another_rebuilds_just_now_is_searched_again(has_news: boo
     def rebuild_half() -> None:
         first = store.scan(ADA, limit=1).items[0]
         documents = [Document(key, "Key 0 hangs at the door.") for key in keys_of([first])]
-        lexical.clear(ADA)
-        lexical.apply(ADA, upsert=documents, position=position_after(first, 0), since=START)
+        index.clear(ADA)
+        index.apply(ADA, upsert=documents, position=position_after(first, 0), since=START)
 
-    index.first = [rebuild_half]
+    index.first = rebuild_half
     assert len(memory.search("door")) == 3
-    assert not index.first
+    assert index.first is None
 
 
 def test_a_conflict_that_somebody_else_raises_is_not_taken_for_news(store: Any) -> None:
