@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters import BrainMemory, ConfigurationError, Message, StoreUnavailable
+from langmem_adapters.conversation.turn import Turn
 from langmem_adapters.model import ToolCall
 from langmem_adapters.protocols import Appended, Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -543,3 +546,31 @@ def test_a_question_that_is_delivered_again_is_not_stored_again(brain: BrainMemo
     with brain.record_turn(question) as turn:
         turn.add("Hello.")
     assert told(brain) == [("user", "Hello?", False), ("assistant", "Hello.", False)]
+
+
+def test_streams_that_threads_begin_at_once_are_counted_each() -> None:
+    """At each step of one, another thread begins one too, as it may without a GIL."""
+    brain = BrainMemory(MemoryStore(), "monday")
+    others: list[Iterator[str]] = []
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not Turn.watch.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            other = threading.Thread(target=lambda: others.append(turn.watch([" yes"])))
+            other.start()
+            other.join()
+        return trace
+
+    before = sys.gettrace()
+    with brain.record_turn("Both?") as turn:
+        sys.settrace(trace)
+        try:
+            own = turn.watch(["Yes,"])
+        finally:
+            sys.settrace(before)
+        assert list(own) == ["Yes,"]
+        assert [list(other) for other in others] == [[" yes"]] * len(others)
+    assert len(others) > 5
+    assert told(brain)[1:] == [("assistant", "Yes," + " yes" * len(others), False)]

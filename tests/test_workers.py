@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import contextvars
 import gc
+import inspect
 import itertools
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -404,6 +408,38 @@ def test_a_loop_that_was_closed_meanwhile_is_not_missed() -> None:
     assert ended.wait(60)
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # that is what the test is about
     assert asyncio.run(arun(_sum())) == 6
+
+
+@pytest.mark.parametrize("line", range(12))
+def test_workers_that_find_their_loop_closed_together_end_what_each_of_them_had(line: int) -> None:
+    """At some line of one, another comes by, as without a GIL: an error there would cost the pool a worker."""
+    loop = asyncio.new_event_loop()
+    loop.close()
+    completions = workers._Completions(loop)
+    flows: list[Flow[int]] = []
+    lines = itertools.count()
+
+    def add() -> None:
+        flows.append(_sum())
+        completions.add(workers.Job(flows[-1], (None, None), contextvars.copy_context(), completions, 0), None, None)
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not workers._Completions.add.__code__:
+            return None
+        if event == "line" and next(lines) == line:
+            other = threading.Thread(target=add)
+            other.start()
+            other.join()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        add()
+    finally:
+        sys.settrace(before)
+    assert len(flows) == 1 + (next(lines) > line)
+    assert {inspect.getgeneratorstate(flow) for flow in flows} == {inspect.GEN_CLOSED}
 
 
 @pytest.mark.usefixtures("unwatched")

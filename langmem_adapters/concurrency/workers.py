@@ -110,9 +110,10 @@ class _Completions:
         try:
             self.loop.call_soon_threadsafe(self._deliver)
         except RuntimeError:  # the loop was closed, and nobody will ask for the result
-            while self._finished:
-                unwanted, _, _ = self._finished.popleft()
-                unwanted.end()
+            with contextlib.suppress(IndexError):  # raised when it is empty: other workers may empty it, too
+                while True:
+                    unwanted, _, _ = self._finished.popleft()
+                    unwanted.end()
 
     def _deliver(self) -> None:
         self._is_scheduled = False  # first, so that a later job schedules another delivery

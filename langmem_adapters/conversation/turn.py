@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 
 from typing_extensions import Self
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.flow import has_loop
 from langmem_adapters.model import Message
@@ -70,7 +71,7 @@ class Turn(Generic[P]):
         self._pieces: list[P] = []
         self._open = False
         self._started_pid = 0  # the process id
-        self._running_streams = 0
+        self._streams = Counts()
 
     def add(self, piece: P) -> None:
         """Add a piece of the answer: some text, or a message such as a tool's result."""
@@ -86,20 +87,20 @@ class Turn(Generic[P]):
     def watch(self, pieces: Iterable[S]) -> Generator[S, None, None]: ...
     def watch(self, pieces: Any) -> Any:
         """Pass a stream on, and add each of its pieces. A stream that is not read to its end interrupts the turn."""
-        self._running_streams += 1
+        self._streams.add("begun")
         return self._watch_async(pieces) if isinstance(pieces, AsyncIterable) else self._watch_sync(pieces)
 
     def _watch_sync(self, pieces: Iterable[P]) -> Generator[P, None, None]:
         for piece in pieces:
             self.add(piece)
             yield piece
-        self._running_streams -= 1
+        self._streams.add("ended")
 
     async def _watch_async(self, pieces: AsyncIterable[P]) -> AsyncGenerator[P, None]:
         async for piece in pieces:
             self.add(piece)
             yield piece
-        self._running_streams -= 1
+        self._streams.add("ended")
 
     def __enter__(self) -> Self:
         if self._started_pid:
@@ -141,7 +142,7 @@ class Turn(Generic[P]):
         if self._started_pid != os.getpid():  # a forked child collected a generator of its parent, which records it
             return []
         messages = [self._question, *self._gather(self._pieces)]
-        if error is not None or self._running_streams:
+        if error is not None or self._streams["begun"] != self._streams["ended"]:
             messages = close_interrupted(messages, self._mark)
         return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in messages]
 
