@@ -944,7 +944,7 @@ def test_watch_on_a_terminal_until_ctrl_c(url: str, ada: BrainMemory) -> None:
 def test_watch_refuses_what_no_clock_can_wait(url: str, seconds: str) -> None:
     result = run("watch", "--url", url, "--every", seconds)
     assert result.exit_code == 2
-    assert "Invalid value for '--every'" in result.stderr
+    assert "--every" in result.stderr
 
 
 def test_watch_shows_the_store_once_on_a_terminal_that_overwrites_nothing(url: str, ada: BrainMemory) -> None:

@@ -43,6 +43,7 @@ from langmem_adapters.progress import advancing
 from langmem_adapters.protection import every_index
 from langmem_adapters.protocols import Index
 from langmem_adapters.settings import Settings
+from langmem_adapters.validation import check_seconds
 
 __all__ = ["upkeep"]
 
@@ -103,6 +104,7 @@ def watch(
     tenant: Tenant = None,
 ) -> None:
     """Show the store and its latest sessions as they change, until Ctrl-C."""
+    check_seconds("--every", every)  # older versions of click let NaN through
     view = _StoreView(existing_settings(url, tenant), user, limit)
     if once or not is_live(OUT):
         write(view.render())
