@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -24,9 +24,10 @@ from tests.servers import COMMANDS, RedisServer
 from tests.test_forks import forked
 from tests.test_store_redis import Administrator, keys, raw, url
 from tests.test_store_redis_acl import grant
+from tests.test_store_redis_together import store
 from tests.waiting import until
 
-__all__ = ["raw", "url"]  # fixtures
+__all__ = ["raw", "store", "url"]  # fixtures
 
 NS = ("brain", "", "ada", "chat")
 
@@ -68,13 +69,6 @@ class Door:
                 until(partial(self._has_waiting, n))
             self.opened.set()
             return [call.exception() for call in calls]
-
-
-@pytest.fixture
-def store(url: str, key_prefix: str) -> Iterator[RedisStore]:
-    store = RedisStore(url, prefix=key_prefix, clock=FakeClock())
-    yield store
-    store.close()
 
 
 @pytest.fixture
