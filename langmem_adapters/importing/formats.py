@@ -15,7 +15,6 @@ from langmem_adapters.importing.locomo import read_locomo
 from langmem_adapters.importing.metagpt import read_collections
 from langmem_adapters.importing.openai import read_chat_message
 from langmem_adapters.importing.transcript import Transcript, to_transcripts
-from langmem_adapters.importing.unsupported import unsupported_advice
 from langmem_adapters.json_files import LocatedValue, text_of, values_of
 from langmem_adapters.sessions import Line, parse_lines
 from langmem_adapters.text import decode_escaped_utf8
@@ -25,7 +24,10 @@ __all__ = ["FileFormat", "read_transcripts"]
 
 FileFormat = Literal["auto", "jsonl", "openai", "langchain", "llama-index", "chatgpt", "locomo", "metagpt"]
 
-_UNKNOWN_FORMAT = "is neither an export, nor a list of chat messages, nor a LoCoMo file"
+_UNKNOWN_FORMAT = (
+    "is neither an export, nor a list of chat messages, nor a LoCoMo file: name its format with --format, or write each"
+    ' message as {"role": "user", "content": "…"}, with "id" and "created_at" (Unix seconds)'
+)
 _MESSAGE_READERS = {
     "openai": read_chat_message,
     "langchain": read_langchain_message,
@@ -98,9 +100,7 @@ def _detect_format(values: Sequence[LocatedValue]) -> FileFormat:
         return format_
     if "messages" in first:
         return "openai"
-    if advice := unsupported_advice(first):
-        raise SerializationError(f"{values[0].location} cannot be imported: {advice}")
-    raise SerializationError(f"{values[0].location} {_UNKNOWN_FORMAT}; name its format with --format")
+    raise SerializationError(f"{values[0].location} {_UNKNOWN_FORMAT}")
 
 
 def _message_format(message: Any) -> FileFormat | None:

@@ -10,10 +10,15 @@ from pydantic import ValidationError
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.importing.transcript import first_error
-from langmem_adapters.importing.unsupported import unsupported_advice
 from langmem_adapters.model import Message
 
 __all__ = ["read_chat_message"]
+
+_OTHER_BLOCK_TYPES = frozenset({"tool_use", "tool_result", "input_text", "output_text"})
+_OTHER_BLOCKS = (
+    'it has blocks of another API: write texts as "content", calls as "tool_calls", and what a tool gave with the role'
+    ' "tool"'
+)
 
 
 def read_chat_message(location: str, value: Any) -> Message:
@@ -25,10 +30,11 @@ def read_chat_message(location: str, value: Any) -> Message:
 
 
 def _message_fields(value: Any) -> dict[str, Any]:
-    if advice := unsupported_advice(value):
-        raise SerializationError(advice)
     if not isinstance(value, dict) or not value.get("role"):
         raise SerializationError("it has no role")
+    content = value.get("content")
+    if isinstance(content, list) and any(map(_is_of_another_api, content)):
+        raise SerializationError(_OTHER_BLOCKS)
     rest = {name: field for name, field in value.items() if field is not None}
     fields = {name: rest.pop(name) for name in ("role", "content", "name", "tool_call_id") if name in rest}
     for name, field_type in (("id", str), ("created_at", (int, float))):
@@ -42,6 +48,13 @@ def _message_fields(value: Any) -> dict[str, Any]:
     valid_calls = [call for call in tool_calls if "type" not in call]
     host = {"langchain": {"invalid_tool_calls": invalid_calls}} if invalid_calls else {}
     return {**fields, "tool_calls": valid_calls, "metadata": rest, "host": host}
+
+
+def _is_of_another_api(block: Any) -> bool:
+    """Whether a block is of Anthropic or of another API of OpenAI, and would be lost, or refused by a model."""
+    if not isinstance(block, dict):
+        return False
+    return block.get("type") in _OTHER_BLOCK_TYPES or not isinstance(block.get("text", ""), str)
 
 
 def _tool_call(call: Any) -> dict[str, Any]:
