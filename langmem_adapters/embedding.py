@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, arun, call_either, is_coroutine, run
+from langmem_adapters.flow import Flow, arun, is_coroutine, run
 from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, make_encoder, tells_pieces
 from langmem_adapters.lru import LRU
+from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.validation import check_count, check_text, checked_list
@@ -199,7 +200,7 @@ class Embedder(SharedByCopies):
         acall = None if calls.acall is None else partial(calls.acall, texts)
         self._count(calls=1, texts=len(texts))
         try:
-            answer = yield from call_either(call, acall, _ASYNC_REFUSAL)
+            answer = yield from call_without_callbacks(call, acall, _ASYNC_REFUSAL)  # HyDE asks a model
             return list(answer) if isinstance(answer, Iterator) else answer  # a generator begins only now
         except ConfigurationError:
             raise

@@ -21,11 +21,11 @@ FLOORS = {
         ("annotations", "codec", "keys", "lazy_names", "lru", "views", "progress", "validation", "sharing"), 0
     ),
     **dict.fromkeys(("text", "tokens", "prompts", "providers", "language", "embedding"), 1),
-    **dict.fromkeys(("signals", "signal_values", "fitting", "json_files", "redaction"), 1),
+    **dict.fromkeys(("signals", "signal_values", "fitting", "json_files", "redaction", "run_callbacks"), 1),
     **dict.fromkeys(("stores", "indexes", "files", "sealing", "encryption", "telemetry"), 2),
     **dict.fromkeys(("brain", "sessions", "conversation", "longterm", "recall", "records", "experience"), 3),
     **dict.fromkeys(("working", "working_items", "completion", "understanding", "expiry", "metagpt"), 3),
-    **dict.fromkeys(("operations", "evaluation", "run_callbacks"), 3),
+    **dict.fromkeys(("operations", "evaluation"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
     **dict.fromkeys(("settings", "settings_file", "decorator", "erasure", "erasure_counts"), 5),
     **dict.fromkeys(("protection", "importing"), 5),

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest, dynamic_prompt
 from langchain.agents.structured_output import ToolStrategy
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
@@ -28,7 +29,14 @@ from langgraph.config import get_config
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_store
-from langmem_adapters.langchain import BrainMemoryMiddleware, ExperienceMiddleware, history_to_thread, to_message
+from langmem_adapters.langchain import (
+    BrainMemoryMiddleware,
+    ExperienceCache,
+    ExperienceMiddleware,
+    SemanticMode,
+    history_to_thread,
+    to_message,
+)
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
@@ -666,6 +674,41 @@ async def test_streams_show_the_answer_and_never_the_making_of_a_summary(mode: A
             assert not [message for message in messages if "They talked about bikes." in message.text]
     assert small.seen
     assert ours.stats()["summaries"] > 1
+
+
+class Hypothetical(Embeddings):
+    """Embeds what a model answers to a query, as HyDE does."""
+
+    model_name = "letters"
+
+    def __init__(self) -> None:
+        self._model = Scripted(answer=lambda _: AIMessage("A made-up answer."))
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[text.count(letter) + 0.1 for letter in "abcdef"] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([self._model.invoke(text).text])[0]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("by", ["memory", "cache"])
+async def test_streams_show_nothing_of_what_an_embedder_asks_a_model(by: str, *, is_async: bool) -> None:
+    model, embedder = Scripted(), Hypothetical()
+    middleware: list[Any] = []
+    if by == "memory":
+        middleware = [memory(embedder=embedder, memory_k=2)]
+    else:
+        model.cache = ExperienceCache("memory:", semantic=SemanticMode(embedder))
+    agent = create_agent(model, middleware=middleware)
+    for text in ("My bike is in the shed.", "And my boat?", "Where is my bike?"):
+        turn: Any = {"messages": [HumanMessage(text)]}
+        chunks: list[Any] = []
+        if is_async:
+            chunks += [chunk async for chunk in agent.astream(turn, stream_mode="messages", **of("ada", "s"))]
+        else:
+            chunks += agent.stream(turn, stream_mode="messages", **of("ada", "s"))
+        assert "made-up" not in "".join(message.text for message, _ in chunks)
 
 
 class Place(BaseModel):
