@@ -31,7 +31,6 @@ from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.request import check_self_contained, request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.langchain.caching.tenant_cache import TenantCache
-from langmem_adapters.langchain.run_context import detached_from_run
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
 from langmem_adapters.sharing import Shared
@@ -169,8 +168,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         request = self._request(prompt, llm_string)
         if (recent := self._recent_answer(tenant_cache, request)) is not None:
             return recent
-        with detached_from_run():
-            return run(self._look_up(tenant_cache, request))
+        return run(self._look_up(tenant_cache, request))
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
@@ -179,8 +177,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         request = self._request(prompt, llm_string)
         if (recent := self._recent_answer(tenant_cache, request)) is not None:
             return recent
-        with detached_from_run():
-            return await arun(self._look_up(tenant_cache, request))
+        return await arun(self._look_up(tenant_cache, request))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Store an answer, if it is worth keeping."""

@@ -21,7 +21,6 @@ from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.run_context import detached_from_run
 from langmem_adapters.langchain.threads.changed_questions import SENT_KEY
 from langmem_adapters.langchain.threads.conversation import conversation_of, latest_question, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
@@ -221,14 +220,12 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
         scope = self._scope.bind_context(runtime)
-        with detached_from_run():
-            return run(self._finish_run(state, scope, task_of(runtime)))
+        return run(self._finish_run(state, scope, task_of(runtime)))
 
     async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`after_agent`, without blocking the event loop."""
         scope = self._scope.bind_context(runtime)
-        with detached_from_run():
-            return await arun(self._finish_run(state, scope, task_of(runtime)))
+        return await arun(self._finish_run(state, scope, task_of(runtime)))
 
     # --- outside of runs
 

@@ -34,7 +34,6 @@ from langmem_adapters.langchain.caching.generations import (
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import dumped_messages, last_question
 from langmem_adapters.langchain.caching.tools import DeterministicTools
-from langmem_adapters.langchain.run_context import detached_from_run
 from langmem_adapters.model import Experience, Metric
 
 __all__ = ["Answers", "Examples", "Request", "collect_request_keys", "record_request_key"]
@@ -237,11 +236,6 @@ class Answers(SingleFlightAnswers):
     def _storable(self, answer: ChatResult) -> list[ChatGeneration]:
         return as_cached(answer, self._output_version)
 
-    @contextmanager
-    def _avoiding_self_wait(self, key: str) -> Iterator[None]:
-        with detached_from_run(), super()._avoiding_self_wait(key):
-            yield
-
 
 def _as_examples(_: Any, experiences: Examples) -> Examples:
     return experiences
@@ -307,11 +301,6 @@ class _Calls(Calls):
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
         return created
-
-    def score_later(self, call: Invocation, *, on_loop: bool = False) -> None:
-        if self._rules.scorer is not None:
-            with detached_from_run():
-                super().score_later(call, on_loop=on_loop)
 
     @staticmethod
     def _may_be_example(tools: DeterministicTools, call: Invocation, answer: Any) -> bool:
