@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -36,7 +35,7 @@ from langmem_adapters.protection import every_index, protected_index, protected_
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sealing import Redactor, check_codec
 from langmem_adapters.sessions import Sessions
-from langmem_adapters.settings_file import Config2, langmem_section, read_document, unused_settings
+from langmem_adapters.settings_file import Config2, langmem_section, read_document
 from langmem_adapters.stores import masked_url
 from langmem_adapters.text import decode_escaped_utf8
 from langmem_adapters.validation import check_sync_function
@@ -44,7 +43,6 @@ from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
 __all__ = ["Settings"]
 
-_log = logging.getLogger("langmem_adapters")
 _PLAIN_SETTINGS = (
     *("tenant", "memory_k", "similarity_top_k", "ttl", "refresh", "enable_longterm_memory"),
     *("enable_experience_read", "enable_experience_write", "vectors_url"),
@@ -127,9 +125,6 @@ class Settings(BaseModel):
         except ConfigurationError as error:
             sentence = str(error)
         else:
-            unused_names = unused_settings(document)
-            if unused_names:
-                _log.info("%s: %s have no effect here", path, ", ".join(unused_names))
             return settings
         raise ConfigurationError(f"{path}: {sentence}")
 

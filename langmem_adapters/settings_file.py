@@ -14,12 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 
-__all__ = ["Config2", "langmem_section", "read_document", "unused_settings"]
-
-_UNUSED_SETTINGS = {
-    "role_zero": ("longterm_memory_persist_path", "use_llm_ranker"),
-    "exp_pool": ("persist_path", "retrieval_type", "use_llm_ranker", "collection_name"),
-}
+__all__ = ["Config2", "langmem_section", "read_document"]
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -121,13 +116,3 @@ class Config2(_Section):
             values["enable_experience_read"] = self.exp_pool.enabled and self.exp_pool.enable_read
             values["enable_experience_write"] = self.exp_pool.enabled and self.exp_pool.enable_write
         return values
-
-
-def unused_settings(document: Mapping[str, Any]) -> list[str]:
-    """The names of settings that are set in MetaGPT's sections and have no effect here."""
-    return [
-        f"{section}.{name}"
-        for section, names in _UNUSED_SETTINGS.items()
-        for name in names
-        if isinstance(document.get(section), dict) and document[section].get(name)
-    ]
