@@ -52,7 +52,7 @@ _MAX_PASSES = 4
 _DATA_RETURNS_MESSAGE = "its data comes back: an index that holds it was not given, or a writer goes on"
 _log = logging.getLogger("langmem_adapters")
 
-Report: TypeAlias = Callable[[str, int], None]
+Report: TypeAlias = Callable[[str, int], object]
 """Is called with a place and how much of it has just been deleted."""
 
 

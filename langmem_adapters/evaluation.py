@@ -155,7 +155,7 @@ def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Questio
 
 
 def _cases(
-    memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], advance: Callable[[int], None]
+    memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], advance: Callable[[int], object]
 ) -> Flow[list[Case]]:
     cases = []
     for user, user_questions in _questions_by_user(questions).items():

@@ -203,24 +203,24 @@ class LongTermMemory(Shared):
         """:meth:`clear`, without blocking the event loop."""
         await arun(self.clear_flow())
 
-    def flush(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
+    def flush(self, *, progress: Progress = False) -> None:
         """Index and embed now what was added since the last search, instead of leaving it to the next search.
 
-        ``report`` is called after each page with the number of changes indexed; ``progress`` shows both steps.
+        ``progress`` shows both steps; see :data:`~langmem_adapters.progress.Progress`.
         """
-        run(self._flush(report, progress))
+        run(self._flush(progress))
 
-    async def aflush(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
+    async def aflush(self, *, progress: Progress = False) -> None:
         """:meth:`flush`, without blocking the event loop."""
-        await arun(self._flush(report, progress))
+        await arun(self._flush(progress))
 
-    def rebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
+    def rebuild(self, *, progress: Progress = False) -> None:
         """Drop the index of this scope and rebuild it from the store, also where a server's index file is damaged."""
-        run(self._rebuild(report, progress))
+        run(self._rebuild(progress))
 
-    async def arebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
+    async def arebuild(self, *, progress: Progress = False) -> None:
         """:meth:`rebuild`, without blocking the event loop."""
-        await arun(self._rebuild(report, progress))
+        await arun(self._rebuild(progress))
 
     def stats(self) -> dict[str, int]:
         """Counts since construction.
@@ -337,14 +337,14 @@ class LongTermMemory(Shared):
     def _read_all(self) -> Iterator[Memory]:
         return filter(None, (self._reader.memory(id_, data) for id_, data in self._records.all()))
 
-    def _flush(self, report: Callable[[int], None] | None, progress: Progress, total: int | None = None) -> Flow[None]:
-        with advancing(progress, "indexing", total, "changes", report=report) as advance:
+    def _flush(self, progress: Progress, total: int | None = None) -> Flow[None]:
+        with advancing(progress, "indexing", total, "changes") as advance:
             yield from step(self._records.follow, advance)
         if self._vector_recall is not None:
             with advancing(progress, "embedding", total, "changes") as advance:
                 yield from step(self._vector_recall.follow, advance)
 
-    def _rebuild(self, report: Callable[[int], None] | None, progress: Progress) -> Flow[None]:
+    def _rebuild(self, progress: Progress) -> Flow[None]:
         yield from step(self._records.clear_indexes)
         scan = step(self._records.store.scan, self._records.namespace, limit=0)
-        yield from self._flush(report, progress, None if progress is False else (yield from scan).total)
+        yield from self._flush(progress, None if progress is False else (yield from scan).total)

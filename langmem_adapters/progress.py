@@ -51,9 +51,7 @@ class _Display(NamedTuple):
 
 
 @contextmanager
-def advancing(
-    progress: Progress, what: str, total: int | None, unit: str, *, report: Callable[[int], object] | None = None
-) -> Iterator[Callable[[int], None]]:
+def advancing(progress: Progress, what: str, total: int | None, unit: str) -> Iterator[Callable[[int], object]]:
     """Show a task's progress; yields a function that takes each new amount. The bar ends with the task or its error.
 
     Args:
@@ -61,7 +59,6 @@ def advancing(
         what: The task, such as "importing".
         total: How much there is to do; None: unknown.
         unit: What is counted, such as "messages".
-        report: Is called with the same amounts.
 
     Raises ConfigurationError for an unknown kind of ``progress``, and MissingDependency without tqdm.
 
@@ -72,14 +69,8 @@ def advancing(
     3 of 3
     """
     display = _open_display(progress, what, total, unit)
-
-    def advance(count: int) -> None:
-        if report is not None:
-            report(count)
-        display.advance(count)
-
     try:
-        yield advance
+        yield display.advance
     finally:
         display.close()
 

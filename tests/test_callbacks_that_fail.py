@@ -415,11 +415,14 @@ def test_an_index_that_cannot_follow_is_a_search_error(name: str) -> None:
         LongTermMemory(store, open_index("memory:"), vectors=OwnVectors(**{name: Failing()}), user="ada").flush()
 
 
-def test_what_a_report_raises_is_not_taken_for_the_indexs_failure() -> None:
+def test_what_shows_progress_may_raise_and_is_not_taken_for_the_indexs_failure() -> None:
+    def show(done: int, _: int | None) -> None:
+        raise KeyError(done)
+
     memory = LongTermMemory(MemoryStore(), own_index(), user="ada")
     memory.add([Message(role="user", content="My bike is in the shed.")])
     with pytest.raises(KeyError):
-        memory.flush(Failing())
+        memory.flush(progress=show)
 
 
 @pytest.mark.parametrize("name", ["clear", "namespaces"])

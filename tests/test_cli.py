@@ -1061,7 +1061,7 @@ def test_a_source_that_never_rests_is_exit_code_1(url: str, ada: BrainMemory, mo
     migrate = Migration.run
 
     def busy(self: Migration) -> Any:
-        self._report = lambda _: ada.add_talk("Again.")
+        self._progress = lambda *_: ada.add_talk("Again.")
         return migrate(self)
 
     monkeypatch.setattr(Migration, "run", busy)

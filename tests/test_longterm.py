@@ -714,14 +714,14 @@ def test_rebuild_makes_a_damaged_index_file_of_a_server_anew(
 def test_rebuild_and_flush_report_what_they_did(memory: LongTermMemory, index: LexicalIndex) -> None:
     for n in range(3):
         memory.add([user(f"bike {n}")])
-    pages: list[int] = []
-    memory.flush(pages.append)
-    memory.flush(pages.append)
-    assert pages == [3]
+    steps: list[int] = []
+    memory.flush(progress=lambda done, _: steps.append(done))
+    memory.flush(progress=lambda done, _: steps.append(done))
+    assert steps == [3]
     namespace = longterm_namespace(memory.scope)
     index.apply(namespace, upsert=[Document("ghost", "bike")])
-    memory.rebuild(pages.append)
-    assert pages == [3, 3]
+    memory.rebuild(progress=lambda done, _: steps.append(done))
+    assert steps == [3, 3]
     assert len(index.search(namespace, "bike", 10)) == 3
 
 

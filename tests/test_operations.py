@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import re
 import socket
@@ -677,10 +678,10 @@ async def test_all_is_moved(make: Callable[[str], Any], target: Any, clock: Fake
     fill(source, clock)
     before = everything(source)
     clock.advance(50)
-    reports: list[bool] = []
-    migrated = Migration(source, target, report=reports.append).run()
+    visits: list[tuple[int, int | None]] = []
+    migrated = Migration(source, target, progress=lambda *visit: visits.append(visit)).run()
     assert migrated == Migrated(namespaces=8, entries=18 + 2 + 1, copied=7, removed=0, differing=[])
-    assert sorted(reports) == [False] * 9 + [True] * 7  # an empty one is there as soon as it has dates
+    assert visits == 2 * [(n, 8) for n in range(1, 9)]  # once to copy, and once to compare
     assert everything(source).keys() == before.keys()
     assert everything(target) == everything(source)
     sessions = [info.session for info in Sessions(target, user="ada").list_sessions()]
@@ -710,15 +711,15 @@ def test_one_store_by_two_names_is_not_copied_onto_itself(
         assert [*source.namespaces()] == [NS]
 
 
-def interrupted_at(number: int) -> Callable[[bool], None]:
-    """A report that breaks a migration off at the n-th namespace."""
+def interrupted_at(number: int) -> Callable[[int, int | None], None]:
+    """What breaks a migration off at the n-th namespace."""
     left = iter(range(1, number))
 
-    def report(_: bool) -> None:
+    def break_off(_done: int, _total: int | None) -> None:
         if next(left, None) is None:
             raise KeyboardInterrupt
 
-    return report
+    return break_off
 
 
 class Failing:
@@ -798,15 +799,14 @@ def test_what_is_deleted_while_a_migration_goes_through_stays_in_neither(any_sto
     brains = [BrainMemory(any_store, session, user="ada") for session in ("a", "b", "c")]
     for brain in brains:
         brain.add_talk("My pin is 4711.")
-    looked: list[bool] = []
+    looks = itertools.count(1)
 
-    def delete(copied: bool) -> None:
-        looked.append(copied)
-        if len(looked) == when:  # in the first pass, or as both are compared
+    def delete(_done: int, _total: int | None) -> None:
+        if next(looks) == when:  # in the first pass, or as both are compared
             brains[0].clear()
             brains[1].clear()
 
-    assert Migration(any_store, target, report=delete).run().differing == []
+    assert Migration(any_store, target, progress=delete).run().differing == []
     assert {namespace[-1] for namespace in target.namespaces()} == {"c"}
 
 
@@ -853,7 +853,7 @@ def test_what_changes_between_two_runs_is_carried_over(make: Callable[[str], Any
     brain = BrainMemory(source, "s3", user="ada", ttl=9000, clock=clock)
 
     with pytest.raises(KeyboardInterrupt):
-        Migration(source, target, report=interrupted_at(8)).run()
+        Migration(source, target, progress=interrupted_at(8)).run()
     brain.clear()
     brain.add_talk("Anew.")
     Sessions(source, user="ada").delete_session("s1")
@@ -888,7 +888,7 @@ def test_what_was_written_while_it_was_copied_may_be_replaced_later(clock: FakeC
     changing: Any = Changing(source, 2, lambda store: store.append(NS, [("b", b"2")]))
 
     with pytest.raises(KeyboardInterrupt):
-        Migration(changing, target, report=interrupted_at(1)).run()
+        Migration(changing, target, progress=interrupted_at(1)).run()
     assert [item.id for item in target.scan(NS).items] == ["a", "b"]
     source.write(NS, remove=source.scan(NS).items[:1])
     assert Migration(source, target).run().differing == []
@@ -901,7 +901,7 @@ def test_what_the_source_has_lost_stays_if_somebody_writes_to_it_in_the_target(c
         source.append(("brain", name), [("a", b"1")])
 
     with pytest.raises(KeyboardInterrupt):
-        Migration(source, target, report=interrupted_at(2)).run()
+        Migration(source, target, progress=interrupted_at(2)).run()
     target.append(("brain", "own"), [("b", b"2")])
     source.clear(("brain", "own"))
     source.clear(("brain", "gone"))
@@ -914,10 +914,10 @@ def test_a_writer_that_never_stops_is_named(clock: FakeClock) -> None:
     source.append(NS, [("0", b"")])
     numbers = iter(range(1, 1000))
 
-    def busy(_: bool) -> None:
+    def busy(_done: int, _total: int | None) -> None:
         source.append(NS, [(str(next(numbers)), b"")])
 
-    migrated = Migration(source, target, report=busy).run()
+    migrated = Migration(source, target, progress=busy).run()
     assert migrated.differing == [NS]
     assert next(numbers) < 10
     assert Migration(source, target).run().differing == []

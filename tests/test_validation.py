@@ -306,7 +306,6 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: Checkup(MemoryStore(), index=_any("x")), "index is what .* gives, for one, not str"),
         (lambda: Checkup(MemoryStore(), ttl=_any("5")), "ttl is a number of seconds above 0, or None, not '5'"),
         (lambda: Migration(MemoryStore(), MemoryStore(), name=_any(5)), "name is a text, not int"),
-        (lambda: Migration(MemoryStore(), MemoryStore(), report=_any(5)), "report is a function, .*, not 5"),
         (lambda: LLMScorer(len, prompt=_any(5)), "prompt is a text, not int"),
         (lambda: LLMJudge(len, prompt=_any(None)), "prompt is a text, not NoneType"),
         (lambda: Verifier(guards=_any(["numbers"])), "guards are a dictionary from name to guard, not list"),

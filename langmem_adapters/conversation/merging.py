@@ -75,7 +75,7 @@ class Merge:
             self._session_lines += 1
             self._values |= {key: dump(value) for key, value in line["values"].items() if key != EXPIRES}
 
-    def write(self, advance: Callable[[int], None]) -> Flow[int]:
+    def write(self, advance: Callable[[int], object]) -> Flow[int]:
         """Write the lines; returns how many messages were new. ``advance`` is called with the number of lines done."""
         values_before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
@@ -18,7 +18,7 @@ from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace,
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
-from langmem_adapters.validation import check_store, check_sync_function, check_text
+from langmem_adapters.validation import check_store, check_text
 
 __all__ = ["Migrated", "Migration"]
 
@@ -47,8 +47,6 @@ class Migration:
     Args:
         source, target: Stores whose namespaces have dates, as all of this library's stores do.
         name: Identifies the migration: the same for all its runs, such as the source's address.
-        report: Is called after each namespace with whether it had to be copied. Each namespace is visited twice, the
-            second time to compare.
         progress: Shows the namespaces, once as they are copied and once as they are compared; see
             :data:`~langmem_adapters.progress.Progress`.
 
@@ -71,19 +69,16 @@ class Migration:
         target: Store,
         *,
         name: str = "",
-        report: Callable[[bool], None] | None = None,
         progress: Progress = False,
     ) -> None:
         check_store(source)
         check_store(target)
         check_text("name", name)
-        check_sync_function("report", report)
         self._source, self._target = unwrap(source), unwrap(target)
         for store in (self._source, self._target):
             if not hasattr(store, "set_dates"):
                 raise ConfigurationError(f"{store!r} cannot be migrated, as it has no methods dates and set_dates")
         self._journal: Namespace = (_JOURNAL_KIND, name)
-        self._report = report or (lambda _: None)
         self._progress = progress
         self._copied: set[Namespace] = set()
 
@@ -132,7 +127,6 @@ class Migration:
                 entries += total
                 if changed:
                     differing.append(namespace)
-                self._report(changed)
                 advance(1)
         return namespaces, entries, differing
 

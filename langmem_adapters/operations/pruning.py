@@ -83,7 +83,7 @@ class Pruning:
         indexes: Sequence[Index] = (),
         dry_run: bool = False,
         clock: Callable[[], float] = time.time,
-        report: Callable[[int], None] | None = None,
+        report: Callable[[int], object] | None = None,
     ) -> None:
         check_store(store)
         check_seconds("older_than", older_than, or_none=False)

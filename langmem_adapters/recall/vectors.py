@@ -68,7 +68,7 @@ class VectorRecall:
         self._level_position: Position | None = None  # the log's end up to which nothing is missing
         self._refused_ids: set[str] = set()
 
-    def follow(self, report: Callable[[int], None] | None = None) -> None:
+    def follow(self, report: Callable[[int], object] | None = None) -> None:
         """Embed what the vectors lack, and report how much it was. Raises what went wrong."""
         behind_position = self._behind_position
         try:

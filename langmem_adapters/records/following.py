@@ -103,7 +103,7 @@ def follow(
     *,
     new_id: Callable[[], str],
     batch_length: Callable[[list[Item]], int] = len,
-    report: Callable[[int], None] | None = None,
+    report: Callable[[int], object] | None = None,
     on_start: Callable[[], None] | None = None,
     on_lost_entry: Callable[[], object] | None = None,
     text_format: str = "",

@@ -149,7 +149,7 @@ class Records:
         """Yield the records in the order in which they were first written, reading a page at a time."""
         return values_of(self.store, self.namespace, self._keys_named)
 
-    def follow(self, report: Callable[[int], None] | None = None, *, index: Index | None = None) -> Position | None:
+    def follow(self, report: Callable[[int], object] | None = None, *, index: Index | None = None) -> Position | None:
         """Bring one of the indexes up to the store, by default the first; returns its position then.
 
         ``report`` is called after each page with its number of entries.

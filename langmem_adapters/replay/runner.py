@@ -156,7 +156,7 @@ def _with_scope(question: Question, last_sessions: Mapping[str, str]) -> _Scoped
 class _Replay:
     """One configuration at work."""
 
-    def __init__(self, configuration: Configuration, setup: _Setup, advance: Callable[[int], None]) -> None:
+    def __init__(self, configuration: Configuration, setup: _Setup, advance: Callable[[int], object]) -> None:
         self._configuration = configuration
         self._setup = setup
         self._advance = advance
