@@ -18,7 +18,7 @@ from langchain_core.language_models import FakeListChatModel
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.evaluation import Question
 from langmem_adapters.importing import Transcript
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -49,6 +49,16 @@ def talk(turns: int = 30) -> list[Message]:
 
 def ask(text: str, *evidence: str, whose: str = "") -> Question:
     return Question(text, frozenset(evidence), whose)
+
+
+def recording_counter(seen: list[str]) -> Callable[[str], int]:
+    """Counts tokens, and keeps what it was shown."""
+
+    def count(text: str) -> int:
+        seen.append(text)
+        return approximate_tokens(text)
+
+    return count
 
 
 def ticking() -> Callable[[], float]:
@@ -284,58 +294,17 @@ def test_nothing_of_the_users_own_is_touched(tmp_path: Path, monkeypatch: pytest
     assert said == before
 
 
-# --- a model that is asked
+# --- what a model would be shown
 
 
-def test_a_model_may_be_asked_for_each_answer() -> None:
+def test_summary_and_memories_are_shown() -> None:
     seen: list[str] = []
-
-    def model(prompt: str) -> str:
-        seen.append(prompt)
-        return "A long answer of its own."
-
-    found = replay(talk(6), {"x": Configuration(memory_k=3, recall_k=1)}, answers=model)["x"]
-    assert len(seen) == len(found.calls) == 6
-    assert "On day 5 it rained again." in seen[-1]
-    assert "A long answer" not in "".join(seen)  # what it says is not kept: all go through the same conversation
-    assert "I see, that is a pity." in seen[-1]
-    spent = sum(map(approximate_tokens, seen)) + 6 * approximate_tokens("A long answer of its own.")
-    assert found.tokens == pytest.approx(spent, abs=6)
-
-
-def test_any_model_will_do_and_it_sees_summary_and_memories() -> None:
-    model = FakeListChatModel(responses=["Indeed."])
-    found = replay(talk(8), {"x": Configuration(summarize_at=60, recall_k=1)}, answers=model, model=model)["x"]
-    assert len(found.calls) == 8
-    assert found.summaries > 0
-    seen: list[str] = []
-
-    def ask_(prompt: str) -> str:
-        seen.append(prompt)
-        return "Yes."
-
     said = [*talk(8), user("Where is the old bike?"), assistant("In the shed.")]
-    replay(said, {"x": Configuration(summarize_at=60, recall_k=1)}, answers=ask_, model=lambda _: "THE SUMMARY")
-    assert "THE SUMMARY" in seen[-1]
-    assert "My old bike is in the shed" in seen[-1]
-    assert seen[-1].index("THE SUMMARY") < seen[-1].index("Where is the old bike?")
-
-
-def test_a_model_that_fails_is_an_error() -> None:
-    def model(prompt: str) -> str:
-        raise OSError(prompt)
-
-    with pytest.raises(ModelError):
-        replay(talk(3), {"x": Configuration()}, answers=model)
-
-
-async def test_a_coroutine_function_is_asked_by_the_async_twin_alone() -> None:
-    async def model(_: str) -> str:
-        return "Yes."
-
-    assert len((await areplay(talk(3), {"x": Configuration()}, answers=model))["x"].calls) == 3
-    with pytest.raises(ConfigurationError, match="call the async twin"):
-        replay(talk(3), {"x": Configuration()}, answers=model)
+    settings = {"x": Configuration(summarize_at=60, recall_k=1)}
+    replay(said, settings, model=lambda _: "THE SUMMARY", counter=recording_counter(seen))
+    last_texts = seen[seen.index("Where is the old bike?") :]
+    assert "THE SUMMARY" in last_texts
+    assert "My old bike is in the shed" in "".join(last_texts)
 
 
 # --- answers that are served
@@ -423,20 +392,17 @@ def test_messages_without_a_time_follow_each_other_and_those_with_one_keep_it() 
     said = [user("The bike is red.", "m0"), *talk(6)[1:]]
     dated = [m.model_copy(update={"created_at": 1_700_000_000.0 + n}) for n, m in enumerate(said)]
     seen: list[str] = []
-
-    def model(prompt: str) -> str:
-        seen.append(prompt)
-        return "Yes."
-
     more = [
         user("The garden is green.", "g"),
         assistant("Nice.", "n"),
         *(user(f"It rained {n}.", f"r{n}") for n in range(4)),
     ]
     last = [user("Which colour have the bike and the garden?"), assistant("Red.")]
-    replay([*dated, *more, *last], {"x": Configuration(memory_k=3, recall_k=2)}, answers=model)
-    assert "2023-11-14 user: The bike is red." in seen[-1]
-    assert "2023-11-14 user: The garden is green." in seen[-1]  # said a few seconds after what has a time
+    settings = {"x": Configuration(memory_k=3, recall_k=2)}
+    replay([*dated, *more, *last], settings, counter=recording_counter(seen))
+    shown = "\n".join(seen[-8:])
+    assert "2023-11-14 user: The bike is red." in shown
+    assert "2023-11-14 user: The garden is green." in shown  # said a few seconds after what has a time
 
 
 # --- what is refused

@@ -1,7 +1,7 @@
 """Replays a recorded conversation with other settings of its memory: what each costs, and what it finds.
 
 The memory works as it does for an application: messages are appended one by one, windows are read, summaries are
-made, memories are searched. Only the answers come from the record, unless a model is asked for them.
+made, memories are searched. Only the answers come from the record.
 """
 
 from __future__ import annotations

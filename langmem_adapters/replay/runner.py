@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.completion import Completer
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.evaluation import Question, checked_questions
 from langmem_adapters.experience import Verifier
@@ -24,7 +23,6 @@ from langmem_adapters.recall.memories import fold_text
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
 from langmem_adapters.replay.recording import Conversation, RecordedSession, recorded_sessions
-from langmem_adapters.text import as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, message_tokens
 from langmem_adapters.validation import checked_list
 
@@ -37,7 +35,6 @@ class _Setup(NamedTuple):
     """What all configurations of a comparison have in common."""
 
     model: Any
-    answers: Any
     counter: TokenCounter
     timer: Callable[[], float]
 
@@ -48,7 +45,6 @@ def replay(
     *,
     questions: Sequence[Question] = (),
     model: Any = None,
-    answers: Any = None,
     counter: TokenCounter = approximate_tokens,
     timer: Callable[[], float] = time.perf_counter,
     progress: Progress = False,
@@ -68,13 +64,11 @@ def replay(
         questions: Asked at the end, in the user's last session: is their evidence shown to the model, in the
             window or recalled? See :func:`~langmem_adapters.evaluation.read_questions`.
         model: Makes the summaries: any LangChain or LlamaIndex model, or a function from prompt to text.
-        answers: A model that is asked for each answer, to measure it; what it says is not kept. Default: no model.
         counter: Counts tokens.
         timer: Gives seconds.
         progress: Shows the messages and questions; see :data:`~langmem_adapters.progress.Progress`.
 
-    Raises ConfigurationError for settings that do not go together, and ModelError if ``answers`` fails. A summary
-    that fails is counted.
+    Raises ConfigurationError for settings that do not go together. A summary that fails is counted.
 
     >>> from langmem_adapters import Message
     >>> from langmem_adapters.evaluation import Question
@@ -94,7 +88,7 @@ def replay(
     the last 4 26 0.0
     with recall 68 1.0
     """
-    setup = _Setup(model, answers, counter, timer)
+    setup = _Setup(model, counter, timer)
     return run(_replay_flow(recorded_sessions(conversation), configurations, questions, setup, progress))
 
 
@@ -104,13 +98,12 @@ async def areplay(
     *,
     questions: Sequence[Question] = (),
     model: Any = None,
-    answers: Any = None,
     counter: TokenCounter = approximate_tokens,
     timer: Callable[[], float] = time.perf_counter,
     progress: Progress = False,
 ) -> Comparison:
     """:func:`replay`, without blocking the event loop."""
-    setup = _Setup(model, answers, counter, timer)
+    setup = _Setup(model, counter, timer)
     return await arun(_replay_flow(recorded_sessions(conversation), configurations, questions, setup, progress))
 
 
@@ -163,7 +156,6 @@ class _Replay:
         self._now = _DEFAULT_START
         self._question_numbers = itertools.count(1)
         self._memories = Memories(configuration, model=setup.model, counter=setup.counter, clock=lambda: self._now)
-        self._completer = None if setup.answers is None else Completer(setup.answers, counter=setup.counter)
         self._served_answers: VerifiedAnswers | None = None
         if configuration.serve_above is not None:
             verifier = Verifier(configuration.serve_above)
@@ -187,8 +179,7 @@ class _Replay:
                 self._advance(1)
         seconds = self._setup.timer() - start
         stats = [brain.stats() for brain in brains.values()]
-        usages = stats if self._completer is None else [*stats, self._completer.stats]
-        tokens = self._tokens + sum(usage["tokens_in"] + usage["tokens_out"] for usage in usages)
+        tokens = self._tokens + sum(usage["tokens_in"] + usage["tokens_out"] for usage in stats)
         summaries = sum(usage["calls"] for usage in stats)
         failed_summaries = sum(usage["failed_summaries"] for usage in stats)
         shares = []
@@ -212,12 +203,7 @@ class _Replay:
         summary_tokens = count_tokens(summary_text, counter) if summary_text else 0
         tokens = sum(message_tokens(each, counter) for each in visible) + summary_tokens
         self._calls.append(Call(tokens, seconds))
-        if self._completer is None:
-            self._tokens += tokens + message_tokens(message, counter)
-            return
-        system_texts = [each.text for each in visible if each.role == "system"]
-        dialogue = [each for each in visible if each.role != "system"]
-        yield from self._completer.ask("\n\n".join(filter(None, [summary_text, *system_texts])), as_text(dialogue))
+        self._tokens += tokens + message_tokens(message, counter)
 
     def _visible_messages(self, brain: BrainMemory) -> Flow[list[Message]]:
         """The window, with the memories that fit its last message."""
