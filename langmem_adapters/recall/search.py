@@ -56,8 +56,7 @@ class Search:
     def _text_of_current_index(self) -> str:
         """:meth:`text_to_embed`, without the names of speakers of whom the index had not heard yet."""
         records = self._records
-        (text,) = search_up_to_date(self._catch_up, records.index, records.namespace, lambda: [self.text_to_embed()])
-        return text
+        return search_up_to_date(self._catch_up, records.index, records.namespace, self.text_to_embed)
 
     def _catch_up(self) -> Position | None:
         """Bring the index up to date, unless this search has done so before it asked the embedder."""
@@ -92,7 +91,7 @@ class Search:
             return self._best(k, FilteredReader(get, accept), thread, explain=explain)
 
         if self._followed_to is None:
-            matches = run(records.search_level(search, self._catch_up))
+            matches = run(records.searches.flow(search, self._catch_up))
         else:
             matches = search_up_to_date(
                 self._catch_up, records.index, records.namespace, lambda: run(search(records.get))
