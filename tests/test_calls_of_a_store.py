@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import Generation
@@ -116,6 +117,41 @@ def test_a_search_without_news_asks_once(store: Any, search: Callable[[LongTermM
     memory.add(notes(*range(20)))
     memory.flush()
     assert calls_of(store, lambda: search(memory)) == ["scan"]
+
+
+class AwaitedModel(Embeddings):
+    """A model that can be awaited, as those of LangChain and LlamaIndex, and the queries that it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0, float("door" in text)] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        self.asked.append(" ".join(text.split()))
+        return self.embed_documents([text])[0]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        return self.embed_query(text)
+
+
+def test_a_search_by_a_model_that_can_be_awaited_asks_once_and_then_knows_new_speakers(store: Any) -> None:
+    """The names of speakers are not embedded: should another have told of a new one, the text is made again."""
+    model = AwaitedModel()
+    vectors = open_vectors("memory:", model)
+    memory, other = LongTermMemory(store, LexicalIndex(":memory:"), vectors=vectors, user="ada"), a_memory(store)
+    memory.add(notes(*range(20)))
+    memory.flush()
+
+    def ask() -> list[Any]:
+        return asyncio.run(memory.asearch("Which door is Melanie's?"))
+
+    assert calls_of(store, ask) == ["scan"]
+    other.add([Message(role="user", name="Melanie", content="My door is green.")])
+    assert ask()[0].text == "My door is green."
+    asyncio.run(memory.asearch("Where is the door of Melanie?"))
+    assert model.asked == ["Which door is Melanie's?", "Which door is ?", "Where is the door of ?"]
 
 
 def test_a_search_follows_first_where_it_expects_news(store: Any) -> None:

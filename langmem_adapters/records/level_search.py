@@ -40,6 +40,11 @@ class LevelSearches:
         """Whether this process has written since the index followed: a search then has it follow first."""
         self._others_write = False  # of late, as searches have found
 
+    @property
+    def expects_news(self) -> bool:
+        """Whether a search that begins now has the index follow first."""
+        return self.wrote_since_followed or self._others_write or self._index.position(self._namespace) is None
+
     def flow(self, search: Callable[[Read], Flow[T]], catch_up: Callable[[], Position | None]) -> Flow[T]:
         """Search an index that is up to date; ``search`` is given what reads values, those with a NUL excepted.
 
