@@ -8,15 +8,26 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import Generation
 from llama_index.core.llms import ChatMessage
 
-from langmem_adapters import BrainMemory, Experience, ExperiencePool, LongTermMemory, Message, Sessions, WorkingMemory
+from langmem_adapters import (
+    BrainMemory,
+    Embedder,
+    Experience,
+    ExperiencePool,
+    LongTermMemory,
+    Message,
+    Sessions,
+    WorkingMemory,
+)
 from langmem_adapters.errors import Conflict
+from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.langchain import BrainChatMessageHistory, BrainMemoryMiddleware, ExperienceCache
+from langmem_adapters.langchain import BrainChatMessageHistory, BrainMemoryMiddleware, ExperienceCache, SemanticMode
 from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock
@@ -56,10 +67,16 @@ class OvertakenIndex(LexicalIndex):
         self._after = after
 
     def gather(self, *args: Any) -> Any:
+        return self._overtaken(super().gather, *args)
+
+    def search(self, *args: Any) -> Any:
+        return self._overtaken(super().search, *args)
+
+    def _overtaken(self, search: Callable[..., Any], *args: Any) -> Any:
         change, self.first = self.first, None
         if change and not self._after:
             change()
-        found = super().gather(*args)
+        found = search(*args)
         if change and self._after:
             change()
         return found
@@ -102,6 +119,41 @@ def test_a_search_without_news_asks_once(store: Any, search: Callable[[LongTermM
     assert calls_of(store, lambda: search(memory)) == ["scan"]
 
 
+class AwaitedModel(Embeddings):
+    """A model that can be awaited, as those of LangChain and LlamaIndex, and the queries that it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0, float("door" in text)] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        self.asked.append(" ".join(text.split()))
+        return self.embed_documents([text])[0]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        return self.embed_query(text)
+
+
+def test_a_search_by_a_model_that_can_be_awaited_asks_once_and_then_knows_new_speakers(store: Any) -> None:
+    """The names of speakers are not embedded: should another have told of a new one, the text is made again."""
+    model = AwaitedModel()
+    vectors = open_vectors("memory:", model)
+    memory, other = LongTermMemory(store, LexicalIndex(":memory:"), vectors=vectors, user="ada"), a_memory(store)
+    memory.add(notes(*range(20)))
+    memory.flush()
+
+    def ask() -> list[Any]:
+        return asyncio.run(memory.asearch("Which door is Melanie's?"))
+
+    assert calls_of(store, ask) == ["scan"]
+    other.add([Message(role="user", name="Melanie", content="My door is green.")])
+    assert ask()[0].text == "My door is green."
+    asyncio.run(memory.asearch("Where is the door of Melanie?"))
+    assert model.asked == ["Which door is Melanie's?", "Which door is ?", "Where is the door of ?"]
+
+
 def test_a_search_follows_first_where_it_expects_news(store: Any) -> None:
     memory, other = a_memory(store), a_memory(store)
     other.add(notes(1, 2))
@@ -135,6 +187,68 @@ def test_what_another_changes_while_an_index_is_searched_is_seen(store: Any, hid
     index.first = change
     found = memory.search("door", where=lambda each: hides(each) or each.id != first)
     assert sorted(recalled.text for recalled in found) == ["Key 3 hangs at the door.", "The door is green."]
+
+
+def a_pool(store: Store, index: LexicalIndex | None = None) -> ExperiencePool:
+    return ExperiencePool(store, index=index or LexicalIndex(":memory:"))
+
+
+def fill(pool: ExperiencePool, *numbers: int) -> None:
+    for n in numbers:
+        pool.create(Experience(req=f"Where does key {n} hang?", resp=f"At door {n}."), key=f"k{n}")
+
+
+def test_a_query_of_a_pool_follows_first_where_it_expects_news(store: Any) -> None:
+    pool, other = a_pool(store), a_pool(store)
+    fill(other, 1, 2)
+    pool.query("key")
+    assert calls_of(store, lambda: pool.query("key")) == ["scan"]
+    assert calls_of(store, lambda: pool.query("xylophone")) == ["scan"]
+    fill(pool, 3)
+    followed = ["scan", "get", "get", "get"]  # the log, its entries, whether they have gone meanwhile, the best
+    assert calls_of(store, lambda: pool.query("key")) == followed
+    fill(other, 4)
+    assert calls_of(store, lambda: pool.query("key")) == ["scan", *followed]
+    fill(other, 5)
+    assert calls_of(store, lambda: pool.query("key")) == followed
+    assert calls_of(store, lambda: pool.query("key")) == ["scan", "get"]
+    assert calls_of(store, lambda: asyncio.run(pool.aquery("key"))) == ["scan"]
+    assert len(pool.query("key", k=9)) == 5
+
+
+def test_what_another_changes_while_a_pool_is_searched_is_seen(store: Any) -> None:
+    index = OvertakenIndex(":memory:", after=True)
+    pool, other = a_pool(store, index), a_pool(store)
+    fill(pool, 1, 2)
+    pool.query("key")
+
+    def change() -> None:
+        other.delete(key="k1")
+        other.create(Experience(req="Where does key 2 hang?", resp="Nowhere."), key="k2")
+        fill(other, 3)
+
+    index.first = change
+    assert {found.experience.resp for found in pool.query("key")} == {"Nowhere.", "At door 3."}
+    index.first = lambda: other.delete(key="k3")
+    assert [found.experience.resp for found in pool.query("key")] == ["Nowhere."]
+    index.first = other.clear
+    assert pool.query("key") == []
+    assert index.first is None
+
+
+def test_a_question_in_other_words_is_answered_with_three_calls() -> None:
+    store = Asked()
+    embedder = Embedder(lambda texts: [[1.0, 0.1] for _ in texts], name="toy")
+
+    def a_cache() -> ExperienceCache:
+        return ExperienceCache(store=store, semantic=SemanticMode(index=open_vectors("memory:", embedder)))
+
+    model = FakeListChatModel(responses=["Take a course."])
+    model.model_copy(update={"cache": a_cache()}).invoke("How do I learn to speak Hindi?")
+    asking = model.model_copy(update={"cache": a_cache()})
+    asking.invoke("How can I learn to speak Hindi?")  # its index follows
+    calls = calls_of(store, lambda: asking.invoke("How can I learn to speak Hindi?"))
+    assert calls == ["get", "scan", "get"]  # the very same question, the others, the answer of the one that means it
 
 
 @pytest.mark.parametrize("has_news", [False, True])

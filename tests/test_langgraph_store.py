@@ -43,6 +43,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, open_index, open_store, open_vectors
 from langmem_adapters.errors import Conflict, ModelError, SearchError, StoreError
+from langmem_adapters.flow import run
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.langgraph import items as stored_items
@@ -530,7 +531,10 @@ def test_the_namespaces_of_a_search_share_round_trips(distant: tuple[RedisStore,
     assert distant[1].count - before == 4  # three nodes deep, and the items
     before = distant[1].count
     assert [item.value["n"] for item in store.search(("memories", "u07"))] == [7]
-    assert distant[1].count - before == 3  # one node, the items, and whether the prefix itself is one without items
+    assert distant[1].count - before == 3  # one node and no items there, that it is no listed place, the items
+    before = distant[1].count
+    assert [item.value["n"] for item in store.search(("memories", "u07", "facts"))] == [7]
+    assert distant[1].count - before == 1  # the items, and that there is nothing below
 
 
 def test_the_namespaces_of_a_search_by_words_share_round_trips(distant: tuple[RedisStore, RoundTrips]) -> None:
@@ -541,6 +545,9 @@ def test_the_namespaces_of_a_search_by_words_share_round_trips(distant: tuple[Re
     before = distant[1].count
     assert len(store.search((), query="door", limit=60)) == 50
     assert distant[1].count - before == 3  # two nodes deep, and the items with the ends of their logs
+    before = distant[1].count
+    assert len(store.search(("memories", "u07"), query="door")) == 1
+    assert distant[1].count - before == 1  # the items, and that there is nothing below
 
 
 @pytest.mark.parametrize("filter_", [None, {"kind": 1}, {"kind": 7}])
@@ -1243,20 +1250,20 @@ def test_a_branch_that_grows_while_it_is_removed_stays(any_store: Store) -> None
 
     tree.add(name)
     tree.remove(name, only_if=grow_same)
-    assert list(tree.below(())) == [name]
+    assert run(tree.below(())) == [name]
 
     def grow_sibling() -> bool:
         tree.add(("a", "b", "d"))
         return True
 
     tree.remove(name, only_if=grow_sibling)
-    assert ("a", "b", "d") in list(tree.below(()))
+    assert ("a", "b", "d") in run(tree.below(()))
     tree.remove(name, only_if=lambda: False)
-    assert name in list(tree.below(()))
+    assert name in run(tree.below(()))
     tree.remove(name, only_if=lambda: True)
-    assert list(tree.below(())) == [("a", "b", "d")]
+    assert run(tree.below(())) == [("a", "b", "d")]
     tree.remove(("a", "b", "d"), only_if=lambda: True)
-    assert list(tree.below(())) == []
+    assert run(tree.below(())) == []
     assert any_store.get(("tree",)) == any_store.get(("tree", "a")) == {}
 
 

@@ -288,7 +288,7 @@ class NamespaceItems:
         if remove:
             data[COMPACTION_KEY] = compaction_mark(values, remove, after.count, self._new_id())
         data[_TOTALS_KEY] = after.to_bytes()
-        self._records.wrote_since_followed |= bool(changed)
+        self._records.searches.wrote_since_followed |= bool(changed)
         try:
             self._store.write(
                 self._namespace,

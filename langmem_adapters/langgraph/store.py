@@ -208,9 +208,11 @@ class LongTermStore(Shared, BaseStore):
     def _search(self, op: SearchOp) -> list[SearchItem]:
         stop = op.offset + op.limit
         is_match = item_filter(op.filter)
-        namespaces = self._namespaces(tuple(op.namespace_prefix))
-        find = partial(self._found, op.query) if op.query else self._newest
-        hits = [*chain.from_iterable(run(gather(find(namespace, stop, is_match) for namespace in namespaces)))]
+        prefix = tuple(op.namespace_prefix)
+        search = partial(self._found, op.query) if op.query else self._newest
+        find = partial(search, count=stop, is_match=is_match)
+        found = run(gather([self._found_below(prefix, find), *([find(prefix)] if prefix else [])]))
+        hits = [*chain.from_iterable(found)]
         if op.query:  # equal scores of one namespace keep the order in which it finds them, whatever the limit
             hits.sort(key=lambda hit: (-(hit.score or 0.0), hit.namespace))
         else:
@@ -219,6 +221,10 @@ class LongTermStore(Shared, BaseStore):
         if op.refresh_ttl:
             self._refresh(page)
         return [_to_host_item(SearchItem, hit.namespace, hit.key, hit.item, score=hit.score) for hit in page]
+
+    def _found_below(self, prefix: Namespace, find: Callable[[Namespace], Flow[list[_Hit]]]) -> Flow[list[_Hit]]:
+        namespaces = yield from self._tree.below(prefix)
+        return [*chain.from_iterable((yield from gather(map(find, namespaces))))]
 
     def _found(self, query: str, namespace: Namespace, count: int, is_match: Callable[[Any], bool]) -> Flow[list[_Hit]]:
         matches = yield from step(self._items(namespace).find, query, count, lambda item: is_match(item.value))
@@ -240,13 +246,10 @@ class LongTermStore(Shared, BaseStore):
                 self._items(namespace).refresh(items)
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
-        matching = [each for each in self._namespaces(common_prefix(op)) if matches_conditions(each, op)]
+        existing = chain([prefix] if (prefix := common_prefix(op)) else [], run(self._tree.below(prefix)))
+        matching = [each for each in existing if matches_conditions(each, op)]
         namespaces = {namespace[: op.max_depth] for namespace in self._remove_empty(matching)}
         return sorted(namespaces)[op.offset : op.offset + op.limit]
-
-    def _namespaces(self, prefix: Namespace) -> Iterator[Namespace]:
-        """The namespaces that may have items, from the prefix down."""
-        return chain([prefix] if prefix else [], self._tree.below(prefix))
 
     def _remove_empty(self, namespaces: Sequence[Namespace]) -> list[Namespace]:
         """Remove those without items from the tree; returns the others."""
@@ -257,7 +260,7 @@ class LongTermStore(Shared, BaseStore):
         return [namespace for namespace, is_empty in zip(namespaces, are_empty, strict=True) if not is_empty]
 
     def _sweep_all(self) -> int:
-        namespaces = list(self._tree.below(()))
+        namespaces = run(self._tree.below(()))
         removed = sum(run(gather(step(self._items(namespace).sweep) for namespace in namespaces)))
         self._remove_empty(namespaces)
         return removed

@@ -11,7 +11,7 @@ from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence, Position
 from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.filtering import EXTRA_HITS, FilteredReader
-from langmem_adapters.records.following import search_up_to_date
+from langmem_adapters.records.following import own_index_errors, search_up_to_date
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.signal_values import MaxSim
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
@@ -56,8 +56,10 @@ class Search:
     def _text_of_current_index(self) -> str:
         """:meth:`text_to_embed`, without the names of speakers of whom the index had not heard yet."""
         records = self._records
-        (text,) = search_up_to_date(self._catch_up, records.index, records.namespace, lambda: [self.text_to_embed()])
-        return text
+        with own_index_errors(records.index):
+            if not records.searches.expects_news:
+                return self.text_to_embed()  # made anew, should there be news all the same
+        return search_up_to_date(self._catch_up, records.index, records.namespace, self.text_to_embed)
 
     def _catch_up(self) -> Position | None:
         """Bring the index up to date, unless this search has done so before it asked the embedder."""
@@ -92,7 +94,7 @@ class Search:
             return self._best(k, FilteredReader(get, accept), thread, explain=explain)
 
         if self._followed_to is None:
-            matches = run(records.search_level(search, self._catch_up))
+            matches = run(records.searches.flow(search, self._catch_up))
         else:
             matches = search_up_to_date(
                 self._catch_up, records.index, records.namespace, lambda: run(search(records.get))

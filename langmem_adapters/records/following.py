@@ -180,16 +180,16 @@ def read_level(
 
 
 def search_up_to_date(
-    follow: Callable[[], Position | None], index: Index, namespace: Namespace, search: Callable[[], list[T]]
-) -> list[T]:
+    follow: Callable[[], Position | None], index: Index, namespace: Namespace, search: Callable[[], T]
+) -> T:
     """Search an index that is up to date; search again if somebody dropped it in between: it may be half rebuilt."""
     with own_index_errors(index):
         for _ in range(_SEARCH_ATTEMPTS):
             position = follow()
-            results = search()
+            result = search()
             if position is None or has_remained(index, namespace, position):
                 break
-    return results
+    return result
 
 
 def has_remained(index: Index, namespace: Namespace, position: Position) -> bool:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from langmem_adapters.errors import Conflict, LangmemError, StoreError, StoreUnavailable
-from langmem_adapters.flow import Flow, blocking, run, step
+from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
@@ -27,12 +27,10 @@ from langmem_adapters.records.following import (
     IndexChange,
     check_level,
     follow,
-    has_remained,
     own_index_errors,
-    read_level,
-    search_up_to_date,
 )
 from langmem_adapters.records.journal import COMPACTION_KEY, batch_length, change_entries, compact_log, keys_of
+from langmem_adapters.records.level_search import LevelSearches, Read, without_nul
 from langmem_adapters.records.paging import PAGE_SIZE, pages, values_of, values_under
 from langmem_adapters.validation import check_index, check_store
 
@@ -42,9 +40,7 @@ _WRITES_PER_CHECK = 32  # one in so many writes checks whether the log has grown
 _WARN_RECORDS = 10_000  # records after which a search that waits for its index has waited for seconds
 _log = logging.getLogger("langmem_adapters")
 
-T = TypeVar("T")
 V = TypeVar("V")
-_Get: TypeAlias = Callable[[Sequence[str]], dict[str, bytes]]
 
 
 class Records:
@@ -88,14 +84,13 @@ class Records:
         self._other_keys = other_keys
         self._follow_turns = {id(each): FollowTurns() for each in (index, vectors)}
         self._replaced_ids: set[str] = set()  # of damaged entries, whose records are named by others by now
-        self.wrote_since_followed: bool = False
-        """Whether this object has written since the first index followed: a search then has it follow first."""
-        self._others_write = False  # of late, as searches have found
+        self.searches: LevelSearches = LevelSearches(store, namespace, index, read=self.get, text_format=text_format)
+        """Those of the first index."""
 
     @blocking
     def get(self, keys: Sequence[str]) -> Flow[dict[str, bytes]]:
         """Read records; missing ones are left out, and so are values beside the records, whose keys have a NUL."""
-        return (yield from step(self.store.get, self.namespace, _record_keys(keys)))
+        return (yield from step(self.store.get, self.namespace, without_nul(keys)))
 
     def put(
         self, records: Mapping[str, bytes], *, guard: Mapping[str, bytes | None] | None = None, ttl: float | None = None
@@ -125,7 +120,7 @@ class Records:
     def _write(self, keys: Sequence[str], *, ttl: float | None, **change: Any) -> None:
         """Change these records and log it; some writes also compact the log, chosen by the entry's id."""
         entries = change_entries(keys, self._new_id)
-        self.wrote_since_followed = True
+        self.searches.wrote_since_followed = True
         self.store.write(self.namespace, append=entries, ttl=ttl, **change)
         if zlib.crc32(to_bytes(entries[0][0])) % _WRITES_PER_CHECK == 0:
             try:
@@ -156,7 +151,7 @@ class Records:
         """
         index = self.index if index is None else index
         if index is self.index:
-            self.wrote_since_followed = False
+            self.searches.wrote_since_followed = False
         return self._follow_turns[id(index)].follow(
             partial(check_level, self.store, index, self.namespace, self._text_format),
             partial(
@@ -245,75 +240,11 @@ class Records:
         if k <= 0:
             return []
 
-        def find_best(get: _Get) -> Flow[list[tuple[Hit, V]]]:
+        def find_best(get: Read) -> Flow[list[tuple[Hit, V]]]:
             ranked = partial(self.index.search, self.namespace, query)
             return step(FilteredReader(get, value_of).best, ranked, k)
 
-        return (yield from self.search_level(find_best, self.catch_up))
-
-    def search_level(
-        self, search: Callable[[_Get], Flow[list[T]]], catch_up: Callable[[], Position | None]
-    ) -> Flow[list[T]]:
-        """Search an index that is up to date; ``search`` is given a :meth:`get` to read records with.
-
-        Mostly there is nothing to follow: so the index is searched as it is, and the first read of records tells
-        whether it was level. If it was not, it follows by ``catch_up`` and is searched again; then it follows first
-        until that has found nothing, as who has written now may soon write again.
-        """
-        own_news = self.wrote_since_followed
-        with own_index_errors(self.index):
-            position = self.index.position(self.namespace)
-            if position is not None and not (own_news or self._others_write):
-                with suppress(_IndexBehind):
-                    results = yield from self._search_at(position, search)
-                    if has_remained(self.index, self.namespace, position):
-                        return results
-
-        def search_again() -> list[T]:
-            return run(search(self.get))
-
-        results = yield from step(search_up_to_date, catch_up, self.index, self.namespace, search_again)
-        if not own_news:
-            with own_index_errors(self.index):
-                self._others_write = position is not None and self.index.position(self.namespace) != position
-        return results
-
-    def _search_at(self, position: Position, search: Callable[[_Get], Flow[list[T]]]) -> Flow[list[T]]:
-        """Search an index that is at a position; raises _IndexBehind if that is not level with the log."""
-        reader = _LevelReader(self.get, partial(read_level, self.store, self.namespace, position, self._text_format))
-        results = yield from search(reader.get)
-        if not reader.is_level:  # nothing was found, so nothing was read
-            yield from step(reader.get, [])
-        return results
-
-
-class _IndexBehind(Conflict):
-    """The log has news that the index had not followed."""
-
-
-class _LevelReader:
-    """Reads records for a search of an index; the first read raises _IndexBehind if that is not level with the log."""
-
-    def __init__(self, get: _Get, get_if_level: Callable[[Sequence[str]], Flow[dict[str, bytes] | None]]) -> None:
-        self.is_level = False
-        self._get = get
-        self._get_if_level = get_if_level
-
-    @blocking
-    def get(self, keys: Sequence[str]) -> Flow[dict[str, bytes]]:
-        """:meth:`Records.get`."""
-        if self.is_level:
-            return (yield from step(self._get, keys))
-        keys = _record_keys(keys)
-        values = yield from self._get_if_level(keys)
-        if values is None:
-            raise _IndexBehind
-        self.is_level = True
-        return {key: values[key] for key in keys if key in values}
-
-
-def _record_keys(keys: Sequence[str]) -> list[str]:
-    return [key for key in keys if "\0" not in key]
+        return (yield from self.searches.flow(find_best, self.catch_up))
 
 
 def _to_document(key: str, text: str | Document | None) -> Document | None:

@@ -68,14 +68,15 @@ class NamespaceTree:
             yield (*self._root, *namespace[:depth]), _Child(kind, namespace[depth]).key
             kind = "below"
 
-    def below(self, prefix: Namespace) -> Iterator[Namespace]:
-        """Yield the namespaces that begin with the prefix and are longer."""
-        nodes = [prefix]  # of one depth
+    def below(self, prefix: Namespace) -> Flow[list[Namespace]]:
+        """The namespaces that begin with the prefix and are longer."""
+        namespaces, nodes = list[Namespace](), [prefix]  # nodes of one depth
         while nodes:
-            children = zip(nodes, run(gather(map(self._children, nodes))), strict=True)
+            children = zip(nodes, (yield from gather(map(self._children, nodes))), strict=True)
             branches = [((*node, label), kind) for node, own in children for kind, label in own]
-            yield from (namespace for namespace, kind in branches if kind == "items")
+            namespaces += [namespace for namespace, kind in branches if kind == "items"]
             nodes = [namespace for namespace, kind in branches if kind == "below"]
+        return namespaces
 
     def _children(self, node: Namespace) -> Flow[list[_Child]]:
         values = yield from step(self._store.get, (*self._root, *node))

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from langmem_adapters.errors import Conflict, LangmemError, ModelError, SearchError
 from langmem_adapters.experience.shelf.rows import Rows
-from langmem_adapters.flow import submit
+from langmem_adapters.flow import Flow, run, step, submit
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
 from langmem_adapters.records.following import (
@@ -26,8 +26,8 @@ from langmem_adapters.records.following import (
     check_level,
     follow,
     own_index_errors,
-    search_up_to_date,
 )
+from langmem_adapters.records.level_search import LevelSearches, Read
 
 __all__ = ["ShelfIndex"]
 
@@ -53,12 +53,18 @@ class ShelfIndex:
         self._follow_lock = self._turns.lock
         # -1: wait for ever, as no model is asked
         self._wait_seconds = _WAIT_SECONDS if isinstance(index, SemanticIndex) else -1
+        self.searches: LevelSearches = LevelSearches(rows.store, rows.namespace, index, read=rows.get)
         # Whether a thread has waited in vain for the one that follows: then others do not wait, and that one goes on.
         self._needs_catch_up = False
 
-    def search(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` best hits, some of which may be removed entries, after the index has caught up with the log."""
-        return search_up_to_date(self.follow, self.index, self._rows.namespace, lambda: self.search_unsynced(query, k))
+    def search(self, query: str, k: int) -> tuple[list[Hit], dict[str, bytes]]:
+        """The ``k`` best hits of an index that has caught up with the log, and the entries of those not yet removed."""
+
+        def find(read: Read) -> Flow[tuple[list[Hit], dict[str, bytes]]]:
+            hits = self.search_unsynced(query, k)
+            return hits, (yield from step(read, [hit.id for hit in hits]))
+
+        return run(self.searches.flow(find, self.follow))
 
     def search_unsynced(self, query: str, k: int) -> list[Hit]:
         """The ``k`` best hits of the index as it is."""
@@ -103,7 +109,7 @@ class ShelfIndex:
             )
 
     def _follow(self) -> Position | None:
-        self._needs_catch_up = False
+        self._needs_catch_up = self.searches.wrote_since_followed = False
         indexed_keys: list[str] = []
 
         def change(items: Sequence[Item]) -> IndexChange:

@@ -105,6 +105,8 @@ class Shelf:
         """
         evicted = [] if evicted is None else evicted
         evicted_before = len(evicted)
+        if self._index is not None:
+            self._index.searches.wrote_since_followed = True
         if self._max_bytes is not None and len(data) > self._max_bytes:
             self.delete([key])
             evicted.append((key, data))
@@ -270,9 +272,9 @@ class Shelf:
         """
         if self._index is None:
             raise ConfigurationError("the pool needs an index to be searched by meaning: give it index=")
-        hits, requested = self._index.search(query, k), k
+        requested = k
+        hits, data = self._index.search(query, k)
         while True:
-            data = self.store.get(self.namespace, [hit.id for hit in hits])
             entries = {key: read(value) for key, value in data.items()}
             readable = [(hit.id, hit.score, entry) for hit in hits if (entry := entries.get(hit.id)) is not None]
             matches = [(key, score, entry) for key, score, entry in readable if accepts(entry)]
@@ -285,6 +287,7 @@ class Shelf:
                 return matches[:k]
             requested = 4 * requested + _EXTRA_HITS
             hits = self._index.search_unsynced(query, requested)
+            data = self._rows.get([hit.id for hit in hits])
 
     def _remove_unusable(self, unusable: dict[str, bytes]) -> None:
         keys = list(unusable)
