@@ -654,6 +654,16 @@ def test_of_a_secret_before_the_part_that_matched_no_end_is_shown() -> None:
     assert "KCAQEA" not in made
 
 
+def test_of_a_secret_where_the_search_of_a_long_text_ends_no_end_is_shown() -> None:
+    said = "filler " * 7_130 + "the server has sk-1" + "Zy9" * 60 + " and so on" * 1_000  # searched: 50,000 characters
+    made = html(views.Listing([recalled(said)], views.memories, query="server", matching=analysis.matching))
+    assert "<mark>server</mark> has ***" in made
+    assert "Zy9Zy9" not in made
+    shown = re.sub(r"<[^>]+>", "", made.partition("</style>")[2])
+    assert "49,754 characters … " in shown
+    assert "10,109 more characters" in shown
+
+
 def test_a_memory_of_any_length_is_soon_shown() -> None:
     said = "bike " + "filler " * 1_000_000
     searched: list[int] = []
