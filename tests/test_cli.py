@@ -72,11 +72,12 @@ CHAT: list[dict[str, Any]] = [
         "role": "assistant",
         "content": None,
         "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}},
+            {"id": "c2", "type": "function", "function": {"name": "weather", "arguments": {"city": "Rome"}}},
         ],
     },
     {"role": "tool", "tool_call_id": "c1", "content": "rain"},
-    {"role": "assistant", "content": "It rains.\u2028Take an umbrella."},
+    {"role": "assistant", "content": "It rains.\u2028Take an umbrella.", "id": "a4", "created_at": 5, "refusal": None},
 ]
 
 
@@ -212,7 +213,9 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", missing / "weights.json")
     assert said == f"{missing} is no folder: make it first"
     of_ada = written(tmp_path / "named.json", [{**questions[0], "user": "ada"}])
-    assert "recall@5 100.0 %" in run("eval", of_ada, "--url", url, "--user", "bo").stdout
+    found = run("eval", of_ada, "--url", url, "--user", "bo").stdout
+    assert "recall@5 100.0 %" in found
+    assert "in no memory" not in found
     assert ada.count() == 2
 
 
@@ -500,9 +503,10 @@ def test_import_openai(url: str, tmp_path: Path, shape: Callable[[Any], str], co
     kept = messages(url, "weather", "ada")
     assert [message.role for message in kept] == ["user", "assistant", "tool", "assistant"]
     assert kept[0].metadata == {"mood": "curious"}
-    assert (kept[1].content, kept[1].tool_calls) == ("", [ToolCall(id="c1", name="weather", args={"city": "Paris"})])
+    calls = [ToolCall(id=f"c{n}", name="weather", args={"city": city}) for n, city in ((1, "Paris"), (2, "Rome"))]
+    assert (kept[1].content, kept[1].tool_calls) == ("", calls)
     assert kept[2].tool_call_id == "c1"
-    assert kept[3].content == "It rains.\u2028Take an umbrella."
+    assert kept[3] == Message(role="assistant", content="It rains.\u2028Take an umbrella.", id="a4", created_at=5.0)
     assert run("import", file, "--url", url, "--user", "ada").stdout.startswith("0 of 4 messages were new")
     assert run("recall", "weather in Paris", "--url", url, "--user", "ada").stdout.startswith("There are no memories")
 
@@ -577,6 +581,7 @@ def test_import_of_more_than_a_page(url: str, tmp_path: Path) -> None:
     assert run(*arguments).stdout == "1,201 of 1,201 messages were new, in 1 sessions.\n"
     assert [message.content for message in messages(url, "long", "ada")] == [f"note {n}" for n in range(1201)]
     assert LongTermMemory(open_store(url), open_index(url), user="ada").count() == 1201
+    assert "ok       index: it is up to date" in run("doctor", "--url", url).stdout
 
 
 GOOD = '{"role": "user", "content": "Hi"}'

@@ -168,7 +168,8 @@ def test_a_dump_in_json_names_the_classes_of_objects() -> None:
 
 
 def test_g3_a_password_is_in_no_repr() -> None:
-    assert "my-secret" not in repr(Settings(url="redis://user:my-secret@127.0.0.1:1/0"))
+    url = "redis://user:my-secret@127.0.0.1:1/0"
+    assert "my-secret" not in repr(Settings(url=url, vectors_url=url))
 
 
 # --- files
