@@ -508,18 +508,20 @@ def test_import_openai(url: str, tmp_path: Path, shape: Callable[[Any], str], co
     assert kept[2].tool_call_id == "c1"
     assert kept[3] == Message(role="assistant", content="It rains.\u2028Take an umbrella.", id="a4", created_at=5.0)
     assert run("import", file, "--url", url, "--user", "ada").stdout.startswith("0 of 4 messages were new")
+    written(tmp_path / "weather.json", shape([{**CHAT[0], "content": "And in Rome?"}, *CHAT[1:]]))
+    assert run("import", tmp_path / "weather.json", "--url", url, "--user", "ada").stdout.startswith("1 of 4 messages")
     assert run("recall", "weather in Paris", "--url", url, "--user", "ada").stdout.startswith("There are no memories")
 
 
 def test_import_openai_conversations_into_the_long_term_memory(url: str, tmp_path: Path) -> None:
     lines = [json.dumps({"messages": [{"role": "user", "content": text}] * 2}) for text in ("red kite", "blue whale")]
-    file = written(tmp_path / "tuning.jsonl", "\n".join(lines))
+    file = written(tmp_path / "tuning.jsonl", "\n".join([*lines, lines[1]]))
     arguments: list[str | Path] = ["import", file, "--long-term", "--session", "talk", "--url", url, "--user", "ada"]
-    assert run(*arguments).stdout == "4 of 4 messages were new, in 2 sessions.\n"
-    assert run(*arguments).stdout.startswith("0 of 4")
+    assert run(*arguments).stdout == "6 of 6 messages were new, in 3 sessions.\n"
+    assert run(*arguments).stdout.startswith("0 of 6")
     assert [message.content for message in messages(url, "talk-2", "ada")] == ["blue whale", "blue whale"]
     found = run("recall", "whale", "--url", url, "--user", "ada").stdout
-    assert "session talk-2 · user · said 2 times\nblue whale" in found
+    assert "session talk-3 · user · said 4 times\nblue whale" in found
 
 
 def test_what_was_deleted_does_not_come_back_into_the_long_term_memory_with_its_file(url: str, tmp_path: Path) -> None:
@@ -596,6 +598,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
         ("hello", "line 1 is not JSON"),
         ("42", "line 1 is neither an export, nor a list of chat messages, nor a LoCoMo file"),
         ('{"session": "s", "type": []}', "line 1 is neither an export"),
+        (f'"[]"\n{GOOD}', "line 1 is neither an export"),
         ('[\n  {"role": "user",\n  oops}]', "line 3 is not JSON"),
         (f"{GOOD}\n{GOOD}\n{{oops\n", "line 3 is not JSON"),
         (f'{GOOD}\n\n{{"content": "Hi"}}', "line 3 is not a chat message: it has no role"),
@@ -605,6 +608,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
         ('{"messages": [{"role": 1}]}', "message 1 is not a chat message: role"),
         ('{"messages": 5}', 'line 1 has no list of "messages"'),
         ('{"role": "assistant", "tool_calls": [{"id": "x"}]}', "a tool call has no function"),
+        ('{"role": "assistant", "tool_calls": ["x"]}', "a tool call has no function"),
         ('{"role": "assistant", "tool_calls": 1}', "its tool_calls are not a list"),
         ('{"role": "assistant", "tool_calls": [{"function": {"arguments": [1]}}]}', "tool_calls.0.args"),
         (f"{LINE}\n{LINE}\n{GOOD}", "line 3 is not a session or a message"),

@@ -172,6 +172,14 @@ def test_recall_is_the_share_of_the_evidence_that_is_shown(by: str, configuratio
     assert half["x"].recall == recall / 2
 
 
+def test_as_many_memories_are_found_as_are_shown() -> None:
+    said = [user(f"Part {n} of the bike is red.", f"p{n}") for n in range(8)] + talk(6)[2:]
+    question = ask("Which parts of the bike are red?", *(f"p{n}" for n in range(8)))
+    settings_ = {f"{k}": Configuration(memory_k=4, recall_k=k) for k in (3, 8)}
+    found = replay(said, settings_, questions=[question])
+    assert (found["3"].recall, found["8"].recall) == (3 / 8, 1.0)
+
+
 def test_a_question_is_no_evidence_of_itself() -> None:
     said = [user("Where is the bike?"), *talk()[2:]]
     question = ask("Where is the bike?", "Where is the bike?")
@@ -314,10 +322,19 @@ def test_any_model_will_do_and_it_sees_summary_and_memories() -> None:
         seen.append(prompt)
         return "Yes."
 
+    summarized: list[str] = []
+
+    def summarize(prompt: str) -> str:
+        summarized.append(prompt)
+        return "THE SUMMARY"
+
     said = [*talk(8), user("Where is the old bike?"), assistant("In the shed.")]
-    replay(said, {"x": Configuration(summarize_at=60, recall_k=1)}, answers=ask_, model=lambda _: "THE SUMMARY")
+    settings_ = {"x": Configuration(summarize_at=60, recall_k=1)}
+    tokens = replay(said, settings_, answers=ask_, model=summarize)["x"].tokens
+    texts = [*seen, *summarized, *["Yes."] * len(seen), *["THE SUMMARY"] * len(summarized)]
+    assert tokens == pytest.approx(sum(map(approximate_tokens, texts)), abs=len(texts))
     assert "THE SUMMARY" in seen[-1]
-    assert "My old bike is in the shed" in seen[-1]
+    assert seen[-1].count("My old bike is in the shed") == 1
     assert seen[-1].index("THE SUMMARY") < seen[-1].index("Where is the old bike?")
 
 
@@ -375,6 +392,7 @@ def test_another_history_or_a_tool_call_is_never_served() -> None:
         for n in range(2)
     ]
     assert replay(transcripts, configuration)["x"].served == 0
+    assert replay(support(" ", " "), configuration)["x"].served == 0
 
 
 # --- conversations
@@ -392,6 +410,7 @@ def test_sessions_have_windows_of_their_own_and_users_their_long_term_memory() -
     assert found["recall"].recall == 1.0
     assert len(found["window"].calls) == 21
     assert found["window"].calls[-1].tokens == message_tokens(user("Hello again."))
+    assert found["window"].calls[10].tokens == found["window"].calls[0].tokens  # of a session of the same name
     lonely = replay(transcripts[1:], both, questions=[ask("Where is the bike?", "m0", whose="ada")])
     assert lonely["recall"].recall == 0.0  # what another user has said
 

@@ -227,7 +227,7 @@ def test_metagpt_s_own_file_is_read(written: Callable[[str], Path], caplog: pyte
         ("{}", "redis://localhost:6379/0"),
         ('{host: h, port: "7", password: "", db: 1}', "redis://h:7/1"),
         ("{host: h, username: ada, password:}", "redis://ada@h:6379/0"),
-        ("{host: h, username: 'a:b', password: 'x'}", "redis://a%3Ab:x@h:6379/0"),
+        ("{host: h, username: 'a:b/c', password: 'x'}", "redis://a%3Ab%2Fc:x@h:6379/0"),
         ("{host: '::1', password: x}", "redis://:x@[::1]:6379/0"),
         ("{host: '[fe80::2]'}", "redis://[fe80::2]:6379/0"),
     ],

@@ -87,7 +87,7 @@ def _message_text(value: Any, depth: int) -> str:
     """The texts of messages and generations, a line each; empty if the data is something else."""
     if isinstance(value, list) and depth:
         texts = [item if isinstance(item, str) else _message_text(item, depth - 1) for item in value]
-        return "\n".join(texts) if texts and all(texts) else ""
+        return "\n".join(texts) if all(texts) else ""
     if not isinstance(value, dict):
         return ""
     if isinstance(value.get("message"), dict) and depth:
