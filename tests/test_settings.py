@@ -133,6 +133,8 @@ def test_switches_reach_the_services(url: str) -> None:
     assert Settings(url=url).brain("s").long_term is None
     pool = settings.experiences("capitals")
     assert (pool.enable_read, pool.enable_write) == (False, True)
+    pool = Settings(url=url, enable_experience_write=False).experiences("capitals")
+    assert (pool.enable_read, pool.enable_write) == (True, False)
 
 
 def test_making_settings_and_services_touches_no_file(url: str, tmp_path: Path) -> None:
