@@ -472,13 +472,17 @@ def test_a_damaged_title_does_not_take_the_conversation_along(any_store: Store) 
 def test_a_conversation_reads_as_a_chat(any_store: Store) -> None:
     clock = FakeClock(NOON)
     brain = BrainMemory(any_store, "bikes", user="ada", clock=clock)
-    assert "Nothing has been said yet." in read(brain).text
+    assert read(brain).text.endswith("0 messagesNothing has been said yet.")  # and no summary
     brain.add_talk("Where is my bike?", name="Ada")
     brain.add_messages(
         [
             Message(role="assistant", tool_calls=[ToolCall(id="1", name="look", args={"place": "shed", "n": 2})]),
             Message(role="tool", content="a red bike", tool_call_id="1"),
-            Message(role="assistant", content=[{"type": "text", "text": "In the shed."}, {"type": "image_url"}]),
+            Message(
+                role="assistant",
+                content=[{"type": "text", "text": "In the shed."}, {"type": "image_url"}],
+                metadata={"interrupted": True},
+            ),
         ]
     )
     brain.set_title("Lost and found")
@@ -492,6 +496,9 @@ def test_a_conversation_reads_as_a_chat(any_store: Store) -> None:
     assert shown.of_class("lm-turn") == 3  # the result stands with its call
     assert shown.of_class("lm-user") == 1
     assert shown.of_class("lm-rule") == 0
+    assert shown.text.count("interrupted") == 1
+    for remark in ("recalled", "damaged", "more calls", "left this history", "Nothing has been said"):
+        assert remark not in shown.text
     assert shown.text.count(plain.format_time(NOON)[:10]) == 1  # the day once, the time with each
     assert shown.text.count(plain.format_time(NOON)[11:]) == 3
 
