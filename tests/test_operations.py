@@ -1075,7 +1075,9 @@ def test_an_encrypted_store_with_memories_is_sound() -> None:
     store = SealedStore(MemoryStore(), codec=AESGCMCodec({"1": bytes(32)}))
     LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A red kite.")])
     BrainMemory(store, "s").set_title("Kites")
-    assert said(Checkup(store).examine(), "entries") == ["ok: 2 were checked, all encrypted"]
+    findings = Checkup(store).examine()
+    assert said(findings, "entries") == ["ok: 2 were checked, all encrypted"]
+    assert {(each.level, each.subject == "index") for each in findings} == {("ok", False)}  # there is none
 
 
 def test_what_a_codec_has_sealed_is_not_called_damaged(store: Any) -> None:

@@ -333,6 +333,14 @@ def test_a_text_of_many_beginnings_of_keys_is_soon_read(beginning: str) -> None:
     assert seconds(20_000) < 8 * seconds(5_000) + 0.1  # 16 times, if each were looked through to the end
 
 
+def test_white_space_takes_no_room_in_a_line_and_cuts_no_secret() -> None:
+    assert views.one_line("\n" * 10_000 + "Hello") == "Hello"
+    assert views.one_line("My" + " " * 10_000 + "bike") == "My bike"
+    assert views.one_line(" " * 4_200 + f"redis://app:{'hunter2' * 6}@cache") == "redis://app:***@cache"
+    key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEpAIB\n" * 70
+    assert views.one_line(key + "-----END PRIVATE KEY-----\nThat is it.") == "***…"
+
+
 def test_a_secret_at_the_cut_is_known_by_what_follows() -> None:
     key = "sk-abcdefgh1234567890abcd"
     for before in range(1_170, 1_200):

@@ -66,9 +66,9 @@ def one_line(value: object, limit: int = 60) -> str:
     >>> one_line("Where is\n my bike, and where is my helmet?", 20)
     'Where is my bike, a…'
     """
-    text = " ".join(as_text(value)[: 4 * limit + _LOOKAHEAD_CHARS].split())
-    visible, omitted = shorten(text, limit)
-    return f"{visible[: limit - 1]}…" if omitted else visible
+    words = as_text(value).split(maxsplit=limit)  # whole ones: the beginning of a secret is not known as such
+    visible, omitted = shorten(" ".join(words[:limit]), limit)
+    return f"{visible[: limit - 1]}…" if omitted or len(words) > limit else visible
 
 
 def as_text(value: Any) -> str:
