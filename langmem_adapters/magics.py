@@ -140,7 +140,7 @@ class Notebook:
         url = urls[0] if urls else self._url
         cache = self._cache if self._cache and url == self._url else _ReportingCache(url, self._report_answer)
         current_cache = get_llm_cache()
-        if self._cache is None or current_cache is not self._cache:
+        if current_cache is not self._cache:
             self._former_cache = current_cache
         set_llm_cache(cache)
         self._cache, self._url, self._is_watching = cache, url, "--watch" in words

@@ -85,8 +85,6 @@ def _open_display(progress: Any, description: str, total: int | None, unit: str)
     if _is_bar(progress) and not is_class:
         return _Display(progress.update)
     callback = _tqdm() if progress is True else progress
-    if not callable(callback):
-        raise _unknown_progress(progress)
     if _accepts(callback, desc=description, total=total, unit=unit):
         bar = callback(desc=description, total=total, unit=f" {unit}")  # tqdm writes the unit behind a number
         if not _is_bar(bar):

@@ -271,9 +271,7 @@ def _environment_settings() -> dict[str, str]:
     """The settings in the environment: for each, the first of its variables that is not empty."""
     settings = {}
     for name, variables in _ENVIRONMENT_VARIABLES.items():
-        values = [os.environ.get(variable, "") for variable in variables]
-        value = next(filter(None, values), "")
-        if value:
+        if value := next(filter(None, map(os.environ.get, variables)), None):
             settings[name] = decode_escaped_utf8(value) if name == "tenant" else value  # others may be paths
     return settings
 

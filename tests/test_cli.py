@@ -72,11 +72,12 @@ CHAT: list[dict[str, Any]] = [
         "role": "assistant",
         "content": None,
         "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}},
+            {"id": "c2", "type": "function", "function": {"name": "weather", "arguments": {"city": "Rome"}}},
         ],
     },
     {"role": "tool", "tool_call_id": "c1", "content": "rain"},
-    {"role": "assistant", "content": "It rains.\u2028Take an umbrella."},
+    {"role": "assistant", "content": "It rains.\u2028Take an umbrella.", "id": "a4", "created_at": 5, "refusal": None},
 ]
 
 
@@ -129,7 +130,8 @@ def written(path: Path, value: object) -> Path:
 
 
 def test_version() -> None:
-    assert run("--version").stdout == "langmem_adapters 0.1.0\n"
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, "langmem_adapters 0.1.0\n")
 
 
 def test_sessions(url: str, ada: BrainMemory) -> None:
@@ -210,6 +212,10 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     missing = tmp_path / "no"  # which is said before anything is measured
     said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", missing / "weights.json")
     assert said == f"{missing} is no folder: make it first"
+    of_ada = written(tmp_path / "named.json", [{**questions[0], "user": "ada"}])
+    found = run("eval", of_ada, "--url", url, "--user", "bo").stdout
+    assert "recall@5 100.0 %" in found
+    assert "in no memory" not in found
     assert ada.count() == 2
 
 
@@ -224,12 +230,14 @@ def test_stats(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     pool = ExperiencePool(ada.store, tag="capitals", user="ada")
     assert cached(pool=pool)(lambda country: f"of {country}")("France") == "of France"  # with its lease below
     LongTermMemory(ada.store, open_index(url), session="s").add([Message(role="user", content="A red kite.")])
+    for n in range(20):
+        BrainMemory(ada.store, f"s{n}", user="ada").set_title("Another")  # more sessions than a page of them
     counted = dict(
         re.findall(r"^(.+?) {2,}([\d,]+)$", run("stats", "--url", url, "--user", "ada").stdout, re.MULTILINE)
     )
     size = int(counted.pop("bytes on disk").replace(",", ""))
     assert size >= (tmp_path / "memory.db").stat().st_size > 0
-    assert counted == {"sessions": "1", "messages": "2", "memories": "2", "experiences of 'capitals'": "1"}
+    assert counted == {"sessions": "21", "messages": "2", "memories": "2", "experiences of 'capitals'": "1"}
     assert re.search(r"^memories +1$", run("stats", "--url", url).stdout, re.MULTILINE)
 
 
@@ -240,8 +248,12 @@ def test_nothing_is_imported_as_plain_text_beside_what_is_encrypted(url: str, tm
     chat = written(tmp_path / "chat.json", CHAT)
     assert "is encrypted" in fails("import", chat, "--long-term", "--url", url, "--user", of["user"])
     assert not messages(url, "chat", user=of["user"])
-    Settings(url=url).brain("plain").add_talk("Hello.")  # who keeps both knows what he does
-    assert run("import", chat, "--url", url, "--user", of["user"]).exit_code == 0
+    encrypted.brain("sealed").add_talk("Hello.")
+    Settings(url=url, tenant="zoo").brain("plain").add_talk("Hello.")  # who keeps both knows what he does
+    arguments = ["import", chat, "--url", url, "--user", of["user"], "--tenant", "zoo"]
+    assert run(*arguments).exit_code == 0
+    Settings(url=url, tenant="zoo", codec=encrypted.codec).brain("plain").add_talk("Hello.")  # the newest decides
+    assert "is encrypted" in fails(*arguments)
 
 
 @pytest.mark.parametrize("kind", ["plain keys", "an envelope"])
@@ -491,22 +503,25 @@ def test_import_openai(url: str, tmp_path: Path, shape: Callable[[Any], str], co
     kept = messages(url, "weather", "ada")
     assert [message.role for message in kept] == ["user", "assistant", "tool", "assistant"]
     assert kept[0].metadata == {"mood": "curious"}
-    assert (kept[1].content, kept[1].tool_calls) == ("", [ToolCall(id="c1", name="weather", args={"city": "Paris"})])
+    calls = [ToolCall(id=f"c{n}", name="weather", args={"city": city}) for n, city in ((1, "Paris"), (2, "Rome"))]
+    assert (kept[1].content, kept[1].tool_calls) == ("", calls)
     assert kept[2].tool_call_id == "c1"
-    assert kept[3].content == "It rains.\u2028Take an umbrella."
+    assert kept[3] == Message(role="assistant", content="It rains.\u2028Take an umbrella.", id="a4", created_at=5.0)
     assert run("import", file, "--url", url, "--user", "ada").stdout.startswith("0 of 4 messages were new")
+    written(tmp_path / "weather.json", shape([{**CHAT[0], "content": "And in Rome?"}, *CHAT[1:]]))
+    assert run("import", tmp_path / "weather.json", "--url", url, "--user", "ada").stdout.startswith("1 of 4 messages")
     assert run("recall", "weather in Paris", "--url", url, "--user", "ada").stdout.startswith("There are no memories")
 
 
 def test_import_openai_conversations_into_the_long_term_memory(url: str, tmp_path: Path) -> None:
     lines = [json.dumps({"messages": [{"role": "user", "content": text}] * 2}) for text in ("red kite", "blue whale")]
-    file = written(tmp_path / "tuning.jsonl", "\n".join(lines))
+    file = written(tmp_path / "tuning.jsonl", "\n".join([*lines, lines[1]]))
     arguments: list[str | Path] = ["import", file, "--long-term", "--session", "talk", "--url", url, "--user", "ada"]
-    assert run(*arguments).stdout == "4 of 4 messages were new, in 2 sessions.\n"
-    assert run(*arguments).stdout.startswith("0 of 4")
+    assert run(*arguments).stdout == "6 of 6 messages were new, in 3 sessions.\n"
+    assert run(*arguments).stdout.startswith("0 of 6")
     assert [message.content for message in messages(url, "talk-2", "ada")] == ["blue whale", "blue whale"]
     found = run("recall", "whale", "--url", url, "--user", "ada").stdout
-    assert "session talk-2 · user · said 2 times\nblue whale" in found
+    assert "session talk-3 · user · said 4 times\nblue whale" in found
 
 
 def test_what_was_deleted_does_not_come_back_into_the_long_term_memory_with_its_file(url: str, tmp_path: Path) -> None:
@@ -568,6 +583,7 @@ def test_import_of_more_than_a_page(url: str, tmp_path: Path) -> None:
     assert run(*arguments).stdout == "1,201 of 1,201 messages were new, in 1 sessions.\n"
     assert [message.content for message in messages(url, "long", "ada")] == [f"note {n}" for n in range(1201)]
     assert LongTermMemory(open_store(url), open_index(url), user="ada").count() == 1201
+    assert "ok       index: it is up to date" in run("doctor", "--url", url).stdout
 
 
 GOOD = '{"role": "user", "content": "Hi"}'
@@ -582,6 +598,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
         ("hello", "line 1 is not JSON"),
         ("42", "line 1 is neither an export, nor a list of chat messages, nor a LoCoMo file"),
         ('{"session": "s", "type": []}', "line 1 is neither an export"),
+        (f'"[]"\n{GOOD}', "line 1 is neither an export"),
         ('[\n  {"role": "user",\n  oops}]', "line 3 is not JSON"),
         (f"{GOOD}\n{GOOD}\n{{oops\n", "line 3 is not JSON"),
         (f'{GOOD}\n\n{{"content": "Hi"}}', "line 3 is not a chat message: it has no role"),
@@ -591,6 +608,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
         ('{"messages": [{"role": 1}]}', "message 1 is not a chat message: role"),
         ('{"messages": 5}', 'line 1 has no list of "messages"'),
         ('{"role": "assistant", "tool_calls": [{"id": "x"}]}', "a tool call has no function"),
+        ('{"role": "assistant", "tool_calls": ["x"]}', "a tool call has no function"),
         ('{"role": "assistant", "tool_calls": 1}', "its tool_calls are not a list"),
         ('{"role": "assistant", "tool_calls": [{"function": {"arguments": [1]}}]}', "tool_calls.0.args"),
         (f"{LINE}\n{LINE}\n{GOOD}", "line 3 is not a session or a message"),
@@ -800,7 +818,7 @@ def test_demo_shows_all_four(tmp_path: Path) -> None:
 def test_demo_in_a_store_of_ones_own_starts_anew_and_leaves_the_rest_alone(url: str, ada: BrainMemory) -> None:
     for _ in range(2):
         shown = run("demo", "--url", url).stdout
-        assert "6 moved to the" in shown
+        assert shown.count("6 moved to the") == 1
         assert "miss" in shown
         assert "hit" in shown
     assert len(messages(url, "demo", "ada", "langmem-demo")) == 4
@@ -875,6 +893,7 @@ def test_doctor(url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> 
     lines = result.stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"ok"}
     assert "ok       entries: 5 were checked" in lines
+    assert "ok       index: it is up to date" in lines
     monkeypatch.setenv("LANGMEM_TTL", "60")
     result = run("doctor", "--url", url)
     assert result.exit_code == 1
@@ -961,7 +980,9 @@ def test_watch_shows_the_store_once_on_a_terminal_that_overwrites_nothing(url: s
 
 def test_prune(url: str, ada: BrainMemory) -> None:
     store: Any = ada.store
-    LongTermMemory(store, open_index(url), session="s").add([Message(role="user", content="A red kite.")])
+    memory = LongTermMemory(store, open_index(url), session="s")
+    memory.add([Message(role="user", content="A red kite.")])
+    assert memory.search("kite")
     ExperiencePool(store, tag="t").create(Experience(req="France", resp="Paris", expires_at=1_700_000_001.0))
     for namespace in list(store.namespaces()):
         store.set_dates(namespace, Dates(1_700_000_000.0, None))
@@ -978,6 +999,8 @@ def test_prune(url: str, ada: BrainMemory) -> None:
         "longterm///s",
         "experience///t",
     }
+    store.clear(("longterm", "", "", "s"))
+    assert re.search(r"^expired memories, from indexes +1$", run(*arguments, "30d").stdout, re.MULTILINE)
     assert "such as 30d; not '30'" in fails(*arguments, "30")
     assert "number of seconds above 0" in fails(*arguments, "0d")
 
@@ -1054,6 +1077,17 @@ def test_migrate_refuses(url: str, ada: BrainMemory, tmp_path: Path, monkeypatch
     assert "there is no file" in fails("migrate", "sqlite:///absent.db", url)
     assert "hidden-password" not in fails("migrate", url, REFUSED)
     assert "is lost when the command ends" in fails("migrate", url, "memory:")
+
+
+def test_what_was_copied_of_one_store_stays_when_another_one_is_migrated(url: str, ada: BrainMemory) -> None:
+    second, target = open_store(f"{url}2"), f"{url}3"
+    BrainMemory(ada.store, "other", user="bo").add_talk("Hello.")
+    BrainMemory(second, "friday", user="eve").add_talk("Hello.")
+    BrainMemory(open_store(target), "other", user="bo").add_talk("Something else.")
+    assert "holds something else" in fails("migrate", url, target)  # what was copied before that is recorded
+    assert len(messages(target, "monday", "ada")) == 2
+    assert run("migrate", f"{url}2", target).exit_code == 0
+    assert len(messages(target, "monday", "ada")) == 2
 
 
 def test_a_source_that_never_rests_is_exit_code_1(url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> None:

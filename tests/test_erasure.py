@@ -747,7 +747,10 @@ class TestSettings:
             memory.flush()
         assert ENCODED in (tmp_path / "b.db").read_bytes() + (tmp_path / "b.db-wal").read_bytes()
         assert (await Settings(url=url, vectors_url=vectors).adelete_user(ADA))["memories"] == 0
-        counts = await Settings(url=url, vectors_url=vectors, tenant="acme").adelete_user(ADA)
+        places: list[str] = []
+        settings = Settings(url=url, vectors_url=vectors, tenant="acme")
+        counts = await settings.adelete_user(ADA, report=lambda place, _: places.append(place))
+        assert "memories" in places
         assert (counts["memories"], counts["indexed"]) == (1, 1)
         assert ENCODED not in (tmp_path / "b.db").read_bytes() + (tmp_path / "b.db-wal").read_bytes()
         assert settings.long_term(user="bob").search("bike")

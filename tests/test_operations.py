@@ -40,6 +40,7 @@ from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.inspection import Dates, Finding, KindStats
 from langmem_adapters.langchain import ExperienceCache, SemanticMode
+from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.model import Experience
 from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning
 from langmem_adapters.protocols import Document, Index, Page, Store
@@ -214,11 +215,13 @@ def test_a_store_of_ones_own_is_counted_too() -> None:
 
     inner = MemoryStore()
     inner.append(NS, [("a", b""), ("b", b"")])
+    inner.append(("brain", "t", "u", "other"), [("a", b"")])
     plain: Any = Plain(inner)
-    assert Checkup(plain).health().ok
+    health = Checkup(plain).health()
+    assert (health.ok, health.address) == (True, repr(plain))
     health = Checkup(cast("Store", Plain(Down()))).health()
     assert (health.ok, health.problem) == (False, "nobody answers")
-    assert Checkup(plain).stats().kinds == {"brain": KindStats(1, 0, 2)}
+    assert Checkup(plain).stats().kinds == {"brain": KindStats(2, 0, 3)}
     for wrong in (lambda: Pruning(plain, 1), lambda: Migration(plain, inner), lambda: Migration(inner, plain)):
         with pytest.raises(ConfigurationError, match="cannot"):
             wrong()
@@ -540,6 +543,27 @@ def test_an_index_that_cannot_say_what_it_has_is_left_alone(clock: FakeClock) ->
 
     store = begun(open_index("memory:"), clock)
     assert Pruning(store, 30 * DAY, clock=clock, indexes=[cast("Index", Silent())]).run().kinds == {}
+
+
+def test_what_a_search_indexes_beside_a_pruning_is_forgotten(clock: FakeClock) -> None:
+    store, index = MemoryStore(clock=clock), LexicalIndex(":memory:")
+    memory = LongTermMemory(store, index, session="old", clock=clock)
+    memory.add([Message(role="user", content="A red kite.")])
+    clock.advance(40 * DAY)
+    cleared: list[tuple[str, ...]] = []
+
+    class Searched:
+        """Is searched between two clearings, and cannot say what it has."""
+
+        def clear(self, namespace: tuple[str, ...]) -> None:
+            index.clear(namespace)
+            if not cleared:
+                assert memory.search("kite")
+            cleared.append(namespace)
+
+    assert Pruning(store, 30 * DAY, clock=clock, indexes=[cast("Index", Searched())]).run().kinds == {"longterm": 1}
+    assert index.namespaces() == []
+    index.close()
 
 
 def test_a_memory_that_begins_again_beside_a_pruning_is_found(clock: FakeClock) -> None:
@@ -1029,11 +1053,31 @@ def test_damaged_values_are_counted(damage: bytes) -> None:
     assert line.startswith("problem: 6 of 8 entries")
 
 
+def test_damaged_items_of_a_graph_are_counted() -> None:
+    store = MemoryStore()
+    LongTermStore(store=store).put(("notes",), "a", {"text": "A red kite."})
+    (place,) = store.namespaces(("langgraph", "", "items"))
+    store.write(place, put={"a/": b'{"v":1,"'})
+    (line,) = said(Checkup(store).examine(), "entries")
+    assert line == "problem: 1 of 2 entries cannot be read, the first in langgraph//items/notes"
+
+
+def test_what_a_newer_version_wrote_is_not_called_damaged() -> None:
+    store = MemoryStore()
+    BrainMemory(store, "s").add_talk("Hello.")
+    store.append(("brain", "", "", "s"), [("x", b'{"v":2}')])
+    (finding,) = (each for each in Checkup(store).examine() if each.subject == "entries")
+    assert (finding.level, finding.message) == ("problem", "1 of 2 entries were written by a newer version")
+    assert "upgrade" in finding.remedy
+
+
 def test_an_encrypted_store_with_memories_is_sound() -> None:
     store = SealedStore(MemoryStore(), codec=AESGCMCodec({"1": bytes(32)}))
     LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A red kite.")])
     BrainMemory(store, "s").set_title("Kites")
-    assert said(Checkup(store).examine(), "entries") == ["ok: 2 were checked, all encrypted"]
+    findings = Checkup(store).examine()
+    assert said(findings, "entries") == ["ok: 2 were checked, all encrypted"]
+    assert {(each.level, each.subject == "index") for each in findings} == {("ok", False)}  # there is none
 
 
 def test_what_a_codec_has_sealed_is_not_called_damaged(store: Any) -> None:

@@ -133,6 +133,8 @@ def test_switches_reach_the_services(url: str) -> None:
     assert Settings(url=url).brain("s").long_term is None
     pool = settings.experiences("capitals")
     assert (pool.enable_read, pool.enable_write) == (False, True)
+    pool = Settings(url=url, enable_experience_write=False).experiences("capitals")
+    assert (pool.enable_read, pool.enable_write) == (True, False)
 
 
 def test_making_settings_and_services_touches_no_file(url: str, tmp_path: Path) -> None:
@@ -168,7 +170,8 @@ def test_a_dump_in_json_names_the_classes_of_objects() -> None:
 
 
 def test_g3_a_password_is_in_no_repr() -> None:
-    assert "my-secret" not in repr(Settings(url="redis://user:my-secret@127.0.0.1:1/0"))
+    url = "redis://user:my-secret@127.0.0.1:1/0"
+    assert "my-secret" not in repr(Settings(url=url, vectors_url=url))
 
 
 # --- files
@@ -223,7 +226,7 @@ def test_metagpt_s_own_file_is_read(written: Callable[[str], Path], caplog: pyte
         ("{}", "redis://localhost:6379/0"),
         ('{host: h, port: "7", password: "", db: 1}', "redis://h:7/1"),
         ("{host: h, username: ada, password:}", "redis://ada@h:6379/0"),
-        ("{host: h, username: 'a:b', password: 'x'}", "redis://a%3Ab:x@h:6379/0"),
+        ("{host: h, username: 'a:b/c', password: 'x'}", "redis://a%3Ab%2Fc:x@h:6379/0"),
         ("{host: '::1', password: x}", "redis://:x@[::1]:6379/0"),
         ("{host: '[fe80::2]'}", "redis://[fe80::2]:6379/0"),
     ],

@@ -333,6 +333,14 @@ def test_a_text_of_many_beginnings_of_keys_is_soon_read(beginning: str) -> None:
     assert seconds(20_000) < 8 * seconds(5_000) + 0.1  # 16 times, if each were looked through to the end
 
 
+def test_white_space_takes_no_room_in_a_line_and_cuts_no_secret() -> None:
+    assert views.one_line("\n" * 10_000 + "Hello") == "Hello"
+    assert views.one_line("My" + " " * 10_000 + "bike") == "My bike"
+    assert views.one_line(" " * 4_200 + f"redis://app:{'hunter2' * 6}@cache") == "redis://app:***@cache"
+    key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEpAIB\n" * 70
+    assert views.one_line(key + "-----END PRIVATE KEY-----\nThat is it.") == "***…"
+
+
 def test_a_secret_at_the_cut_is_known_by_what_follows() -> None:
     key = "sk-abcdefgh1234567890abcd"
     for before in range(1_170, 1_200):
@@ -472,13 +480,17 @@ def test_a_damaged_title_does_not_take_the_conversation_along(any_store: Store) 
 def test_a_conversation_reads_as_a_chat(any_store: Store) -> None:
     clock = FakeClock(NOON)
     brain = BrainMemory(any_store, "bikes", user="ada", clock=clock)
-    assert "Nothing has been said yet." in read(brain).text
+    assert read(brain).text.endswith("0 messagesNothing has been said yet.")  # and no summary
     brain.add_talk("Where is my bike?", name="Ada")
     brain.add_messages(
         [
             Message(role="assistant", tool_calls=[ToolCall(id="1", name="look", args={"place": "shed", "n": 2})]),
             Message(role="tool", content="a red bike", tool_call_id="1"),
-            Message(role="assistant", content=[{"type": "text", "text": "In the shed."}, {"type": "image_url"}]),
+            Message(
+                role="assistant",
+                content=[{"type": "text", "text": "In the shed."}, {"type": "image_url"}],
+                metadata={"interrupted": True},
+            ),
         ]
     )
     brain.set_title("Lost and found")
@@ -492,6 +504,9 @@ def test_a_conversation_reads_as_a_chat(any_store: Store) -> None:
     assert shown.of_class("lm-turn") == 3  # the result stands with its call
     assert shown.of_class("lm-user") == 1
     assert shown.of_class("lm-rule") == 0
+    assert shown.text.count("interrupted") == 1
+    for remark in ("recalled", "damaged", "more calls", "left this history", "Nothing has been said"):
+        assert remark not in shown.text
     assert shown.text.count(plain.format_time(NOON)[:10]) == 1  # the day once, the time with each
     assert shown.text.count(plain.format_time(NOON)[11:]) == 3
 
@@ -634,7 +649,7 @@ def test_what_speaks_against_a_memory_looks_otherwise_and_the_strongest_is_first
     assert shown.text.index("question -0.40") < shown.text.index("words +0.10") < shown.text.index("weak0")
     assert shown.of_class("lm-bad") == 1
     assert "… 3 more" in shown.text
-    assert "width:100%" in html(recalled("x", signals={"words": 0.1}))
+    assert 'style="width:100%"' in html(recalled("x", signals={"words": 0.1}))
     read(recalled("x", signals={"words": 0.0}))
 
 
@@ -652,6 +667,16 @@ def test_of_a_secret_before_the_part_that_matched_no_end_is_shown() -> None:
     made = html(views.Listing([recalled(said)], views.memories, query="server", matching=analysis.matching))
     assert "<mark>server</mark>" in made
     assert "KCAQEA" not in made
+
+
+def test_of_a_secret_where_the_search_of_a_long_text_ends_no_end_is_shown() -> None:
+    said = "filler " * 7_130 + "the server has sk-1" + "Zy9" * 60 + " and so on" * 1_000  # searched: 50,000 characters
+    made = html(views.Listing([recalled(said)], views.memories, query="server", matching=analysis.matching))
+    assert "<mark>server</mark> has ***" in made
+    assert "Zy9Zy9" not in made
+    shown = re.sub(r"<[^>]+>", "", made.partition("</style>")[2])
+    assert "49,754 characters … " in shown
+    assert "10,109 more characters" in shown
 
 
 def test_a_memory_of_any_length_is_soon_shown() -> None:
@@ -697,8 +722,7 @@ def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     pool.create(Experience(req="What is the capital of France?", resp="Paris", metric=metric, exp_type="insight"))
     found = pool.query("capital of France")
     made, shown = html(found), read(found)
-    assert "<mark>capital</mark>" in made
-    assert "<mark>France</mark>" in made
+    assert ">What is the <mark>capital</mark> of <mark>France</mark>?</dd>" in made
     for said in ("Paris", "1 experience", "tag capitals", "insight", "quality 9/10", "to the point", "1,020 tokens"):
         assert said in shown.text
     for said in ("1.25 s", "cost 0.0125", "small", plain.format_time(NOON), f"{found[0].score:.2f}"):

@@ -141,8 +141,6 @@ def _label_point(ax: Axes, position: Any, text: str, *, to_left: bool) -> None:
 
 def _farthest_points(positions: Any, count: int) -> list[int]:
     """Points that are far from each other: each one is the farthest from all before it."""
-    if count < 1:
-        return []
     nearest = ((positions - positions.mean(axis=0)) ** 2).sum(axis=1)
     chosen: list[int] = []
     while len(chosen) < count and nearest.max() > 0:

@@ -216,7 +216,7 @@ class _Replay:
 
     def _is_served(self, summary_text: str, visible: Sequence[Message]) -> Flow[bool]:
         """Whether this was asked before, in any words; if not, note that it was asked now."""
-        if self._served_answers is None or not visible or visible[-1].role != "user" or not visible[-1].text.strip():
+        if self._served_answers is None or not visible or visible[-1].role != "user":
             return False
         partition = fingerprint(summary_text, [[message.role, message.text] for message in visible[:-1]])
         if (yield from self._served_answers.find_flow(partition, visible[-1].text)):

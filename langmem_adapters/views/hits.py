@@ -210,8 +210,11 @@ def _marked_text(text: str, query: str, matching: Matching | None) -> Html:
     first = next((start for start, _ in matching(query, searched)), 0)
     start = first - _MAX_CHARS_BEFORE if first > _MAX_CHARS - _MAX_CHARS_BEFORE else 0
     prefix = [element("span", f"{start:,} characters … ", class_="lm-dim")] if start else []
-    rest = searched[start:] + text[len(text) - omitted :]
-    return join([*prefix, clip(rest, _MAX_CHARS, lambda visible: _mark(visible, matching(query, visible)))])
+
+    def marked(visible: str) -> Html:
+        return _mark(visible, matching(query, visible))
+
+    return join([*prefix, clip(searched[start:], _MAX_CHARS, marked, omitted=omitted)])
 
 
 def _mark(text: str, matches: Sequence[tuple[int, int]]) -> Html:

@@ -61,12 +61,15 @@ def join_spaced(*parts: str) -> Html:
     return Html(" ".join(map(escape, filter(None, parts))))
 
 
-def clip(text: str, limit: int, to_markup: Callable[[str], Html] = escape) -> Html:
-    """The beginning of a text, and how much of it is left out; ``to_markup`` makes markup of the beginning."""
-    visible, omitted = shorten(text, limit)
-    if not omitted:
+def clip(text: str, limit: int, to_markup: Callable[[str], Html] = escape, *, omitted: int = 0) -> Html:
+    """The beginning of a text, and how much of it is left out; ``to_markup`` makes markup of the beginning.
+
+    ``omitted`` characters are left out already.
+    """
+    visible, rest = shorten(text, limit)
+    if not omitted + rest:
         return to_markup(visible)
-    return join([to_markup(visible), element("span", f" … {omitted:,} more characters", class_="lm-dim")])
+    return join([to_markup(visible), element("span", f" … {omitted + rest:,} more characters", class_="lm-dim")])
 
 
 def frame(*children: str) -> str:

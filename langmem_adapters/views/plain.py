@@ -66,9 +66,9 @@ def one_line(value: object, limit: int = 60) -> str:
     >>> one_line("Where is\n my bike, and where is my helmet?", 20)
     'Where is my bike, a…'
     """
-    text = " ".join(as_text(value)[: 4 * limit + _LOOKAHEAD_CHARS].split())
-    visible, omitted = shorten(text, limit)
-    return f"{visible[: limit - 1]}…" if omitted else visible
+    words = as_text(value).split(maxsplit=limit)  # whole ones: the beginning of a secret is not known as such
+    visible, omitted = shorten(" ".join(words[:limit]), limit)
+    return f"{visible[: limit - 1]}…" if omitted or len(words) > limit else visible
 
 
 def as_text(value: Any) -> str:
@@ -87,7 +87,7 @@ def _message_text(value: Any, depth: int) -> str:
     """The texts of messages and generations, a line each; empty if the data is something else."""
     if isinstance(value, list) and depth:
         texts = [item if isinstance(item, str) else _message_text(item, depth - 1) for item in value]
-        return "\n".join(texts) if texts and all(texts) else ""
+        return "\n".join(texts) if all(texts) else ""
     if not isinstance(value, dict):
         return ""
     if isinstance(value.get("message"), dict) and depth:
