@@ -1362,7 +1362,13 @@ def test_the_value_of_an_option_that_is_not_known_is_not_shown() -> None:
     assert not [text for text in told(caught.value) if "S3cret" in text]
 
 
-@pytest.mark.parametrize("option", ["retry=3", "socket_keepalive_options=60", "sentinel_retry=3"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("retry=3", "socket_keepalive_options=60", "sentinel_retry=3", "retry_on_error=timeout"),
+        *("credential_provider=vault", "cache=1&protocol=3", "cache_config=1&protocol=3"),
+    ],
+)
 def test_an_option_that_wants_an_object_is_refused_where_it_is_given_as_text(option: str) -> None:
     scheme = "redis+sentinel://h/service" if option.startswith("sentinel") else "redis://h"
     with pytest.raises(ConfigurationError, match=f"{option.partition('=')[0]} in the URL .* wants an object"):
