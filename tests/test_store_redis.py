@@ -1302,6 +1302,9 @@ def test_a_client_that_caches_lends_its_connections(
         ("redis+cluster://h:1,.h:2", "a part of the host's name is empty"),
         ("redis+sentinel://h..h:1/mine", "a part of the host's name is empty"),
         ("redis+x://h", "no scheme of Redis"),
+        ("redis+cluster://h?ssl=ture", "ssl is true or false"),
+        ("redis+sentinel://h/mine?ssl=y", "ssl is true or false"),
+        ("redis+sentinel://h/mine?sentinel_ssl=ture", "ssl is true or false"),
     ],
 )
 def test_a_wrong_target_is_one_clear_sentence(target: Any, sentence: str) -> None:

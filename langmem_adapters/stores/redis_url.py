@@ -19,7 +19,7 @@ __all__ = ["from_url"]
 
 _URL_EXAMPLES = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
 _DATABASE_PATTERN = re.compile(r"/?\d*/?")
-_TRUE_VALUES = {"1", "true", "yes", "on"}
+_TRUTH_VALUES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OBJECT_OPTIONS = frozenset(
     ("retry", "retry_on_error", "socket_keepalive_options", "credential_provider", "cache", "cache_config")
@@ -118,7 +118,10 @@ def _parse_options(url: str) -> dict[str, Any]:
     """The options of a URL of redis-py, and ``ssl``, as values of their types."""
     options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
     if "ssl" in options:
-        options["ssl"] = options["ssl"].lower() in _TRUE_VALUES
+        value = options["ssl"].lower()
+        if value not in _TRUTH_VALUES:  # taken for false, it would send the password in clear text
+            raise ValueError("ssl is true or false")
+        options["ssl"] = _TRUTH_VALUES[value]
     return options
 
 
