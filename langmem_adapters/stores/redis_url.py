@@ -19,7 +19,7 @@ __all__ = ["from_url"]
 
 _URL_EXAMPLES = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
 _DATABASE_PATTERN = re.compile(r"/?\d*/?")
-_TRUTH_VALUES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_TRUE_VALUES, _FALSE_VALUES = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OBJECT_OPTIONS = frozenset(
     ("retry", "retry_on_error", "socket_keepalive_options", "credential_provider", "cache", "cache_config")
@@ -119,9 +119,9 @@ def _parse_options(url: str) -> dict[str, Any]:
     options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
     if "ssl" in options:
         value = options["ssl"].lower()
-        if value not in _TRUTH_VALUES:  # taken for false, it would send the password in clear text
+        if value not in _TRUE_VALUES | _FALSE_VALUES:  # taken for false, it would send the password in clear text
             raise ValueError("ssl is true or false")
-        options["ssl"] = _TRUTH_VALUES[value]
+        options["ssl"] = value in _TRUE_VALUES
     return options
 
 
