@@ -1294,6 +1294,8 @@ def test_a_client_that_caches_lends_its_connections(
         ("redis://h?socket_timeout=soon", "Invalid value for 'socket_timeout'"),
         ("redis://h?colour=red", "unexpected keyword argument 'colour'"),
         ("redis+cluster://h:1/3", "the database 0 only"),
+        ("redis+cluster://h:1?tls=true", "unexpected keyword argument 'tls'"),
+        ("redis+cluster://h:1?ssl=true&ssl_colour=red", "unexpected keyword argument 'ssl_colour'"),
         ("redis+sentinel://h:1", "redis\\+sentinel://host:26379"),
         ("redis+sentinel://h:1/mine/x", "redis\\+sentinel://host:26379"),
         ("redis+sentinel://h:1/mine?colour=red", "unexpected keyword argument 'colour'"),
