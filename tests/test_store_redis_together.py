@@ -124,6 +124,10 @@ def test_many_share_few_round_trips_and_each_gets_its_own_answer(
         assert dates.expires_in
         assert 50 + n < dates.expires_in <= 60 + n
     assert len(store.recent(SESSIONS[0][:-1])) == len(SESSIONS)
+    counts.clear()
+    assert at_once([step(store.clear, session) for session in SESSIONS]) == [None] * len(SESSIONS)
+    assert sum(counts) > len(SESSIONS) / 2
+    assert list(store.namespaces()) == []
     store.close()
 
 
