@@ -1246,6 +1246,21 @@ def test_a_service_is_examined_as_far_as_it_tells(info: bytes, found: list[str])
         assert [line.partition(" looked at")[0] for line in said(list(store.examine()), "server")] == found
 
 
+@pytest.mark.parametrize(
+    ("info", "size", "limit"),
+    [(b"used_memory:5000\r\n", 5000, None), (b"maxmemory:9000\r\n", None, 9000), (b"", None, None)],
+)
+def test_the_memory_of_a_service_is_told_as_far_as_it_tells(info: bytes, size: int | None, limit: int | None) -> None:
+    def handle(connection: socket.socket) -> None:
+        while data := connection.recv(65536):
+            reply = b"*2\r\n$1\r\n0\r\n*0\r\n" if b"SCAN" in data else b"$%d\r\n%b\r\n" % (len(info), info)
+            connection.sendall(b"+OK\r\n" * data.count(b"SETINFO") or reply)
+
+    with listening(handle) as port, contextlib.closing(RedisStore(f"redis://127.0.0.1:{port}")) as store:
+        stats = store.stats()
+    assert (stats.keys, stats.size, stats.limit) == (0, size, limit)
+
+
 @pytest.mark.parametrize(("version", "level"), [("6.0.16", "problem"), ("6.2.0", "ok"), ("10.0.1", "ok")])
 def test_the_oldest_version(version: str, level: str) -> None:
     from langmem_adapters.stores.redis_report import _version_finding  # noqa: PLC0415

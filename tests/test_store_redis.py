@@ -1294,6 +1294,8 @@ def test_a_client_that_caches_lends_its_connections(
         ("redis://h?socket_timeout=soon", "Invalid value for 'socket_timeout'"),
         ("redis://h?colour=red", "unexpected keyword argument 'colour'"),
         ("redis+cluster://h:1/3", "the database 0 only"),
+        ("redis+cluster://h:1?tls=true", "unexpected keyword argument 'tls'"),
+        ("redis+cluster://h:1?ssl=true&ssl_colour=red", "unexpected keyword argument 'ssl_colour'"),
         ("redis+sentinel://h:1", "redis\\+sentinel://host:26379"),
         ("redis+sentinel://h:1/mine/x", "redis\\+sentinel://host:26379"),
         ("redis+sentinel://h:1/mine?colour=red", "unexpected keyword argument 'colour'"),
@@ -1302,6 +1304,9 @@ def test_a_client_that_caches_lends_its_connections(
         ("redis+cluster://h:1,.h:2", "a part of the host's name is empty"),
         ("redis+sentinel://h..h:1/mine", "a part of the host's name is empty"),
         ("redis+x://h", "no scheme of Redis"),
+        ("redis+cluster://h?ssl=ture", "ssl is true or false"),
+        ("redis+sentinel://h/mine?ssl=y", "ssl is true or false"),
+        ("redis+sentinel://h/mine?sentinel_ssl=ture", "ssl is true or false"),
     ],
 )
 def test_a_wrong_target_is_one_clear_sentence(target: Any, sentence: str) -> None:
@@ -1362,7 +1367,13 @@ def test_the_value_of_an_option_that_is_not_known_is_not_shown() -> None:
     assert not [text for text in told(caught.value) if "S3cret" in text]
 
 
-@pytest.mark.parametrize("option", ["retry=3", "socket_keepalive_options=60", "sentinel_retry=3"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("retry=3", "socket_keepalive_options=60", "sentinel_retry=3", "retry_on_error=timeout"),
+        *("credential_provider=vault", "cache=1&protocol=3", "cache_config=1&protocol=3"),
+    ],
+)
 def test_an_option_that_wants_an_object_is_refused_where_it_is_given_as_text(option: str) -> None:
     scheme = "redis+sentinel://h/service" if option.startswith("sentinel") else "redis://h"
     with pytest.raises(ConfigurationError, match=f"{option.partition('=')[0]} in the URL .* wants an object"):
@@ -1389,7 +1400,8 @@ def test_a_url_as_it_is_shown_is_none_to_connect_to(url: str) -> None:
 
 
 def test_a_password_of_asterisks_is_written_as_a_url_writes_them() -> None:
-    assert "redis://:***@127.0.0.1:1" in repr(RedisStore("redis://:%2A%2A%2A@127.0.0.1:1"))
+    for password in ("%2A%2A%2A", "S3***cret"):  # three that are not all of it may stand as they are
+        assert "redis://:***@127.0.0.1:1" in repr(RedisStore(f"redis://:{password}@127.0.0.1:1"))
 
 
 @pytest.mark.parametrize("given", ["S3cret", "S3cret:6379", "u:S3cret@h"])

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
@@ -26,6 +28,7 @@ from tests.waiting import until
 NS = ("brain", "t", "u", "s")
 _TIMEOUT, _RETRY = 0.25, 0.5
 _CONNECTIONS = 5
+_LINK_BYTES = 1 << 16
 _DEADLINE = 4 * (_TIMEOUT + _RETRY) + 1  # a try and its retries, and a busy machine
 
 
@@ -78,6 +81,32 @@ class Line(Proxy):
     def close(self) -> None:
         self._closing.set()
         super().close()
+
+
+class SlowLink(Proxy):
+    """Lets some megabytes through in a second, and holds few bytes itself."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _LINK_BYTES)
+
+    def ask(self, client: socket.socket, server: socket.socket) -> None:
+        while data := client.recv(_LINK_BYTES):
+            server.sendall(data)
+            time.sleep(0.02)
+
+    def answer(self, server: socket.socket, client: socket.socket) -> None:
+        while data := server.recv(_LINK_BYTES):
+            client.sendall(data)
+
+
+class NarrowConnection(redis.Connection):
+    """Hands few bytes at once to the system, as over a slow link; it takes megabytes at once for this machine."""
+
+    def _connect(self) -> Any:
+        sock: Any = super()._connect()  # type: ignore[no-untyped-call]
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINK_BYTES)
+        return sock
 
 
 class Crossing(Proxy):
@@ -346,3 +375,18 @@ def test_aof_with_kill_9(start_redis: Callable[..., RedisServer], fsync: str) ->
     left: Any = store.dates(NS)
     assert 500 < left.expires_in <= 600
     store.close()
+
+
+def test_a_large_write_may_take_longer_than_the_timeout_while_its_bytes_get_through(
+    redis_server: RedisServer, key_prefix: str
+) -> None:
+    link = SlowLink(redis_server.port)
+    timeout, data = 1.0, b"x" * 4_000_000
+    pool = redis.ConnectionPool(NarrowConnection, port=link.port, socket_timeout=timeout, retry=Retry(NoBackoff(), 0))
+    store = RedisStore(pool, prefix=key_prefix)
+    began = time.monotonic()
+    assert store.append(NS, [("a", data)]).new == [True]
+    assert time.monotonic() - began > timeout
+    assert [len(item.data) for item in store.scan(NS).items] == [len(data)]
+    pool.disconnect()
+    link.close()

@@ -289,3 +289,12 @@ def test_what_needs_a_guard_to_remove_a_part_is_refused_and_changes_nothing(stor
     room.begin()
     assert brain.delete(["1"]) == 1
     assert [message.id for message in brain.messages()] == ["0", "2"]
+
+
+def test_what_is_refused_for_another_reason_is_not_read_again(room: Room, store: RedisStore) -> None:
+    room.raw.set(store._keys.for_namespace(NS).log, "x")
+    before = room.raw.info("commandstats")
+    with pytest.raises(StoreError, match="holds foreign data"):
+        store.scan(NS)
+    after = room.raw.info("commandstats")
+    assert after["cmdstat_xlen"]["calls"] == before.get("cmdstat_xlen", {"calls": 0})["calls"] + 1

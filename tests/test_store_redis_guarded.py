@@ -152,11 +152,13 @@ def test_one_that_is_refused_takes_no_other_along(
     store = RedisStore(with_rights, prefix=key_prefix, clock=FakeClock())
     store.append(NS, [("e", b"")])
     refused = {"remove": store.scan(NS).items, "guard": {"a": None}}
+    pair = Door(store, monkeypatch).answers([new("x"), refused, new("y")])
+    assert [type(answer) for answer in pair] == [type(None), StoreError, type(None)]
     door = Door(store, monkeypatch)
     answers = door.answers([new("first"), new("b"), refused, new("c"), new("c")])
     assert [type(answer) for answer in answers] == [type(None), type(None), StoreError, type(None), Conflict]
     assert "xdel" in str(answers[2]).lower()
-    assert store.get(NS) == {"first": b"new", "b": b"new", "c": b"new"}
+    assert store.get(NS) == dict.fromkeys(["x", "y", "first", "b", "c"], b"new")
     store.clear(NS)
     store.close()
 

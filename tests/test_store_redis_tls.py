@@ -228,11 +228,17 @@ def test_a_file_that_cannot_be_read_is_named(url: str, name: str, tmp_path: Path
         assert str(caught.value).startswith(f"{name}={path} in the URL of a Redis store cannot be read: {why}")
 
 
-def test_tls_of_the_sentinels_is_a_wish_of_its_own() -> None:
-    for wish, kind in (("true", redis.SSLConnection), ("false", redis.Connection)):
-        pool: Any = from_url(f"redis+sentinel://h:1/mine?ssl=true&sentinel_ssl={wish}", default_options(1, 1.0))
-        assert pool.connection_class.__name__ == "SentinelManagedSSLConnection"
-        assert pool.sentinel_manager.sentinels[0].connection_pool.connection_class is kind
+@pytest.mark.parametrize(
+    ("wish", "kind"),
+    [
+        *((wish, redis.SSLConnection) for wish in ("1", "true", "True", "yes", "on")),
+        *((wish, redis.Connection) for wish in ("0", "false", "no", "off")),
+    ],
+)
+def test_tls_of_the_sentinels_is_a_wish_of_its_own(wish: str, kind: type) -> None:
+    pool: Any = from_url(f"redis+sentinel://h:1/mine?ssl=true&sentinel_ssl={wish}", default_options(1, 1.0))
+    assert pool.connection_class.__name__ == "SentinelManagedSSLConnection"
+    assert pool.sentinel_manager.sentinels[0].connection_pool.connection_class is kind
 
 
 @pytest.mark.parametrize("kind", [redis.asyncio.Sentinel, partial(redis.Sentinel, decode_responses=True)])

@@ -124,6 +124,10 @@ def test_many_share_few_round_trips_and_each_gets_its_own_answer(
         assert dates.expires_in
         assert 50 + n < dates.expires_in <= 60 + n
     assert len(store.recent(SESSIONS[0][:-1])) == len(SESSIONS)
+    counts.clear()
+    assert at_once([step(store.clear, session) for session in SESSIONS]) == [None] * len(SESSIONS)
+    assert sum(counts) > len(SESSIONS) / 2
+    assert list(store.namespaces()) == []
     store.close()
 
 
@@ -238,13 +242,14 @@ def test_what_is_large_goes_by_itself(store: RedisStore, asked: list[int]) -> No
             step(store.scan, session, limit=150),
             step(store.scan, session),
             step(store.get, session, [str(m) for m in range(150)]),
+            step(store.get, session),
         )
     ]
     found = at_once(flows)
     assert asked == []
-    assert all(appended.new == [True] for appended in found[::4])
-    assert all(len(page.items) == 150 for page in found[1::4])
-    assert all(len(page.items) >= 200 for page in found[2::4])
+    assert all(appended.new == [True] for appended in found[::5])
+    assert all(len(page.items) == 150 for page in found[1::5])
+    assert all(len(page.items) >= 200 for page in found[2::5])
 
 
 def test_an_outage_is_told_to_each_and_ends_for_all(start_redis: Callable[..., RedisServer]) -> None:

@@ -50,7 +50,8 @@ class RedisStore(Shared):
         clock: Gives Unix seconds, for the times in :meth:`recent`, and to connect anew after a minute without a call.
             Expiry follows the server's own clock.
         max_connections: Size of each server's pool; a caller that finds none free waits up to ``socket_timeout``.
-        socket_timeout: Seconds to wait for a connection or an answer; None: for ever.
+        socket_timeout: Seconds to wait for a connection or an answer; None: for ever. While bytes get through, a large
+            request or answer may take longer.
         retry_for: Seconds during which a call is retried where that may help: after lost connections, timeouts,
             and answers such as LOADING and READONLY. When no retry helped, calls fail at once until Redis answers
             again. If a client's connections are used, the client's own retries apply instead.

@@ -17,7 +17,6 @@ from redis.exceptions import (
     RedisClusterException,
     RedisError,
     ResponseError,
-    SlotNotCoveredError,
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -109,8 +108,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisConnectionError, "SSL", StoreUnavailable, _TLS_MISMATCH),
     (RedisConnectionError, "protected mode", StoreUnavailable, _PROTECTED_MODE),
     (RedisConnectionError, "", StoreUnavailable, _UNREACHABLE),
-    (RedisClusterException, "not covered", StoreUnavailable, _PARTIAL_COVERAGE),
-    (SlotNotCoveredError, "", StoreUnavailable, _PARTIAL_COVERAGE),
+    (RedisClusterException, "not covered", StoreUnavailable, _PARTIAL_COVERAGE),  # SlotNotCoveredError among them
     (RedisClusterException, "", StoreUnavailable, _CLUSTER_UNREACHABLE),
     (MasterDownError, "", StoreUnavailable, _READ_ONLY_REPLICA),  # a ClusterError in redis-py
     (ClusterError, "", StoreUnavailable, _PARTIAL_COVERAGE),

@@ -39,7 +39,7 @@ def stats(wire: Wire, keys: Keys) -> StoreStats:
         )
         for (_, name), ttl in zip(own_keys, replies, strict=False):
             if ttl != NO_KEY:
-                expires[name] = expires.get(name, False) or ttl >= 0
+                expires[name] = ttl >= 0  # as all keys of a namespace expire together
         for (_, name), length in zip(logs, replies[len(own_keys) :], strict=True):
             entries[_kind(name)] += length
     total = Counter(map(_kind, expires))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
-from redis import ConnectionPool
+from redis import ConnectionPool, RedisCluster
+from redis.cluster import REDIS_ALLOWED_KEYS
 from redis.connection import parse_url
 from redis.exceptions import RedisError
 
@@ -19,7 +21,8 @@ __all__ = ["from_url"]
 
 _URL_EXAMPLES = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
 _DATABASE_PATTERN = re.compile(r"/?\d*/?")
-_TRUE_VALUES = {"1", "true", "yes", "on"}
+_TRUE_VALUES, _FALSE_VALUES = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+_CLUSTER_OPTIONS = {*REDIS_ALLOWED_KEYS, *signature(RedisCluster).parameters}
 _FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OBJECT_OPTIONS = frozenset(
     ("retry", "retry_on_error", "socket_keepalive_options", "credential_provider", "cache", "cache_config")
@@ -84,6 +87,8 @@ def _cluster_source(rest: str, options: dict[str, Any]) -> Source:
     nodes, path, url_options = _parse_nodes(rest, 6379)
     if path not in {"", "0"}:
         raise ValueError("a cluster has the database 0 only")
+    if unknown_options := url_options.keys() - _CLUSTER_OPTIONS:  # redis-py would ignore them, such as tls=true
+        raise TypeError(f"unexpected keyword argument {min(unknown_options)!r}")
     return cluster_factory(nodes, options | url_options)
 
 
@@ -118,7 +123,10 @@ def _parse_options(url: str) -> dict[str, Any]:
     """The options of a URL of redis-py, and ``ssl``, as values of their types."""
     options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
     if "ssl" in options:
-        options["ssl"] = options["ssl"].lower() in _TRUE_VALUES
+        value = options["ssl"].lower()
+        if value not in _TRUE_VALUES | _FALSE_VALUES:  # taken for false, it would send the password in clear text
+            raise ValueError("ssl is true or false")
+        options["ssl"] = value in _TRUE_VALUES
     return options
 
 

@@ -30,6 +30,7 @@ __all__ = ["Wire"]
 
 _MAX_ATTEMPTS = 64  # how often a watched key may change during a write
 _SCAN_COUNT = 1000  # keys that one SCAN looks at
+_PART_BYTES = 1 << 16  # of a large request; each part has the whole timeout
 _DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)  # the last, as it reads a file for each connection
 
 _Request: TypeAlias = tuple[Sequence[bytes], bool]
@@ -112,7 +113,7 @@ class Wire:
             for position in unanswered:
                 commands, is_transaction = requests[position]
                 packed.append(_wrap_transaction(commands) if is_transaction else b"".join(commands))
-            connection.send_packed_command((b"".join(packed),))
+            _send(connection, b"".join(packed))
             for position in unanswered:
                 commands, is_transaction = requests[position]
                 try:
@@ -234,7 +235,7 @@ class Wire:
 
 
 def _transact(connection: Any, commands: Sequence[bytes]) -> list[Any]:
-    connection.send_packed_command((_wrap_transaction(commands),))
+    _send(connection, _wrap_transaction(commands))
     return _read_transaction(connection, len(commands))
 
 
@@ -270,8 +271,17 @@ def _pipeline(connection: Any, commands: Sequence[bytes]) -> list[Any]:
 
 
 def _pipeline_unchecked(connection: Any, commands: Sequence[bytes]) -> list[Any]:
-    connection.send_packed_command((b"".join(commands),))
+    _send(connection, b"".join(commands))
     return _read_replies(connection, len(commands))
+
+
+def _send(connection: Any, request: bytes) -> None:
+    """Send a large request in parts, as a socket's timeout is for all that it is given at once."""
+    parts: Sequence[bytes | memoryview] = (request,)
+    if len(request) > _PART_BYTES:
+        view = memoryview(request)
+        parts = [view[start : start + _PART_BYTES] for start in range(0, len(view), _PART_BYTES)]
+    connection.send_packed_command(parts)
 
 
 def _read_replies(connection: Any, count: int) -> list[Any]:
