@@ -986,6 +986,10 @@ def test_a_guard_of_ones_own_is_asked() -> None:
         ("Wie viel kostet ein Auto?", "Wie viel kostet ein Haus?"),
         ("¿Tienes un ano?", "¿Tienes un año?"),
         ("จะเปิดได้อย่างไร", "จะปิดได้อย่างไร"),
+        ("Chi ha scritto a Maria?", "A chi ha scritto Maria?"),
+        ("¿Quién le dio a Ana?", "¿A quién le dio Ana?"),
+        ("Quem deu a Ana o livro?", "A quem deu Ana o livro?"),
+        ("Wir haben Ihr Paket.", "Wir haben ihr Paket."),
     ],
 )
 def test_in_another_language_only_the_same_words_pass(one: str, other: str) -> None:
@@ -1001,6 +1005,7 @@ def test_in_another_language_only_the_same_words_pass(one: str, other: str) -> N
         ("비밀번호를 어떻게 변경하나요?", "비밀번호를 어떻게 변경하나요"),
         ("¿Dónde está mi pedido?", "Dónde está mi pedido"),
         ("Wo wohnen Sie heute?", "wo wohnen sie heute"),
+        ("Como abro uma conta?", "como abro uma conta"),
         ("Bonjour ! où est ma commande ?", "Bonjour, où est ma commande"),
         ("手机10,000元以下", "手机10000元以下"),
         ("请问怎么修改密码?", "怎么修改密码?"),
