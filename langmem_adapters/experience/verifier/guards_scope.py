@@ -40,8 +40,8 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     determined, other_determined = next_stems(left, _DETERMINER_KINDS), next_stems(right, _DETERMINER_KINDS)
     differing = determined["all"] & other_determined["a"] or determined["a"] & other_determined["all"]
     if left.frame == right.frame == "whether":
-        subjects = {*left.words[1:2], *right.words[1:2]}
-        differing = differing | {word for word in (*left_new, *right_new) if word in subjects or word in _TOTALS}
+        limiting = _TOTALS.union(_PARTS.intersection((*left.words[1:2], *right.words[1:2])))  # parts of the subject
+        differing = differing | limiting.intersection((*left_new, *right_new))
     return refusal("scope", differing, ())
 
 
@@ -49,6 +49,7 @@ _NEAR = 4  # edits of words; in a text that differs more, "only" may be said oth
 _QUANTIFIER_KINDS = group_names("""all every each everyone everybody everything, any anyone anybody anything,
     some someone somebody something several few, most, other, another, same, both, either, only, also too""")
 _TOTALS = frozenset(("all", "both", "each", "every", "most"))
+_PARTS = frozenset(("any", "either", "few", "several", "some"))
 _QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
 _DETERMINER_KINDS = _QUANTIFIER_KINDS | group_names("a an this my our your")
 

@@ -44,7 +44,8 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     left_clauses, right_clauses = (_clauses(reading, with_conditions=not have_conditions) for reading in (left, right))
     if len(left_clauses) != len(right_clauses):
         left_clauses, right_clauses = ([[*chain.from_iterable(clauses)]] for clauses in (left_clauses, right_clauses))
-    reasons = (_clause_tense(*clauses, verbs) for clauses in zip(left_clauses, right_clauses, strict=True))
+    pairs_of_clauses = zip(left_clauses, right_clauses, strict=True)
+    reasons = (_clause_tense(one, other, verbs) for one, other in pairs_of_clauses if one != other)
     return next(filter(None, reasons), "")
 
 
