@@ -179,6 +179,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("domains-later-adversarial", 110, 2),
         ("kinds-adversarial", 536, 4),
         ("kinds-later-adversarial", 509, 16),
+        ("assistants-adversarial", 429, 4),
+        ("assistants-later-adversarial", 107, 4),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -210,6 +212,8 @@ def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
         ("domains-later-paraphrases", 60, 25),
         ("kinds-paraphrases", 307, 227),
         ("kinds-later-paraphrases", 69, 56),
+        ("assistants-paraphrases", 182, 96),
+        ("assistants-later-paraphrases", 56, 37),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
