@@ -179,6 +179,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("domains-later-adversarial", 110, 2),
         ("kinds-adversarial", 536, 4),
         ("kinds-later-adversarial", 509, 16),
+        ("assistants-adversarial", 429, 4),
+        ("assistants-later-adversarial", 107, 4),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -210,6 +212,8 @@ def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
         ("domains-later-paraphrases", 60, 25),
         ("kinds-paraphrases", 307, 227),
         ("kinds-later-paraphrases", 69, 56),
+        ("assistants-paraphrases", 182, 96),
+        ("assistants-later-paraphrases", 56, 37),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
@@ -636,10 +640,21 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("additions", "How can I manually reset my router?", "What is the best way to reset my router?"),
         ("details", "Please tell me whether my parcel was sent yesterday and when your shop in Leeds closes on Mondays",
          "Please tell me when my parcel was sent yesterday and when your shop in Leeds closes on Mondays"),
-        ("details", "My visa expired on Monday. I have a job offer and a flat in Lyon. What are my options?",
+        ("tense", "My visa expired on Monday. I have a job offer and a flat in Lyon. What are my options?",
          "My visa expires on Monday. I have a job offer and a flat in Lyon. What are my options?"),
         ("tense", "My card was stolen on the train and I blocked it an hour later, was I charged for the purchases?",
          "My card was stolen on the train and I blocked it an hour later, will I be charged for the purchases?"),
+        ("tense", "I am taking aspirin. Can I drink wine?", "I took aspirin. Can I drink wine?"),
+        ("tense", "My card expires today, can I pay?", "My card expired today, can I pay?"),
+        ("numbers", "Take one pill twice a week", "Take two pills once a week"),
+        ("scope", "Do plants need light?", "Do some plants need light?"),
+        ("scope", "Can all employees see the report?", "Can employees see the report?"),
+        ("scope", "Does the plan pay all my bills?", "Does the plan pay my bills?"),
+        ("order", "Sign the lease, then pay the deposit", "Pay the deposit, then sign the lease"),
+        ("order", "How do I compress and then encrypt a file?", "How do I encrypt and then compress a file?"),
+        ("order", "Should it be is instead of are?", "Should it be are instead of is?"),
+        ("order", "When do I use where instead of having?", "When do I use having instead of where?"),
+        ("order", "Explain to a nurse how shock develops", "Explain how shock develops in a nurse"),
     ],
 )  # fmt: skip
 def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
@@ -986,6 +1001,10 @@ def test_a_guard_of_ones_own_is_asked() -> None:
         ("Wie viel kostet ein Auto?", "Wie viel kostet ein Haus?"),
         ("¿Tienes un ano?", "¿Tienes un año?"),
         ("จะเปิดได้อย่างไร", "จะปิดได้อย่างไร"),
+        ("Chi ha scritto a Maria?", "A chi ha scritto Maria?"),
+        ("¿Quién le dio a Ana?", "¿A quién le dio Ana?"),
+        ("Quem deu a Ana o livro?", "A quem deu Ana o livro?"),
+        ("Wir haben Ihr Paket.", "Wir haben ihr Paket."),
     ],
 )
 def test_in_another_language_only_the_same_words_pass(one: str, other: str) -> None:
@@ -1001,6 +1020,7 @@ def test_in_another_language_only_the_same_words_pass(one: str, other: str) -> N
         ("비밀번호를 어떻게 변경하나요?", "비밀번호를 어떻게 변경하나요"),
         ("¿Dónde está mi pedido?", "Dónde está mi pedido"),
         ("Wo wohnen Sie heute?", "wo wohnen sie heute"),
+        ("Como abro uma conta?", "como abro uma conta"),
         ("Bonjour ! où est ma commande ?", "Bonjour, où est ma commande"),
         ("手机10,000元以下", "手机10000元以下"),
         ("请问怎么修改密码?", "怎么修改密码?"),
@@ -1303,7 +1323,7 @@ CHASE = (
         ("What are the rules for curling?", "What are the rules in curling?", "curling in", "curling for"),
         ("How do I find mould on the fridge?", "How do I find mould in the fridge?", "fridge in", "fridge on"),
         ("Which film is on Rome?", "Which film is in Rome?", "rome in", "rome on"),
-        ("How do I commit and then stash?", "How do I stash and then commit?", "", ""),
+        ("How do I commit and then stash?", "How do I stash and then commit?", "commit stash", "stash commit"),
         ("What's the healthiest way to cook vegetables?", "What is the healthiest way of cooking vegetables?", "", ""),
         ("Where is the house in the tree?", "Where is the tree house?", "", ""),
         ("baking powder vs baking soda what's the difference",

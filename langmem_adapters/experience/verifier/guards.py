@@ -28,17 +28,17 @@ from langmem_adapters.experience.verifier.guards_function_words import (
     links,
     modality,
     persons,
-    scope,
 )
 from langmem_adapters.experience.verifier.guards_literals import code, numbers, quotations, snippets, symbols, units
 from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
 from langmem_adapters.experience.verifier.guards_mentions import mentions
 from langmem_adapters.experience.verifier.guards_replacements import details, words
+from langmem_adapters.experience.verifier.guards_scope import scope
 from langmem_adapters.experience.verifier.guards_tense import tense
 from langmem_adapters.experience.verifier.guards_voice import voice
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.swaps import exchanged_pronoun, opposite_preposition, swapped_words
+from langmem_adapters.experience.verifier.swaps import exchanged_small_words, opposite_preposition, swapped_words
 from langmem_adapters.experience.verifier.word_order import essential_words, rearranged_words
 from langmem_adapters.experience.verifier.words import (
     ARTICLES,
@@ -137,7 +137,7 @@ def _unmatched_names(reading: Reading, unmatched: Iterable[int], matched: Contai
 
 def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Words must not have exchanged their roles: "from A to B" and "from B to A"."""
-    if swap := opposite_preposition(left, right, alignment) or exchanged_pronoun(left, right):
+    if swap := opposite_preposition(left, right, alignment) or exchanged_small_words(left, right):
         return refusal("order", swap[:1], swap[1:])
     unmatched_count = len(alignment.only_left) + len(alignment.only_right)
     exempt_count = len({"use", "like"} & (left.vocabulary ^ right.vocabulary))  # "use X for Y" means "do Y with X"

@@ -5,118 +5,28 @@ The data of each guard is beside it.
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
 from itertools import chain, pairwise
 
 from langmem_adapters.experience.verifier.alignment import (
     MODALS,
     Alignment,
-    edit_distance,
     is_reworded,
-    is_short,
     refusal,
     unmatched_words,
 )
+from langmem_adapters.experience.verifier.guards_scope import next_stems
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["complements", "courtesies", "links", "modality", "persons", "scope"]
+__all__ = ["complements", "courtesies", "links", "modality", "persons"]
 
 
 def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
     """A courtesy must not be replaced by another: "how do you say hello", "how do you say thanks"."""
     left_only, right_only = left.courtesies - right.courtesies, right.courtesies - left.courtesies
     return refusal("courtesies", left_only, right_only) if left_only and right_only else ""
-
-
-def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """A quantifier (all, any, some, most, both, other …) must not be replaced by another, nor "a" or "my" by "all".
-
-    Nor may "only" have moved, or be missing in a text that is nearly the same. In a long text, a replacement counts
-    only if a neighbouring word is the same.
-    """
-    if differing := _bounds(left) ^ _bounds(right):
-        return refusal("scope", differing, ())
-    left_quantifiers, right_quantifiers = _quantifiers(left), _quantifiers(right)
-    if left_quantifiers == right_quantifiers:
-        if "only" not in left_quantifiers or is_reworded(left, right, alignment):
-            return ""
-        return refusal("scope", ["only"], ()) if _stand_elsewhere(left, right, "only", "only") else ""
-    if "only" in left_quantifiers ^ right_quantifiers and edit_distance(left.stems, right.stems, _NEAR) <= _NEAR:
-        return refusal("scope", ["only"], ())
-    is_long = not is_short(left, right)
-    for one in _new_quantifiers(left_quantifiers, right_quantifiers):
-        for other in _new_quantifiers(right_quantifiers, left_quantifiers):
-            if not (is_long and _stand_elsewhere(left, right, one, other)):
-                return refusal("scope", [one], [other])
-    determined, other_determined = _next_stems(left, _DETERMINER_KINDS), _next_stems(right, _DETERMINER_KINDS)
-    differing = determined["all"] & other_determined["a"] or determined["a"] & other_determined["all"]
-    return refusal("scope", differing, ())
-
-
-_NEAR = 4  # edits of words; in a text that differs more, "only" may be said otherwise
-_QUANTIFIER_KINDS = group_names("""all every each everyone everybody everything, any anyone anybody anything,
-    some someone somebody something several few, most, other, another, same, both, either, only, also too""")
-_QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
-_DETERMINER_KINDS = _QUANTIFIER_KINDS | group_names("a an this my our your")
-
-
-def _quantifiers(reading: Reading) -> frozenset[str]:
-    """The quantifiers of a text, without the "most" of "the most"."""
-    quantifiers = _QUANTIFIERS & reading.vocabulary
-    return quantifiers - {"most"} if ("the", "most") in pairwise(reading.words) else quantifiers
-
-
-def _next_stems(reading: Reading, kinds: Mapping[str, str]) -> Mapping[str, set[str]]:
-    """The stems that follow words of these kinds, by kind: "dog" after an "i" for "my dog"."""
-    next_stems: dict[str, set[str]] = defaultdict(set)
-    for word, stem in zip(reading.words, reading.stems[1:], strict=False):
-        if word in kinds:
-            next_stems[kinds[word]].add(stem)
-    return next_stems
-
-
-def _new_quantifiers(quantifiers: frozenset[str], others: frozenset[str]) -> list[str]:
-    """The quantifiers of a kind that the other text does not have."""
-    other_kinds = {_QUANTIFIER_KINDS[word] for word in others}
-    return sorted(word for word in quantifiers if _QUANTIFIER_KINDS[word] not in other_kinds)
-
-
-def _stand_elsewhere(left: Reading, right: Reading, one: str, other: str) -> bool:
-    """Whether two words have no neighbour in common."""
-    return _neighbours(left, one).isdisjoint(_neighbours(right, other))
-
-
-def _neighbours(reading: Reading, word: str) -> set[str]:
-    position = reading.words.index(word)
-    return {*reading.stems[max(0, position - 1) : position], *reading.stems[position + 1 : position + 2]}
-
-
-def _bounds(reading: Reading) -> set[str]:
-    """Bounds (more than, at least, at most, less than) of a number, a day or the like, in one wording."""
-    if not (reading.numbers or reading.units) and _COUNT_WORDS.isdisjoint(reading.vocabulary):
-        return set()
-    text = " ".join(reading.words)
-    return {f"{name} {match}" for name, pattern in _BOUND_PATTERNS for match in pattern.findall(text)}
-
-
-_COUNT_WORDS = frozenset(("once", "one"))
-_COUNT_PATTERN = (
-    r" (?:a |an |the |dollar |euro |pound )?"
-    r"(\d[\d.]*|once|one|(?<=an )hour|(?<=a )(?:second|minute|day|week|month|year|decade|century))\b"
-)
-_BOUND_PATTERNS = [
-    (name, re.compile(rf"\b(?:{words}){_COUNT_PATTERN}"))
-    for name, words in (
-        ("above", "(?:more|greater|higher|longer|older|larger|over|bigger) than|over|above"),
-        ("below", "(?:less|fewer|lower|shorter|younger|smaller) than|under|below"),
-        ("least", "at least|minimum of"),
-        ("most", "at most|up to|maximum of"),
-    )
-]
 
 
 def links(left: Reading, right: Reading, _: Alignment) -> str:
@@ -286,7 +196,7 @@ def _neighbour_stems(reading: Reading, word: str, step: int) -> set[str]:
 
 def _nouns_with_exchanged_owners(left: Reading, right: Reading) -> set[str]:
     """Nouns that change their owners: "my dog bit her son", "her dog bit my son"; not those that stand together."""
-    left_nouns, right_nouns = _next_stems(left, _POSSESSIVES), _next_stems(right, _POSSESSIVES)
+    left_nouns, right_nouns = next_stems(left, _POSSESSIVES), next_stems(right, _POSSESSIVES)
     left_only = {noun for owner in _I_OR_YOU for noun in left_nouns[owner] - right_nouns[owner]}
     right_only = {noun for owner in _I_OR_YOU for noun in right_nouns[owner] - left_nouns[owner]}
     nouns = left_only | right_only
@@ -300,7 +210,7 @@ def _nouns_with_other_owner(left: Reading, right: Reading) -> set[str]:
     """Nouns that are mine in one text and yours in the other, if both have the same of "I" and "you"."""
     if _has_i_and_you(left.vocabulary) != _has_i_and_you(right.vocabulary):
         return set()
-    left_nouns, right_nouns = _next_stems(left, _POSSESSIVES), _next_stems(right, _POSSESSIVES)
+    left_nouns, right_nouns = next_stems(left, _POSSESSIVES), next_stems(right, _POSSESSIVES)
     my_to_your = (left_nouns["i"] - right_nouns["i"]) & (right_nouns["you"] - left_nouns["you"])
     your_to_my = (left_nouns["you"] - right_nouns["you"]) & (right_nouns["i"] - left_nouns["i"])
     return my_to_your | your_to_my

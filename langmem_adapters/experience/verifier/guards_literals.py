@@ -13,6 +13,7 @@ from langmem_adapters.language.lists import word_set
 __all__ = ["code", "numbers", "quotations", "snippets", "symbols", "units"]
 
 _MAX_NAMED_SNIPPETS = 3  # in a reason
+_ONE_OR_ONCE = frozenset(("one", "once"))
 _DAY_PARTS = word_set("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
 _DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS) - {"may"}
 _TIME_WORDS = "|".join((*str.split("spring summer autumn winter"), *sorted(_DAY_PARTS), *DAYS, *MONTHS))
@@ -23,7 +24,8 @@ _SPAN = re.compile(rf"\b{_TIME}(?:-| (?:to|through|till|until) ){_TIME}|\bbetwee
 def numbers(left: Reading, right: Reading, _: Alignment) -> str:
     """Numbers, years, versions, dates and amounts must be the same.
 
-    One may be repeated, but not instead of another: "3, 3 and 7" is not "3, 7 and 7".
+    One may be repeated, but not instead of another: "3, 3 and 7" is not "3, 7 and 7". Nor may one of two be exchanged:
+    "one pill twice" is not "two pills once".
     """
     left_numbers, right_numbers = set(left.numbers), set(right.numbers)
     if left_numbers != right_numbers:
@@ -31,6 +33,9 @@ def numbers(left: Reading, right: Reading, _: Alignment) -> str:
     left_counts, right_counts = Counter(left.numbers), Counter(right.numbers)
     if left_counts - right_counts and right_counts - left_counts:
         return refusal("numbers", left_counts - right_counts, right_counts - left_counts)
+    one, other = _ONE_OR_ONCE & left.vocabulary, _ONE_OR_ONCE & right.vocabulary
+    if one and other and one.isdisjoint(other) and left_numbers:
+        return refusal("numbers", one, other)
     return refusal("numbers", *_differing_numerals(left, right))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from langmem_adapters.experience.verifier.alignment import Alignment, refusal, unmatched_words
 from langmem_adapters.experience.verifier.reading import Reading
@@ -16,6 +17,7 @@ _ASK_VERBS = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|r
     (?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|
     her|him|me|out|them|us)"""  # whether
 _CONDITION = re.compile(rf"(^|\b(?!{''.join(_ASK_VERBS.split())}\b)\w+\W+)if\b[^,.;:?!]*")
+_CLAUSE_END = re.compile(r"[.?!,;:]+(?=\s)")
 _HAVE_FORMS = frozenset(("has", "have", "had"))
 _MAX_AUXILIARY_DISTANCE = 5  # words: "have all of them decided"
 _TENSE_BY_AUXILIARY = group_names("is are am do does will, was were did")
@@ -25,7 +27,7 @@ _AUXILIARIES = _BE_FORMS | _HAVE_FORMS | _MODALS | {"did", "do", "does", "shall"
 
 
 def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """With all else the same, present, past and future must not be exchanged.
+    """With all else the same, present, past and future must not be exchanged, in none of the clauses.
 
     The tense of a condition in both does not count: "if I lost it" is "if I lose it".
     """
@@ -36,17 +38,25 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
         return refusal("tense", differing, ())
     if _asks_for_future_state(left) != _asks_for_future_state(right):
         return refusal("tense", ["will be"], ["is"])
+    pairs = [(left.content[i].text, right.content[j].text) for i, j, _ in alignment.pairs]
+    verbs = [(verb, other) for verb, other in pairs if verb != other and is_past(verb) != is_past(other)]
     have_conditions = "if" in left.vocabulary & right.vocabulary
-    left_words = _words_outside_conditions(left) if have_conditions else left.words
-    right_words = _words_outside_conditions(right) if have_conditions else right.words
+    left_clauses, right_clauses = (_clauses(reading, with_conditions=not have_conditions) for reading in (left, right))
+    if len(left_clauses) != len(right_clauses):
+        left_clauses, right_clauses = ([[*chain.from_iterable(clauses)]] for clauses in (left_clauses, right_clauses))
+    pairs_of_clauses = zip(left_clauses, right_clauses, strict=True)
+    reasons = (_clause_tense(one, other, verbs) for one, other in pairs_of_clauses if one != other)
+    return next(filter(None, reasons), "")
+
+
+def _clause_tense(left_words: list[str], right_words: list[str], verbs: list[tuple[str, str]]) -> str:
+    """Why the tenses of corresponding clauses differ; ``verbs`` are the corresponding ones of other forms."""
     if exchanged := _exchanged_auxiliaries(left_words, right_words):
         return refusal("tense", exchanged, ())
     left_tenses, right_tenses = _tenses(left_words), _tenses(right_words)
-    for i, j, _ in alignment.pairs:
-        verb, other_verb = left.content[i].text, right.content[j].text
-        if verb != other_verb and is_past(verb) != is_past(other_verb):
-            left_tenses |= _tense_of_verb(left_words, verb)
-            right_tenses |= _tense_of_verb(right_words, other_verb)
+    for verb, other_verb in verbs:
+        left_tenses |= _tense_of_verb(left_words, verb)
+        right_tenses |= _tense_of_verb(right_words, other_verb)
     if {*left_tenses, *right_tenses} != {"is", "was"} or left_tenses & right_tenses:
         return ""
     return refusal("tense", left_tenses, right_tenses)
@@ -92,9 +102,10 @@ def _aspect(words: list[str], position: int) -> str:
     return "doing" if is_gerund and auxiliary in _BE_FORMS else "done"
 
 
-def _words_outside_conditions(reading: Reading) -> list[str]:
-    """The words outside conditional clauses; "tell me if" begins none, as it means "whether"."""
-    return re.findall(r"\w+", _CONDITION.sub(r"\1", reading.text))
+def _clauses(reading: Reading, *, with_conditions: bool) -> list[list[str]]:
+    """The words of each clause, as punctuation separates them; "tell me if" begins no condition: it means "whether"."""
+    text = reading.text if with_conditions else _CONDITION.sub(r"\1", reading.text)
+    return [words for clause in _CLAUSE_END.split(text) if (words := re.findall(r"\w+", clause))]
 
 
 def _exchanged_auxiliaries(left_words: list[str], right_words: list[str]) -> set[str]:

@@ -150,7 +150,7 @@ QUESTION_WORDS = word_set("""wie wo wer wen wem wessen was wann warum wieso wesh
     hast haben habt gibt comment où qui quand pourquoi combien quel quelle quels quelles quoi est puis peut peux pouvez
     cómo dónde quién quiénes cuándo cuál cuáles cuánto cuánta cuántos cuántas qué adónde come dove chi quando perché
     quale quali quanto quanta quanti quante che onde quem qual quais quantos quantas hoe waar wanneer wat waarom welk
-    welke wie hoeveel kan mag is zijn heb heeft как что где когда почему зачем кто сколько какой какая какое какие куда
+    welke como hoeveel kan mag is zijn heb heeft как что где когда почему зачем кто сколько какой какая какое какие куда
     откуда чей jak gdzie kiedy dlaczego kto ile co czy hur var när varför vem vad hvor hvordan hvornår hvorfor hvem hvad
     hva når nasıl nerede neden niçin kim kaç hangi bagaimana dimana kapan mengapa siapa berapa apa apakah كيف أين متى
     لماذا من ماذا هل""")  # noqa: RUF001 - Turkish

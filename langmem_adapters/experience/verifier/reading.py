@@ -150,7 +150,7 @@ def read(text: str) -> Reading:
         if word not in stop_words
     ]
     month = {"may"} & capitalized  # the only month that is also a common word
-    english = _is_english(words)
+    english = _is_english(words, names=capitalized)
     numbers = [word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit())]
     if not english and not _UNSPACED_SCRIPT.search(plain):
         numbers += GROUPED_DIGITS.findall(plain)  # in many languages, 1,250 is 1.25
@@ -326,7 +326,9 @@ def _question_frame(text: str) -> str:
     return QUESTION_FRAMES[match.lastindex - 1][0] if match and match.lastindex else "none"
 
 
-def _is_english(words: list[str]) -> bool:
+def _is_english(words: list[str], *, names: frozenset[str]) -> bool:
+    """Whether more words mark it as English than as another language; names, such as "Las Vegas", mark none."""
     if not words or sum(map(str.isascii, words)) < 0.8 * len(words):
         return False
-    return sum(map(ENGLISH_MARKERS.__contains__, words)) >= sum(map(FOREIGN_MARKERS.__contains__, words))
+    foreign_count = sum((word in FOREIGN_MARKERS or not word.isascii()) and word not in names for word in words)
+    return not foreign_count or sum(map(ENGLISH_MARKERS.__contains__, words)) > foreign_count

@@ -14,7 +14,7 @@ from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, NEGATIONS, PREPOSITIONS, STOP_WORDS, UNITS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["exchanged_pronoun", "opposite_preposition", "swapped_words"]
+__all__ = ["exchanged_small_words", "opposite_preposition", "swapped_words"]
 
 _DIRECTIONS = group_names("from, to into onto, than, before, after")
 _INTERCHANGEABLE = {frozenset(("by", "using")), frozenset(("using", "with"))}
@@ -49,8 +49,12 @@ _ATTRIBUTE_QUESTION = re.compile(
 """Questions about an attribute: the rules "of", "for" or "in" curling; but love "of" children is not "for" them."""
 _COMPOUND_SEPARATORS = word_set("of in with on for is are that which the a an")
 """Words that may separate the parts of a compound: "a cron job", "a job with cron"."""
-_CLAUSE_MARKERS = PREPOSITIONS | word_set("i he she they we am are is was were")
+_CLAUSE_MARKERS = PREPOSITIONS | word_set("then i he she they we am are is was were")
 """Words that show that "and" joins two clauses rather than two things."""
+_OMITTED_WORDS = word_set("like describe explain show")
+"""Content words that one of two texts with the same phrases may lack: a reading has no "explain" before a "how"."""
+_SEQUENCE_WORDS = word_set("then afterwards afterward subsequently thereafter followed")
+"""Words by which a text tells steps."""
 _SINGULAR_VERBS = word_set("is was has does")
 _PRONOUNS = word_set("me you him her it us them")
 _DIRECTED_WORDS = {"into", "onto", "than", "convert", "transform", "translate"}
@@ -74,19 +78,20 @@ def swapped_words(left: Reading, right: Reading, alignment: Alignment) -> tuple[
     - in a text of ten words or more that has unmatched words too, as it is reworded: unless both words are names or
       numbers, nothing else has moved, or something is converted into something, or compared with it.
 
-    A text of more than 24 words must keep their order. It may mention everything twice, such as a dose for the morning
-    and one for the evening, so two exchanged words change its meaning.
+    A text that tells steps, with "then", must keep their order. So must one of more than 24 words: it may mention
+    everything twice, such as a dose for the morning and one for the evening, so two exchanged words change its meaning.
     """
     pairs = alignment.pairs
     order = [right_index for _, right_index, _ in pairs]
     unmatched = alignment.only_left or alignment.only_right
-    only_like_differs = all(word.text == "like" for side in unmatched_words(left, right, alignment) for word in side)
-    if only_like_differs and (changed := _changed_preposition(left, right, pairs)):
+    unmatched_texts = {word.text for side in unmatched_words(left, right, alignment) for word in side}
+    if unmatched_texts <= _OMITTED_WORDS and (changed := _changed_preposition(left, right, pairs)):
         return changed
     increasing = _longest_increasing(order)
     if increasing == len(order):
         return None
-    if len(order) > _MAX_SWAP_WORDS:
+    tells_steps = not _SEQUENCE_WORDS.isdisjoint(left.vocabulary & right.vocabulary)
+    if len(order) > _MAX_SWAP_WORDS or tells_steps:
         return _misplaced_words(left, right, pairs)
     has_direction = not _DIRECTED_WORDS.intersection(left.words).isdisjoint(right.words)
     is_reworded = len(order) >= _MIN_REWORDED_WORDS and bool(unmatched) and not has_direction
@@ -112,14 +117,18 @@ def _exchange(order: Sequence[int], i: int, j: int) -> list[int]:
     return exchanged
 
 
-def exchanged_pronoun(left: Reading, right: Reading) -> tuple[str, str] | None:
-    """A pronoun and a word that have exchanged their places: "tell me to trust Al", "tell Al to trust me"."""
+def exchanged_small_words(left: Reading, right: Reading) -> tuple[str, str] | None:
+    """A pronoun and a word, or two stop words, that have exchanged their places.
+
+    "Tell me to trust Al", "tell Al to trust me"; "who instead of whom", "whom instead of who".
+    """
     places = [n for n, pair in enumerate(zip(left.words, right.words, strict=False)) if pair[0] != pair[1]]
     if len(left.words) != len(right.words) or len(places) != _TWO_WORDS:
         return None
     (one, other), right_pair = ([reading.words[n] for n in places] for reading in (left, right))
     between = left.words[places[0] + 1 : places[1]]
-    if right_pair != [other, one] or _PRONOUNS.isdisjoint((one, other)) or not between:
+    is_small = STOP_WORDS.issuperset((one, other)) or not _PRONOUNS.isdisjoint((one, other))
+    if right_pair != [other, one] or not is_small or not between:
         return None
     return None if _joins_things(between) else (one, other)
 

@@ -81,12 +81,18 @@ ENGLISH_MARKERS = word_set("""a about an and any are as at be because been but b
     to was we were what when where which who why will with would you your""")
 """Words that mark a text as English."""
 
-FOREIGN_MARKERS = word_set("""al aux avec bei che cómo como con da dans das de degli dei del della den der des det di
-    die do dos du een ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le
-    les los mein mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle
-    sich sie sont sur um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için saya
-    apa bagaimana yang untuk dengan""").difference(ENGLISH_MARKERS)
-"""Words that mark a text in Latin letters as not English."""
+FOREIGN_MARKERS = word_set("""aan abbiamo adalah al anche antes ao aos apa apakah auf aus aux avec avez avoir
+    bagaimana bei beim ben bij bir bisa bu ce cette che chez chi como con cosa cuando czy da dalla dans dari das dass
+    de debo degli dei del della den dengan der des desde det deve devo deze di dich die dir dit do donde dopo dos du
+    een ein eine einem einen einer eines el ela ele eles elle elles em en es est esta este et faut foi gdzie geen gli
+    habe haben hanno hasta heb heeft het hij hoe hoeveel hun hur hvad hvor i ich ihm ihn ik il ile is ist itu jag jak
+    je jeg jest jij kak kamu kan kann kto la las le les leur lo los maar mais mein meu mi mijn minha mir mit moet mon
+    muito muss na naar nach ne nedir nel nella nie noch nog nos notre nur och oder og om onde ons ont ook para pas
+    pela pelo pero peut peux pode por porque posso pour pourquoi prima przed przez puede puedo puoi qual quand quando
+    quanti quanto que quel quelle quem questa questo qui quien quoi saya ser ses seu sich sie soll sono sont suis suo
+    sur tengo tidak tiene tu um una und une uns untuk vad van ve viel vom voor vous waar wann wanneer warum was wat
+    welche wem wen wer werden wie wij wir wird wo yang zijn zu zum zur""").difference(ENGLISH_MARKERS)
+"""Words that mark a text in Latin letters as not English, besides all with an accent."""
 
 STOP_WORDS = word_set("""a an the of in on at to for from by with as and or but if then than that this these those it
     its is are was were be been being am do does did doing have has had having i you he she we they me him her us them

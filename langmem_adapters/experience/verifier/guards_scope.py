@@ -1,0 +1,109 @@
+"""The guard of quantifiers and bounds: all, some, most, only; more than, at least, up to."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+
+from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_reworded, is_short, refusal
+from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.language.lists import group_names
+
+__all__ = ["next_stems", "scope"]
+
+
+def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """A quantifier (all, any, some, most, both, other …) must not be replaced by another, nor "a" or "my" by "all".
+
+    Nor may one ask of some or all what the other asks in general: do some plants need light, do plants need light. Nor
+    may "only" have moved, or be missing in a text that is nearly the same. In a long text, a replacement counts only if
+    a neighbouring word is the same.
+    """
+    if differing := _bounds(left) ^ _bounds(right):
+        return refusal("scope", differing, ())
+    left_quantifiers, right_quantifiers = _quantifiers(left), _quantifiers(right)
+    if left_quantifiers == right_quantifiers:
+        if "only" not in left_quantifiers or is_reworded(left, right, alignment):
+            return ""
+        return refusal("scope", ["only"], ()) if _stand_elsewhere(left, right, "only", "only") else ""
+    if "only" in left_quantifiers ^ right_quantifiers and edit_distance(left.stems, right.stems, _NEAR) <= _NEAR:
+        return refusal("scope", ["only"], ())
+    left_new = _new_quantifiers(left_quantifiers, right_quantifiers)
+    right_new = _new_quantifiers(right_quantifiers, left_quantifiers)
+    is_long = not is_short(left, right)
+    for one in left_new:
+        for other in right_new:
+            if not (is_long and _stand_elsewhere(left, right, one, other)):
+                return refusal("scope", [one], [other])
+    determined, other_determined = next_stems(left, _DETERMINER_KINDS), next_stems(right, _DETERMINER_KINDS)
+    differing = determined["all"] & other_determined["a"] or determined["a"] & other_determined["all"]
+    if left.frame == right.frame == "whether":
+        limiting = _TOTALS.union(_PARTS.intersection((*left.words[1:2], *right.words[1:2])))  # parts of the subject
+        differing = differing | limiting.intersection((*left_new, *right_new))
+    return refusal("scope", differing, ())
+
+
+_NEAR = 4  # edits of words; in a text that differs more, "only" may be said otherwise
+_QUANTIFIER_KINDS = group_names("""all every each everyone everybody everything, any anyone anybody anything,
+    some someone somebody something several few, most, other, another, same, both, either, only, also too""")
+_TOTALS = frozenset(("all", "both", "each", "every", "most"))
+_PARTS = frozenset(("any", "either", "few", "several", "some"))
+_QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
+_DETERMINER_KINDS = _QUANTIFIER_KINDS | group_names("a an this my our your")
+
+
+def _quantifiers(reading: Reading) -> frozenset[str]:
+    """The quantifiers of a text, without the "most" of "the most"."""
+    quantifiers = _QUANTIFIERS & reading.vocabulary
+    return quantifiers - {"most"} if ("the", "most") in pairwise(reading.words) else quantifiers
+
+
+def next_stems(reading: Reading, kinds: Mapping[str, str]) -> Mapping[str, set[str]]:
+    """The stems that follow words of these kinds, by kind: "dog" after an "i" for "my dog"."""
+    next_stems: dict[str, set[str]] = defaultdict(set)
+    for word, stem in zip(reading.words, reading.stems[1:], strict=False):
+        if word in kinds:
+            next_stems[kinds[word]].add(stem)
+    return next_stems
+
+
+def _new_quantifiers(quantifiers: frozenset[str], others: frozenset[str]) -> list[str]:
+    """The quantifiers of a kind that the other text does not have."""
+    other_kinds = {_QUANTIFIER_KINDS[word] for word in others}
+    return sorted(word for word in quantifiers if _QUANTIFIER_KINDS[word] not in other_kinds)
+
+
+def _stand_elsewhere(left: Reading, right: Reading, one: str, other: str) -> bool:
+    """Whether two words have no neighbour in common."""
+    return _neighbours(left, one).isdisjoint(_neighbours(right, other))
+
+
+def _neighbours(reading: Reading, word: str) -> set[str]:
+    position = reading.words.index(word)
+    return {*reading.stems[max(0, position - 1) : position], *reading.stems[position + 1 : position + 2]}
+
+
+def _bounds(reading: Reading) -> set[str]:
+    """Bounds (more than, at least, at most, less than) of a number, a day or the like, in one wording."""
+    if not (reading.numbers or reading.units) and _COUNT_WORDS.isdisjoint(reading.vocabulary):
+        return set()
+    text = " ".join(reading.words)
+    return {f"{name} {match}" for name, pattern in _BOUND_PATTERNS for match in pattern.findall(text)}
+
+
+_COUNT_WORDS = frozenset(("once", "one"))
+_COUNT_PATTERN = (
+    r" (?:a |an |the |dollar |euro |pound )?"
+    r"(\d[\d.]*|once|one|(?<=an )hour|(?<=a )(?:second|minute|day|week|month|year|decade|century))\b"
+)
+_BOUND_PATTERNS = [
+    (name, re.compile(rf"\b(?:{words}){_COUNT_PATTERN}"))
+    for name, words in (
+        ("above", "(?:more|greater|higher|longer|older|larger|over|bigger) than|over|above"),
+        ("below", "(?:less|fewer|lower|shorter|younger|smaller) than|under|below"),
+        ("least", "at least|minimum of"),
+        ("most", "at most|up to|maximum of"),
+    )
+]
