@@ -283,18 +283,16 @@ class Sessions(Shared):
             yield from step(self.store.clear, namespace)
 
     def _export_lines(self, session: str) -> Iterator[Line]:
-        log = pages(self.store, self._namespace(session))
-        read = list(islice(log, 2))
-        has_more = bool(read[1:])
-        values = self._exported_values(session)  # after the log: what leaves that is in its archive or summary
+        values = self._exported_values(session)
         yield _session_line(session, values)
-        while items := read.pop(0) if read else next(log, []):
+        for items in pages(self.store, self._namespace(session)):
             for item in items:
                 message = salvage(item.data, f"log entry {item.seq}")
                 if message is not None:
                     message_data = load(message.to_bytes())
                     yield {"v": VERSION, "type": "message", "session": session, "message": message_data}
-        if has_more and (values_now := self._exported_values(session)) != values:
+        values_now = self._exported_values(session)
+        if values_now != values:  # what left the log meanwhile is in its archive or summary
             yield _session_line(session, values_now)
 
     def _exported_values(self, session: str) -> dict[str, bytes]:
