@@ -24,7 +24,7 @@ from langmem_adapters import (
     Sessions,
     WorkingMemory,
 )
-from langmem_adapters.errors import Conflict
+from langmem_adapters.errors import Conflict, SearchError
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langchain import BrainChatMessageHistory, BrainMemoryMiddleware, ExperienceCache, SemanticMode
@@ -152,6 +152,8 @@ def test_a_search_by_a_model_that_can_be_awaited_asks_once_and_then_knows_new_sp
     assert ask()[0].text == "My door is green."
     asyncio.run(memory.asearch("Where is the door of Melanie?"))
     assert model.asked == ["Which door is Melanie's?", "Which door is ?", "Where is the door of ?"]
+    memory.flush()
+    assert calls_of(store, ask) == ["scan"]  # as the search before has found that nobody writes any more
 
 
 def test_a_search_follows_first_where_it_expects_news(store: Any) -> None:
@@ -234,6 +236,38 @@ def test_what_another_changes_while_a_pool_is_searched_is_seen(store: Any) -> No
     index.first = other.clear
     assert pool.query("key") == []
     assert index.first is None
+
+
+class SecondSearch(OvertakenIndex):
+    """An index of the user's own where something happens as it is asked for more hits than before."""
+
+    def search(self, *args: Any) -> Any:
+        return super().search(*args) if args[-1] > 2 else LexicalIndex.search(self, *args)
+
+
+def a_pool_that_needs_a_second_search(store: Store) -> tuple[ExperiencePool, SecondSearch]:
+    """Its query for 2 finds 2 entries at first, of which a process without the index has removed one."""
+    index = SecondSearch(":memory:")
+    pool = a_pool(store, index)
+    fill(pool, 1, 2, 3)
+    pool.create(Experience(req="A xylophone", resp=""))  # the log's last entry stays, so the index goes on from it
+    best = pool.query("key", k=2)[0].experience
+    ExperiencePool(store).delete(key=f"k{best.req.split()[3]}")
+    return pool, index
+
+
+def test_the_second_search_of_a_query_of_a_pool_is_as_safe_from_a_dropped_index_as_the_first(store: Any) -> None:
+    pool, index = a_pool_that_needs_a_second_search(store)
+    index.first = lambda: index.clear(pool._shelf.namespace)
+    assert len(pool.query("key", k=2)) == 2
+    assert index.first is None
+
+
+def test_an_index_of_the_users_own_that_fails_in_a_second_search_is_a_search_error(store: Any) -> None:
+    pool, index = a_pool_that_needs_a_second_search(store)
+    index.first = lambda: 1 / 0
+    with pytest.raises(SearchError, match=r"SecondSearch failed: ZeroDivisionError"):
+        pool.query("key", k=2)
 
 
 def test_a_question_in_other_words_is_answered_with_three_calls() -> None:

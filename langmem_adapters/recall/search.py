@@ -59,7 +59,7 @@ class Search:
         with own_index_errors(records.index):
             if not records.searches.expects_news:
                 return self.text_to_embed()  # made anew, should there be news all the same
-        return search_up_to_date(self._catch_up, records.index, records.namespace, self.text_to_embed)
+        return records.searches.after_following(self.text_to_embed, self._catch_up)
 
     def _catch_up(self) -> Position | None:
         """Bring the index up to date, unless this search has done so before it asked the embedder."""

@@ -52,10 +52,9 @@ class LevelSearches:
         it was level. If it was not, it follows by ``catch_up`` and is searched again; then it follows first until that
         has found nothing, as who has written now may soon write again.
         """
-        own_news = self.wrote_since_followed
         with own_index_errors(self._index):
             position = self._index.position(self._namespace)
-            if position is not None and not (own_news or self._others_write):
+            if position is not None and not (self.wrote_since_followed or self._others_write):
                 with suppress(_IndexBehind):
                     result = yield from self._search_at(position, search)
                     if has_remained(self._index, self._namespace, position):
@@ -64,9 +63,16 @@ class LevelSearches:
         def search_again() -> T:
             return run(search(self._read))
 
-        result = yield from step(search_up_to_date, catch_up, self._index, self._namespace, search_again)
-        if not own_news:
-            with own_index_errors(self._index):
+        result = yield from step(self.after_following, search_again, catch_up)
+        return result
+
+    def after_following(self, search: Callable[[], T], catch_up: Callable[[], Position | None]) -> T:
+        """Search an index that has followed by ``catch_up``; notes whether others had written."""
+        own_news = self.wrote_since_followed
+        with own_index_errors(self._index):
+            position = self._index.position(self._namespace)
+            result = search_up_to_date(catch_up, self._index, self._namespace, search)
+            if not own_news:
                 self._others_write = position is not None and self._index.position(self._namespace) != position
         return result
 

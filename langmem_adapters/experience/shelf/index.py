@@ -61,13 +61,12 @@ class ShelfIndex:
         """The ``k`` best hits of an index that has caught up with the log, and the entries of those not yet removed."""
 
         def find(read: Read) -> Flow[tuple[list[Hit], dict[str, bytes]]]:
-            hits = self.search_unsynced(query, k)
+            hits = self._search(query, k)
             return hits, (yield from step(read, [hit.id for hit in hits]))
 
         return run(self.searches.flow(find, self.follow))
 
-    def search_unsynced(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` best hits of the index as it is."""
+    def _search(self, query: str, k: int) -> list[Hit]:
         hits = self.index.search(self._rows.namespace, query, k)
         if not (isinstance(hits, list) and all(isinstance(hit, Hit) for hit in hits)):
             raise SearchError(f"the index {type(self.index).__name__} gave no list of hits")

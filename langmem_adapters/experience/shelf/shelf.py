@@ -273,8 +273,8 @@ class Shelf:
         if self._index is None:
             raise ConfigurationError("the pool needs an index to be searched by meaning: give it index=")
         requested = k
-        hits, data = self._index.search(query, k)
         while True:
+            hits, data = self._index.search(query, requested)
             entries = {key: read(value) for key, value in data.items()}
             readable = [(hit.id, hit.score, entry) for hit in hits if (entry := entries.get(hit.id)) is not None]
             matches = [(key, score, entry) for key, score, entry in readable if accepts(entry)]
@@ -286,8 +286,6 @@ class Shelf:
             if len(matches) >= k or len(hits) < requested or unwanted_count >= _MAX_UNWANTED:
                 return matches[:k]
             requested = 4 * requested + _EXTRA_HITS
-            hits = self._index.search_unsynced(query, requested)
-            data = self._rows.get([hit.id for hit in hits])
 
     def _remove_unusable(self, unusable: dict[str, bytes]) -> None:
         keys = list(unusable)
