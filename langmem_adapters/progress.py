@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.validation import check_sync_function
 
 __all__ = ["Bar", "Progress", "Tasks", "advancing"]
 
@@ -92,6 +93,7 @@ def _open_display(progress: Any, description: str, total: int | None, unit: str)
         return _Display(bar.update, bar.close)
     if is_class or not _accepts(callback, 0, total):
         raise _unknown_progress(progress)
+    check_sync_function("progress", callback)
     return _Display(_cumulative(callback, total))
 
 

@@ -1,4 +1,4 @@
-"""Keeps model calls beside a LangChain run, such as for a summary or a score, out of the run's callbacks."""
+"""Keeps what is asked beside a LangChain run, such as for a summary, out of its callbacks, streams and checkpoints."""
 
 from __future__ import annotations
 
@@ -9,26 +9,44 @@ from typing import Any
 
 from langmem_adapters.flow import Flow, call_either, within
 
-__all__ = ["call_without_callbacks"]
+__all__ = ["call_without_callbacks", "outside_run"]
+
+_RUNTIME = "__pregel_runtime"
+_CHECKPOINT_KEYS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
 
 
 def call_without_callbacks(
     call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str
 ) -> Flow[Any]:
     """:func:`call_either`, out of sight of a LangChain run's callbacks, which would stream the answer to its user."""
-    return within(_without_callbacks, call_either(call, acall, refusal))
+    return within(outside_run, call_either(call, acall, refusal))
 
 
 @contextmanager
-def _without_callbacks() -> Iterator[None]:
+def outside_run() -> Iterator[None]:
+    """Keep what is called in this block out of the callbacks, streams and checkpoints of a run around it."""
     # Not imported here, and perhaps only now by another thread.
     variable = getattr(sys.modules.get("langchain_core.runnables.config"), "var_child_runnable_config", None)
     config = variable and variable.get()
     if not (variable and config):
         yield
         return
-    token = variable.set({**config, "callbacks": None})  # what else the run configures stays
+    configurable = _without_graph(config.get("configurable") or {})
+    token = variable.set({**config, "callbacks": None, "configurable": configurable})  # what else is configured stays
     try:
         yield
     finally:
         variable.reset(token)
+
+
+def _without_graph(configurable: dict[str, Any]) -> dict[str, Any]:
+    """Without what would make a graph that is asked a part of the run's: it would stream and keep what it says."""
+    rest = {
+        name: value
+        for name, value in configurable.items()
+        if name == _RUNTIME or not (name in _CHECKPOINT_KEYS or str(name).startswith("__pregel_"))
+    }
+    runtime: Any = rest.get(_RUNTIME)
+    if hasattr(runtime, "override"):
+        rest[_RUNTIME] = runtime.override(stream_writer=lambda _: None)
+    return rest

@@ -18,6 +18,7 @@ from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 from langmem_adapters.protocols import Appended, Listed, Page, Store
 from langmem_adapters.redaction import Redactor, redact_encoded, redactor_except_names
+from langmem_adapters.run_callbacks import outside_run
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_store, check_sync_function, converted
 from langmem_adapters.warn_once import warn_of_damage
@@ -97,7 +98,10 @@ class SealedStore(Shared):
 
     def redacted(self, data: bytes, names: AbstractSet[str] = frozenset()) -> bytes:
         """The value as a read will return it, if it is written together with these ``names`` of keys and entries."""
-        return data if self._redactor is None else redact_encoded(data, redactor_except_names(self._redactor, names))
+        if self._redactor is None:
+            return data
+        with outside_run():  # it may ask a model
+            return redact_encoded(data, redactor_except_names(self._redactor, names))
 
     @blocking
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:

@@ -567,6 +567,7 @@ TYPED = {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
         ([ASKED, TYPED], "item 2 .* blocks of another API"),
         ([ASKED, USES], 'item 2 .* calls as "tool_calls"'),
         ({"messages": [ASKED, GIVES]}, "message 2 .* with the role"),
+        ([ASKED, {"role": "model", "parts": [{"text": "Hi."}]}], "item 2 .* blocks of another API"),
         ([ASKED, CALL], "item 2 .* it has no role"),
         ({"messages": [AIMessage("Hi.").model_dump()]}, "message 1 .* it has no role"),
         ([CALL], "item 1 is neither an export, .* write each message as"),
@@ -583,6 +584,15 @@ TYPED = {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
 def test_what_would_lose_what_was_said_is_refused(tmp_path: Path, value: Any, sentence: str) -> None:
     with pytest.raises(SerializationError, match=sentence):
         read_transcripts(written(tmp_path / "talk.json", value))
+
+
+def test_a_block_may_say_that_it_has_no_text(tmp_path: Path) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://h/shed.png"}, "text": None}
+    said = {"role": "user", "content": [picture, {"type": "text", "text": "Where is this?"}]}
+    [transcript] = read_transcripts(written(tmp_path / "talk.json", [said]))
+    assert [(message.content, message.text) for message in transcript.messages()] == [
+        (said["content"], "Where is this?")
+    ]
 
 
 # --- all formats --------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.config import get_config
+from langgraph.config import get_config, get_stream_writer
+from langgraph.graph import MessagesState, StateGraph
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_store
@@ -39,6 +40,7 @@ from langmem_adapters.langchain import (
 )
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.protocols import Page
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.tokens import approximate_tokens, message_tokens
 from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts
@@ -709,6 +711,56 @@ async def test_streams_show_nothing_of_what_an_embedder_asks_a_model(by: str, *,
         else:
             chunks += agent.stream(turn, stream_mode="messages", **of("ada", "s"))
         assert "made-up" not in "".join(message.text for message, _ in chunks)
+
+
+@pytest.mark.parametrize("kind", ["graph", "words"])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_graph_that_makes_summaries_is_no_part_of_the_run_it_is_asked_in(kind: str, *, is_async: bool) -> None:
+    settings = []
+
+    def words(state: MessagesState) -> MessagesState:  # noqa: ARG001 - LangGraph wants it so named
+        settings.append(get_config()["configurable"])
+        get_stream_writer()("They talked about bikes.")
+        return {"messages": [AIMessage("They talked about bikes.")]}
+
+    graph = StateGraph(MessagesState).add_node("words", words).add_edge("__start__", "words").compile()
+    make: Any = graph.invoke if kind == "graph" else words  # a summary by a graph, or by a function that streams it
+    saver = InMemorySaver()
+    ours = memory(model=lambda prompt: make({"messages": [prompt]})["messages"][-1].text, summarize_at=30)
+    agent = create_agent(Scripted(), middleware=[ours], checkpointer=saver)
+    where = of("ada", "s")
+    where["config"]["configurable"]["colour"] = "red"
+    chunks: list[Any] = []
+    for n in range(4):
+        turn: Any = {"messages": [HumanMessage(f"Where is the bike {n}?")]}
+        how: Any = {"stream_mode": ["messages", "updates", "custom"], "subgraphs": True}
+        if is_async:
+            chunks += [chunk async for chunk in agent.astream(turn, **where, **how)]
+        else:
+            chunks += agent.stream(turn, **where, **how)
+        ours.brain("s", user="ada").flush()
+    assert [chunk for path, mode, chunk in chunks if path or mode == "custom"] == []
+    assert {saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(None)} == {""}
+    assert settings
+    assert {each["colour"] for each in settings} == {"red"}
+    assert not [each for each in settings if "thread_id" in each]
+
+
+@pytest.mark.parametrize("by", ["redactor", "should_store"])
+def test_streams_show_nothing_of_what_a_policy_asks_a_model(by: str) -> None:
+    own = Scripted(answer=lambda _: AIMessage("They talked about bikes."))
+    model = Scripted()
+    middleware: list[Any] = []
+    if by == "redactor":
+        middleware = [memory(store=SealedStore(MemoryStore(), redactor=lambda text: own.invoke(text).text and text))]
+    else:
+        model.cache = ExperienceCache("memory:", should_store=lambda _: bool(own.invoke("Is it good?").text))
+    turn: Any = {"messages": [HumanMessage("Where is the bike?")]}
+    chunks: list[Any] = list(
+        create_agent(model, middleware=middleware).stream(turn, stream_mode="messages", **of("a", "s"))
+    )
+    assert own.seen
+    assert [message.text for message, _ in chunks] == ["ok: Where is the bike?"]
 
 
 class Place(BaseModel):

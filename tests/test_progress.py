@@ -184,6 +184,14 @@ def test_anything_else_is_refused_before_anything_is_done(wrong: Any) -> None:
     assert list(store.namespaces()) == []
 
 
+def test_a_function_that_must_be_awaited_is_refused() -> None:
+    async def show(done: int, total: int | None) -> None:
+        raise AssertionError(done, total)
+
+    with pytest.raises(ConfigurationError, match="progress is a coroutine function: give it a plain one"):
+        Sessions(MemoryStore()).import_([], progress=show)
+
+
 # --- printed: nothing by default, one line of text where it is asked for
 
 

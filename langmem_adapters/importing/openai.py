@@ -33,7 +33,8 @@ def _message_fields(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not value.get("role"):
         raise SerializationError("it has no role")
     content = value.get("content")
-    if isinstance(content, list) and any(map(_is_of_another_api, content)):
+    has_parts = content is None and isinstance(value.get("parts"), list)  # of Gemini or Vercel
+    if has_parts or (isinstance(content, list) and any(map(_is_of_another_api, content))):
         raise SerializationError(_OTHER_BLOCKS)
     rest = {name: field for name, field in value.items() if field is not None}
     fields = {name: rest.pop(name) for name in ("role", "content", "name", "tool_call_id") if name in rest}
@@ -54,7 +55,7 @@ def _is_of_another_api(block: Any) -> bool:
     """Whether a block is of Anthropic or of another API of OpenAI, and would be lost, or refused by a model."""
     if not isinstance(block, dict):
         return False
-    return block.get("type") in _OTHER_BLOCK_TYPES or not isinstance(block.get("text", ""), str)
+    return block.get("type") in _OTHER_BLOCK_TYPES or isinstance(block.get("text"), dict)
 
 
 def _tool_call(call: Any) -> dict[str, Any]:

@@ -22,7 +22,8 @@ __all__ = ["from_url"]
 _URL_EXAMPLES = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
 _DATABASE_PATTERN = re.compile(r"/?\d*/?")
 _TRUE_VALUES, _FALSE_VALUES = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
-_CLUSTER_OPTIONS = {*REDIS_ALLOWED_KEYS, *signature(RedisCluster).parameters}
+# The last has no effect, and need have none: a store itself renews connections that were idle for long.
+_CLUSTER_OPTIONS = {*REDIS_ALLOWED_KEYS, *signature(RedisCluster).parameters, "health_check_interval"}
 _FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OBJECT_OPTIONS = frozenset(
     ("retry", "retry_on_error", "socket_keepalive_options", "credential_provider", "cache", "cache_config")

@@ -269,7 +269,7 @@ class Calls(Shared):
     def _put(self, call: Invocation, value: Any) -> Flow[bool]:
         try:
             result = self.responses.as_returned(value)
-            if not call_user_code("should_store", lambda: self._rules.should_store(result)):
+            if not call_user_code("should_store", lambda: self._rules.is_kept(result)):
                 self.counts.add("refused")
                 return False
             seconds = max(self._timer() - call.started, 0.0)

@@ -14,6 +14,7 @@ from langmem_adapters.experience.pool_flows import QueryType
 from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.model import Experience, Metric
+from langmem_adapters.run_callbacks import outside_run
 from langmem_adapters.validation import check_count, check_function, check_on_error, check_sync_function
 
 __all__ = ["Invocation", "Rules", "request_argument"]
@@ -56,6 +57,11 @@ class Rules:
                 raise ConfigurationError(
                     f"the {policy} is a coroutine function, but {name} is not: give it a plain one"
                 )
+
+    def is_kept(self, result: Any) -> bool:
+        """What ``should_store`` says."""
+        with outside_run():  # it may ask a model
+            return self.should_store(result)
 
     def measure(self, result: Any, seconds: float) -> Metric | None:
         """The metric of a result that took so many seconds; None, if none is kept."""
