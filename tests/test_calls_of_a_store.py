@@ -37,6 +37,7 @@ from langmem_adapters.model import Scope
 from langmem_adapters.protocols import START, Document, Store
 from langmem_adapters.records.journal import keys_of, position_after
 from langmem_adapters.stores.memory import MemoryStore
+from tests.waiting import until
 
 ADA = longterm_namespace(Scope(user="ada"))
 
@@ -142,17 +143,21 @@ def test_a_search_by_a_model_that_can_be_awaited_asks_once_and_then_knows_new_sp
     vectors = open_vectors("memory:", model)
     memory, other = LongTermMemory(store, LexicalIndex(":memory:"), vectors=vectors, user="ada"), a_memory(store)
     memory.add(notes(*range(20)))
-    memory.flush()
 
     def ask() -> list[Any]:
         return asyncio.run(memory.asearch("Which door is Melanie's?"))
 
+    def settle() -> None:
+        memory.flush()
+        until(lambda: not memory._vector_recall._running_pid)  # type: ignore[union-attr]  # in the background
+
+    settle()
     assert calls_of(store, ask) == ["scan"]
     other.add([Message(role="user", name="Melanie", content="My door is green.")])
     assert ask()[0].text == "My door is green."
     asyncio.run(memory.asearch("Where is the door of Melanie?"))
     assert model.asked == ["Which door is Melanie's?", "Which door is ?", "Where is the door of ?"]
-    memory.flush()
+    settle()
     assert calls_of(store, ask) == ["scan"]  # as the search before has found that nobody writes any more
 
 
