@@ -659,6 +659,10 @@ def test_h5_a_store_of_ones_own_has_an_index_of_its_own(tmp_path: Path, monkeypa
 # --- streams, structured answers, outages -------------------------------------------------------------------
 
 
+async def streamed(agent: Any, turn: Any, *, is_async: bool, **how: Any) -> list[Any]:
+    return [chunk async for chunk in agent.astream(turn, **how)] if is_async else list(agent.stream(turn, **how))
+
+
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("mode", ["values", "updates", "messages"])
 async def test_streams_show_the_answer_and_never_the_making_of_a_summary(mode: Any, *, direct: bool) -> None:
@@ -668,8 +672,8 @@ async def test_streams_show_the_answer_and_never_the_making_of_a_summary(mode: A
     agent = create_agent(model, middleware=[ours], checkpointer=InMemorySaver())
     for n in range(6):
         turn: Any = {"messages": [HumanMessage(f"Where is the bike {n}?")]}
-        chunks: list[Any] = list(agent.stream(turn, stream_mode=mode, **of("ada", "s")))
-        chunks += [chunk async for chunk in agent.astream(turn, stream_mode=mode, **of("bob", "t"))]
+        chunks = await streamed(agent, turn, is_async=False, stream_mode=mode, **of("ada", "s"))
+        chunks += await streamed(agent, turn, is_async=True, stream_mode=mode, **of("bob", "t"))
         if mode == "messages":
             assert {message.text for message, _ in chunks} == {f"ok: Where is the bike {n}?"}
         for messages in (c.get("messages", []) for c in chunks if isinstance(c, dict)):
@@ -705,11 +709,7 @@ async def test_streams_show_nothing_of_what_an_embedder_asks_a_model(by: str, *,
     agent = create_agent(model, middleware=middleware)
     for text in ("My bike is in the shed.", "And my boat?", "Where is my bike?"):
         turn: Any = {"messages": [HumanMessage(text)]}
-        chunks: list[Any] = []
-        if is_async:
-            chunks += [chunk async for chunk in agent.astream(turn, stream_mode="messages", **of("ada", "s"))]
-        else:
-            chunks += agent.stream(turn, stream_mode="messages", **of("ada", "s"))
+        chunks = await streamed(agent, turn, is_async=is_async, stream_mode="messages", **of("ada", "s"))
         assert "made-up" not in "".join(message.text for message, _ in chunks)
 
 
@@ -734,10 +734,7 @@ async def test_a_graph_that_makes_summaries_is_no_part_of_the_run_it_is_asked_in
     for n in range(4):
         turn: Any = {"messages": [HumanMessage(f"Where is the bike {n}?")]}
         how: Any = {"stream_mode": ["messages", "updates", "custom"], "subgraphs": True}
-        if is_async:
-            chunks += [chunk async for chunk in agent.astream(turn, **where, **how)]
-        else:
-            chunks += agent.stream(turn, **where, **how)
+        chunks += await streamed(agent, turn, is_async=is_async, **where, **how)
         ours.brain("s", user="ada").flush()
     assert [chunk for path, mode, chunk in chunks if path or mode == "custom"] == []
     assert {saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(None)} == {""}

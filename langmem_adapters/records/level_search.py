@@ -43,7 +43,7 @@ class LevelSearches:
     @property
     def expects_news(self) -> bool:
         """Whether a search that begins now has the index follow first."""
-        return self.wrote_since_followed or self._others_write or self._index.position(self._namespace) is None
+        return self._level_position() is None
 
     def flow(self, search: Callable[[Read], Flow[T]], catch_up: Callable[[], Position | None]) -> Flow[T]:
         """Search an index that is up to date; ``search`` is given what reads values, those with a NUL excepted.
@@ -53,8 +53,8 @@ class LevelSearches:
         has found nothing, as who has written now may soon write again.
         """
         with own_index_errors(self._index):
-            position = self._index.position(self._namespace)
-            if position is not None and not (self.wrote_since_followed or self._others_write):
+            position = self._level_position()
+            if position is not None:
                 with suppress(_IndexBehind):
                     result = yield from self._search_at(position, search)
                     if has_remained(self._index, self._namespace, position):
@@ -75,6 +75,12 @@ class LevelSearches:
             if not own_news:
                 self._others_write = position is not None and self._index.position(self._namespace) != position
         return result
+
+    def _level_position(self) -> Position | None:
+        """Where the index is, if it may be level with the log; None if news are expected, or it has not begun."""
+        if self.wrote_since_followed or self._others_write:
+            return None
+        return self._index.position(self._namespace)
 
     def _search_at(self, position: Position, search: Callable[[Read], Flow[T]]) -> Flow[T]:
         """Search an index that is at a position; raises _IndexBehind if that is not level with the log."""

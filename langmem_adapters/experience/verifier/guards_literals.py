@@ -7,13 +7,13 @@ from collections import Counter
 
 from langmem_adapters.experience.verifier.alignment import Alignment, refusal
 from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.experience.verifier.words import COUNT_WORDS
 from langmem_adapters.language.dates import DAYS, MONTHS
 from langmem_adapters.language.lists import word_set
 
 __all__ = ["code", "numbers", "quotations", "snippets", "symbols", "units"]
 
 _MAX_NAMED_SNIPPETS = 3  # in a reason
-_ONE_OR_ONCE = frozenset(("one", "once"))
 _DAY_PARTS = word_set("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
 _DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS) - {"may"}
 _TIME_WORDS = "|".join((*str.split("spring summer autumn winter"), *sorted(_DAY_PARTS), *DAYS, *MONTHS))
@@ -33,7 +33,7 @@ def numbers(left: Reading, right: Reading, _: Alignment) -> str:
     left_counts, right_counts = Counter(left.numbers), Counter(right.numbers)
     if left_counts - right_counts and right_counts - left_counts:
         return refusal("numbers", left_counts - right_counts, right_counts - left_counts)
-    one, other = _ONE_OR_ONCE & left.vocabulary, _ONE_OR_ONCE & right.vocabulary
+    one, other = COUNT_WORDS & left.vocabulary, COUNT_WORDS & right.vocabulary
     if one and other and one.isdisjoint(other) and left_numbers:
         return refusal("numbers", one, other)
     return refusal("numbers", *_differing_numerals(left, right))

@@ -12,6 +12,7 @@ from langmem_adapters.language.lists import base_forms, group_names, word_groups
 __all__ = [
     "ARTICLES",
     "CONJUNCTIONS",
+    "COUNT_WORDS",
     "COURTESIES",
     "ENGLISH_MARKERS",
     "FOREIGN_MARKERS",
@@ -131,6 +132,9 @@ NUMBER_WORDS = base_forms("""0 zero, 2 two twice, 3 three third, 4 four fourth, 
     sixty, 70 seventy, 80 eighty, 90 ninety, 100 hundred hundredth, 1000 thousand, 1000000 million, 1000000000
     billion""")
 """Figures by number word; "one" is left out, because of "the best one"."""
+
+COUNT_WORDS = word_set("one once")
+"""Words that count only beside other numbers, or after "more than" and the like."""
 
 UNITS = group_names("""km kilometer kilometers kilometre kilometres kms, m meter meters metre metres,
     cm centimeter centimeters centimetre centimetres, mm millimeter millimeters millimetre millimetres, mile miles mi,
