@@ -40,7 +40,8 @@ class SentenceModel:
 
     truncate_dim: int | None = None
 
-    def __init__(self, *meanings: set[str]) -> None:
+    def __init__(self, *meanings: set[str], max_seq_length: int | None = None) -> None:
+        self.max_seq_length = max_seq_length  # pieces of a text that are read, special ones included; None: all
         self.tokenizer: Any = Tokenizer()
         self.asked: list[tuple[str, list[str]]] = []
         self._meanings = meanings
@@ -59,8 +60,12 @@ class SentenceModel:
         chance = random.Random(zlib.crc32(said.encode()))
         return [chance.gauss(0, 1) for _ in range(SIZE)]
 
+    def _cut(self, ids: list[int]) -> list[int]:
+        limit = self.max_seq_length
+        return ids if limit is None or len(ids) <= limit else [*ids[: limit - 1], SPECIAL["[SEP]"]]
+
     def _encoded(self, texts: list[str], *, output_value: str | None = "sentence_embedding", **_: Any) -> Any:
-        ids = [self.tokenizer.ids_of(text) for text in texts]
+        ids = [self._cut(self.tokenizer.ids_of(text)) for text in texts]
         rows = [[self.piece(piece) for piece in self.tokenizer.convert_ids_to_tokens(row)] for row in ids]
         means = [np.mean(row[1:-1] or row[:1], axis=0) for row in rows]
         if output_value == "sentence_embedding":

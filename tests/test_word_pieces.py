@@ -21,6 +21,7 @@ from langmem_adapters.indexes import open_index, open_vectors, vector_pieces
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
+from langmem_adapters.language.word_pieces import _split
 from langmem_adapters.protocols import Document, PiecewiseIndex, Store
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.stores.memory import MemoryStore
@@ -89,7 +90,48 @@ def test_a_text_without_words_has_no_pieces(embedder: Embedder) -> None:
 
 
 def test_of_a_long_text_so_many_pieces_are_kept(embedder: Embedder) -> None:
-    assert [len(one.pieces) for one in embedder.read(["bike " * 255, "bike " * 1000])] == [255, 256]
+    assert [len(one.pieces) for one in embedder.read(["bike " * 1000, "bike " * 1100])] == [1000, 1024]
+
+
+# --- texts that are longer than a model reads
+
+
+LONG_TEXT = " ".join([*(f"word{n}" for n in range(40)), "the crimson bicycle"])
+
+
+def test_a_text_longer_than_the_model_reads_is_read_in_parts() -> None:
+    model, reads_all = SentenceModel(*MEANINGS, max_seq_length=16), SentenceModel(*MEANINGS)
+    short, long = Embedder(model, name="parts").read(["a red bike", LONG_TEXT])
+    whole_short, whole_long = Embedder(reads_all, name="whole").read(["a red bike", LONG_TEXT])
+    assert short == whole_short
+    assert long.pieces == whole_long.pieces == signs(model, *LONG_TEXT.replace("the ", "").split())
+    assert np.dot(long.vector, whole_long.vector) > 0.95
+    (_, first), (_, parts) = model.asked
+    assert first == ["a red bike", LONG_TEXT]
+    assert "".join(parts) == LONG_TEXT
+    assert all(part.endswith(" ") for part in parts[:-1])
+    lengths = [len(model.tokenizer.ids_of(part)) for part in parts]
+    assert max(lengths) < 16
+    assert max(lengths) - min(lengths) < 5
+
+
+def test_a_text_is_found_by_what_its_end_means_and_so_is_a_long_query(vectors: SQLiteVectors) -> None:
+    index = VectorIndex(vectors, Embedder(SentenceModel(*MEANINGS, max_seq_length=16), name="parts"))
+    texts = {"end": LONG_TEXT, "other": LONG_TEXT.replace("bicycle", "kettle"), "short": "a red bike"}
+    index.apply(NAMESPACE, upsert=said(**texts))
+    (nearest,) = index.search(NAMESPACE, LONG_TEXT, 1)
+    assert nearest.id == "end"
+    assert nearest.score == pytest.approx(1)
+    nearness = index.max_sim(NAMESPACE, "red bike", dict.fromkeys(texts, ""))
+    assert nearness["end"] == nearness["short"] > nearness["other"]
+
+
+@given(text=st.text(min_size=20), count=st.integers(2, 9))
+def test_the_parts_of_a_text_are_the_text(text: str, count: int) -> None:
+    parts = _split(text, count)
+    assert "".join(parts) == text
+    assert len(parts) == count
+    assert max(map(len, parts)) <= 2 * len(text) / count
 
 
 def test_a_piece_is_read_as_text_whatever_the_tokenizer_calls_it(model: SentenceModel) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +12,8 @@ from langmem_adapters.language.analysis import STOP_WORDS
 
 __all__ = ["PieceEmbedding", "is_sentence_transformer", "make_encoder", "tells_pieces"]
 
-_MAX_PIECES = 256  # pieces of a text; later ones count only in the text's vector
+_MAX_PIECES = 1024  # pieces of a text; later ones count only in the text's vector
+_PART_SHARE = 0.9  # of what a model reads at a time is a part of a longer text, as some have more pieces than others
 
 
 class PieceEmbedding(NamedTuple):
@@ -37,7 +40,11 @@ def tells_pieces(model: Any) -> bool:
 
 
 def make_encoder(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list[Any]]:
-    """A function that asks a ``SentenceTransformer``, by one of its two ways to encode, for all it returns."""
+    """A function that asks a ``SentenceTransformer``, by one of its two ways to encode, for all it returns.
+
+    A text of more pieces than the model reads at a time is read in parts: its vector is the mean of theirs, and its
+    pieces are those of all.
+    """
     if not tells_pieces(model):
         return lambda texts: list(encode(texts, show_progress_bar=False))
     tokenizer = model.tokenizer
@@ -47,23 +54,55 @@ def make_encoder(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]]
     def has_meaning(id_: int) -> bool:
         return id_ not in special and _has_meaning(tokenizer.decode([id_]))
 
+    def ask(texts: list[str]) -> list[Any]:
+        return list(encode(texts, output_value=None, show_progress_bar=False))
+
+    def parts(text: str, answer: Any) -> list[str]:
+        ids = [id_ for _, id_ in _text_pieces(answer) if id_ not in special]
+        max_length = getattr(model, "max_seq_length", None)
+        if not (ids and max_length and len(_read_pieces(answer)) >= max_length):
+            return [text]
+        return _split(text, math.ceil(len(text) / (_PART_SHARE * len(tokenizer.decode(ids)))))
+
     def pieces(answer: Any) -> Iterator[bytes]:
-        ids, mask, vectors = (answer.get(name) for name in ("input_ids", "attention_mask", "token_embeddings"))
-        if ids is None or mask is None or vectors is None or ids.ndim != 1:  # of a batch flattened into one row
-            return
-        pairs = enumerate(zip(ids.tolist(), mask.tolist(), strict=True))
-        attended = [(position, id_) for position, (id_, attends) in pairs if attends]
-        # A prompt before each text is not part of it; its last piece, a space, may be merged with the text's first.
-        text_pieces = attended[max(answer.get("prompt_length", 0) - 1, 0) :]
-        positions = [position for position, id_ in text_pieces if has_meaning(id_)][:_MAX_PIECES]
-        for signs in (vectors[positions] > 0).tolist():
+        positions = [position for position, id_ in _text_pieces(answer) if has_meaning(id_)]
+        for signs in (answer["token_embeddings"][positions] > 0).tolist() if positions else ():
             yield _pack_signs(signs)
 
     def read(texts: list[str]) -> list[Any]:
-        answers = encode(texts, output_value=None, show_progress_bar=False)
-        return [PieceEmbedding(answer["sentence_embedding"], tuple(pieces(answer))) for answer in answers]
+        embeddings = []
+        for text, answer in zip(texts, ask(texts), strict=True):
+            part_texts = parts(text, answer)
+            answers = [answer] if len(part_texts) == 1 else ask(part_texts)
+            vectors = [each["sentence_embedding"] for each in answers]
+            all_pieces = itertools.chain.from_iterable(map(pieces, answers))
+            mean = sum(vectors[1:], vectors[0]) / len(vectors)
+            embeddings.append(PieceEmbedding(mean, tuple(itertools.islice(all_pieces, _MAX_PIECES))))
+        return embeddings
 
     return read
+
+
+def _read_pieces(answer: Any) -> list[tuple[int, int]]:
+    """The position and the id of each piece that a model read; none, if it flattened a batch into one row."""
+    ids, mask, vectors = (answer.get(name) for name in ("input_ids", "attention_mask", "token_embeddings"))
+    if ids is None or mask is None or vectors is None or ids.ndim != 1:
+        return []
+    return [
+        (position, id_) for position, (id_, reads) in enumerate(zip(ids.tolist(), mask.tolist(), strict=True)) if reads
+    ]
+
+
+def _text_pieces(answer: Any) -> list[tuple[int, int]]:
+    """Those of the text: not of a prompt before it, whose last piece, a space, may be merged with the text's first."""
+    return _read_pieces(answer)[max(answer.get("prompt_length", 0) - 1, 0) :]
+
+
+def _split(text: str, count: int) -> list[str]:
+    """So many parts, about equally long; between words, where there are spaces."""
+    ends = [len(text) * number // count for number in range(1, count)]
+    ends = [text.rfind(" ", end - len(text) // count // 2, end) + 1 or end for end in ends]
+    return [text[start:end] for start, end in itertools.pairwise([0, *ends, len(text)])]
 
 
 def _has_meaning(piece: str) -> bool:

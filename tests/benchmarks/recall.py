@@ -5,9 +5,9 @@ searched for among that user's memories. Recall@k of a question is the share of 
 k memories; a memory stands for every turn that said the same. MRR looks at the first 20.
 
 ``--embedder minilm`` measures once more with all-MiniLM-L6-v2 beside the words (the extra ``bench``), ``--slips`` with
-a word of each question mistyped. ``--peers`` also measures what of LlamaIndex is installed, over the same turns with
-their speakers; those that need vectors share the embedder. Times are the processor's, on the thread that searches, with
-the query embedded already.
+a word of each question mistyped, ``--joined 20`` with twenty turns of a session in one message. ``--peers`` also
+measures what of LlamaIndex is installed, over the same turns with their speakers; those that need vectors share the
+embedder. Times are the processor's, on the thread that searches, with the query embedded already.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from langmem_adapters import LongTermMemory, Message, open_index, open_store
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.evaluation import CUTS, Evaluation, Question, evaluate, read_questions
 from langmem_adapters.importing import Transcript, read_transcripts
+from langmem_adapters.importing.transcript import message_line
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.language.analysis import STOP_WORDS
 from langmem_adapters.protocols import SemanticIndex
@@ -42,8 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--embedder", choices=["minilm"], help="measure once more with vectors")
     parser.add_argument("--peers", action="store_true", help="measure LlamaIndex too")
     parser.add_argument("--slips", action="store_true", help="mistype a word of each question")
+    parser.add_argument("--joined", type=int, metavar="N", help="so many turns of a session in one message")
     given = parser.parse_args(arguments)
     transcripts, asked = read_transcripts(given.path, format_="locomo"), read_questions(given.path)
+    if given.joined:
+        transcripts, asked = joined(transcripts, asked, given.joined)
     if given.slips:
         rng = random.Random(1)
         asked = [question._replace(text=mistyped(question.text, rng)) for question in asked]
@@ -99,6 +103,25 @@ def mistyped(text: str, rng: random.Random) -> str:
         word[:at] + rng.choice(ascii_lowercase) + word[at + 1 :],
     )
     return " ".join([*words[:n], rng.choice(ways), *words[n + 1 :]])
+
+
+def joined(
+    transcripts: Sequence[Transcript], asked: Sequence[Question], count: int
+) -> tuple[list[Transcript], list[Question]]:
+    """Long messages, of so many turns each with its speaker; a question's evidence are those that hold its turns."""
+    place: dict[tuple[str, str], str] = {}
+    longer = []
+    for transcript in transcripts:
+        messages, lines = transcript.messages(), []
+        for start in range(0, len(messages), count):
+            turns = messages[start : start + count]
+            text = "\n".join(f"{turn.name}: {turn.text}" for turn in turns)
+            message = Message(role="assistant", content=text, id=turns[0].id, created_at=turns[0].created_at)
+            place |= {(transcript.user or "", turn.id): message.id for turn in turns}
+            lines.append(message_line(transcript.session, message))
+        longer.append(transcript._replace(lines=lines))
+    evidence = [frozenset(place[one.user, id_] for id_ in one.evidence) for one in asked]
+    return longer, [one._replace(evidence=found) for one, found in zip(asked, evidence, strict=True)]
 
 
 def fill(
