@@ -741,6 +741,18 @@ def test_names_are_what_was_typed_also_in_a_locale_that_has_no_such_letters(
     assert messages(url, "räder", "Zoë", "Æ") == []
 
 
+def test_a_file_is_the_one_that_a_url_names_also_in_a_locale_that_has_no_such_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "räder.json", [{"role": "user", "content": "My bike is grün."}])
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    for new, name in enumerate(["gr%C3%B6%C3%9Fe.db", "größe.db"]):
+        done = script("import", "räder.json", "--url", f"sqlite:///{name}", cwd=tmp_path)
+        assert (done.stderr, done.stdout) == ("", f"{1 - new} of 1 messages were new, in 1 sessions.\n")
+    assert [message.text for message in messages(f"sqlite:///{tmp_path}/größe.db", "räder")] == ["My bike is grün."]
+
+
 @pytest.mark.own
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["sessions", "--help"], ["health"]])

@@ -8,6 +8,7 @@ import itertools
 import os
 import signal
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -492,6 +493,10 @@ def test_a_files_url_is_its_name_whatever_that_holds(
         ("sqlite:///x.db?timeout=-1", "not '-1'"),
         ("sqlite:///x.db?synchronous=off", "not 'off'"),
         ("sqlite:///~nobody-here/x.db", "^~nobody-here/x.db begins with ~, and that home directory is not known"),
+        pytest.param(
+            *("sqlite:///\ud800.db", r"^'\\ud800\.db' cannot be the name of a file: names are written in utf-8 here;"),
+            marks=pytest.mark.skipif(sys.platform == "win32", reason="Windows has such names"),
+        ),
     ],
 )
 def test_a_wrong_url_is_one_clear_sentence(url: str, sentence: str) -> None:
