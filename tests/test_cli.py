@@ -619,6 +619,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
             json.dumps(LOCOMO).replace("2024-05-01T09:00", "May"),
             "conversation 2 is not a LoCoMo conversation: turns.0.d",
         ),
+        (json.dumps(LOCOMO).replace("2024-05", "0001-01"), "turns.0.d: Value error, no clock of this system tells it"),
         (json.dumps(LOCOMO).replace('"sp": "Otto"', '"sp": "Max"'), "turn D1:1 is said by 'Max'"),
         (json.dumps(LOCOMO).replace("D1:2", "D1:1"), "conversation 1: there are two turns D1:1"),
         (b'{"role": "user"}\n"\xff"', "line 2 is not UTF-8 text"),
