@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import ntpath
 import os
 import signal
 import sqlite3
@@ -438,6 +439,14 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGMEM_STORE_URL", "memory:")
     assert isinstance(open_store(), MemoryStore)
     assert shared_store() is shared_store("memory:")
+
+
+@pytest.mark.parametrize("slashes", ["///", "////"])
+def test_a_path_on_a_drive_may_follow_three_slashes_or_four(slashes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "splitdrive", ntpath.splitdrive)  # as on Windows
+    assert repr(open_store(f"sqlite:{slashes}C:/data/x.db")) == "SQLiteStore('C:/data/x.db')"
+    assert folder_of(f"chroma:{slashes}C:/data") == str(Path.cwd() / "C:/data")  # which is absolute there
+    assert repr(open_store("sqlite:////data/x.db")) == "SQLiteStore('/data/x.db')"
 
 
 def test_a_relative_path_is_that_of_the_folder_in_which_it_was_given(
