@@ -619,6 +619,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
             json.dumps(LOCOMO).replace("2024-05-01T09:00", "May"),
             "conversation 2 is not a LoCoMo conversation: turns.0.d",
         ),
+        (json.dumps(LOCOMO).replace("2024-05", "0001-01"), "turns.0.d: Value error, no clock of this system tells it"),
         (json.dumps(LOCOMO).replace('"sp": "Otto"', '"sp": "Max"'), "turn D1:1 is said by 'Max'"),
         (json.dumps(LOCOMO).replace("D1:2", "D1:1"), "conversation 1: there are two turns D1:1"),
         (b'{"role": "user"}\n"\xff"', "line 2 is not UTF-8 text"),
@@ -739,6 +740,18 @@ def test_names_are_what_was_typed_also_in_a_locale_that_has_no_such_letters(
     assert '"sessions": 1' in read_as_ascii("prune", "--user", "Zoë", "--older-than", "0.001s", "--dry-run", "--json")
     assert json.loads(read_as_ascii("delete-user", "Zoë", "--yes", "--json"))["messages"] == 1
     assert messages(url, "räder", "Zoë", "Æ") == []
+
+
+def test_a_file_is_the_one_that_a_url_names_also_in_a_locale_that_has_no_such_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "räder.json", [{"role": "user", "content": "My bike is grün."}])
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    for new, name in enumerate(["gr%C3%B6%C3%9Fe.db", "größe.db"]):
+        done = script("import", "räder.json", "--url", f"sqlite:///{name}", cwd=tmp_path)
+        assert (done.stderr, done.stdout) == ("", f"{1 - new} of 1 messages were new, in 1 sessions.\n")
+    assert [message.text for message in messages(f"sqlite:///{tmp_path}/größe.db", "räder")] == ["My bike is grün."]
 
 
 @pytest.mark.own

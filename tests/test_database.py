@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -698,6 +699,26 @@ def test_a_damaged_file_that_cannot_be_removed_is_told_in_a_sentence(tmp_path: P
         removing_if_damaged(place, lambda: None, disposable=True),
     ):
         raise StoreError("damaged") from sqlite3.DatabaseError("database disk image is malformed")
+
+
+def test_a_damaged_file_that_others_of_this_process_had_open_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the index of a server's store has it open for words, for those of caches, and for vectors."""
+    database, other = (Database(tmp_path / "t.db", schema=_SCHEMA, name="t", disposable=True) for _ in range(2))
+    assert rows(database) == rows(other) == []
+    connections, remove = [*database._idle, *other._idle], Path.unlink
+
+    def refuse_open(path: Path, *, missing_ok: bool = False) -> None:
+        if any(connection.is_open for connection in connections):
+            raise PermissionError(errno.EACCES, "it is being used", str(path))  # as Windows does
+        remove(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse_open)
+    with database.clearing():
+        raise StoreError("damaged") from sqlite3.DatabaseError("database disk image is malformed")
+    assert not Path(database.path).exists()
+    assert rows(other) == []
 
 
 def test_the_log_that_grew_beside_a_long_reader_is_given_back_to_the_disk(tmp_path: Path) -> None:

@@ -277,6 +277,23 @@ def test_files_that_cannot_be_removed_as_chroma_has_them_open_are_reported_and_t
     assert not dropped.exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a script is no program there")
+def test_a_process_beside_chroma_that_fails_is_reported_in_whatever_encoding_it_speaks(
+    file: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chroma = open_vectors(f"chroma:///{file.folder}/chroma", Embedder(numbers, name="numbers-1"))
+    file.others.append(chroma)
+    chroma.apply(("longterm", "", "bob"), upsert=[Document("b", "b")])
+    program = file.folder / "python"
+    program.write_text(
+        "#!/bin/sh\nprintf 'no m\\374del' >&2\nexit 3\n", encoding="ascii"
+    )  # as in a code page of Windows
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(StoreError, match=r"another process of .*/python failed: no m\ufffddel"):
+        scrubbing.scrub(chroma)
+
+
 def test_a_reader_who_holds_the_log_is_reported_and_the_same_call_goes_on(
     file: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -96,6 +99,35 @@ def test_a8_the_latest_activity_comes_first(any_store: Store) -> None:
     first = BrainMemory(any_store, "a", user="ada").messages()[0]
     assert listed[1].created_at == first.created_at
     assert cast("float", listed[1].updated_at) > cast("float", listed[2].updated_at)
+
+
+TICKING = """
+import time
+time.time = lambda: 1_800_000_000.0  # within one tick of a clock, as Windows had it before Python 3.13
+
+from langmem_adapters import BrainMemory, Sessions, open_store
+from langmem_adapters.langgraph import LongTermStore
+
+for url in ("memory:", "sqlite:///ticks.db"):
+    store = open_store(url)
+    items = LongTermStore(store=store)
+    for name in "abca":
+        BrainMemory(store, name).add_talk("Hello")
+        items.put(("notes",), name, {"text": name})
+    print(*(session.session for session in Sessions(store).list_sessions()), *(item.key for item in items.search(())))
+"""
+
+
+def test_a8_the_latest_comes_first_also_within_a_tick_of_the_clock(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TICKING],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["a c b a c b"] * 2, done.stderr
 
 
 def test_a8_pages_follow_each_other_even_where_all_times_are_equal(frozen_store: Store) -> None:

@@ -1347,6 +1347,12 @@ def test_seconds_in_a_url_are_above_0(url: str, seconds: str) -> None:
         RedisStore(f"{url}={seconds}")
 
 
+def test_a_unix_socket_is_refused_where_python_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "AF_UNIX")  # as on Windows
+    with pytest.raises(ConfigurationError, match=r"^unix:///r\.sock .*: Python has no Unix sockets on this system$"):
+        open_store("unix:///r.sock")
+
+
 @pytest.mark.parametrize("scheme", ["redis://h", "unix:///s", "redis+cluster://h", "redis+sentinel://h/service"])
 def test_a_store_wants_one_connection_at_least(scheme: str) -> None:
     wanted = "max_connections is a whole number of at least 1, not 0"

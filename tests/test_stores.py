@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import ntpath
 import os
 import signal
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -439,6 +441,14 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared_store() is shared_store("memory:")
 
 
+@pytest.mark.parametrize("slashes", ["///", "////"])
+def test_a_path_on_a_drive_may_follow_three_slashes_or_four(slashes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "splitdrive", ntpath.splitdrive)  # as on Windows
+    assert repr(open_store(f"sqlite:{slashes}C:/data/x.db")) == "SQLiteStore('C:/data/x.db')"
+    assert folder_of(f"chroma:{slashes}C:/data") == str(Path.cwd() / "C:/data")  # which is absolute there
+    assert repr(open_store("sqlite:////data/x.db")) == "SQLiteStore('/data/x.db')"
+
+
 def test_a_relative_path_is_that_of_the_folder_in_which_it_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +502,10 @@ def test_a_files_url_is_its_name_whatever_that_holds(
         ("sqlite:///x.db?timeout=-1", "not '-1'"),
         ("sqlite:///x.db?synchronous=off", "not 'off'"),
         ("sqlite:///~nobody-here/x.db", "^~nobody-here/x.db begins with ~, and that home directory is not known"),
+        pytest.param(
+            *("sqlite:///\ud800.db", r"^'\\ud800\.db' cannot be the name of a file: names are written in utf-8 here;"),
+            marks=pytest.mark.skipif(sys.platform == "win32", reason="Windows has such names"),
+        ),
     ],
 )
 def test_a_wrong_url_is_one_clear_sentence(url: str, sentence: str) -> None:

@@ -102,7 +102,7 @@ class Database:
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
         """Wrap the clearing of something: see :func:`~langmem_adapters.files.locations.removing_if_damaged`."""
-        return removing_if_damaged(self.location, self.close, disposable=self.disposable)
+        return removing_if_damaged(self.location, _close_idle, disposable=self.disposable)
 
     def fetch_all(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which is a consistent read and needs no transaction around it."""

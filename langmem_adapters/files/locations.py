@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 
 __all__ = [
+    "FILE_ENCODING",
     "IN_MEMORY",
     "Connection",
     "FileLocation",
@@ -35,6 +37,9 @@ __all__ = [
     "removing_if_damaged",
     "vacuum_file",
 ]
+
+FILE_ENCODING = sys.getfilesystemencoding()
+"""In which this process writes names of files: UTF-8, except in some locales."""
 
 IN_MEMORY = ":memory:"
 """SQLite's path for no file."""
@@ -82,11 +87,18 @@ class Connection(sqlite3.Connection):
 def absolute_path(path: Path) -> str:
     """The absolute path; without os.getcwd, which detectors of blocking calls in event loops report."""
     try:
-        return str(path if path.is_absolute() else Path(os.fsdecode(os.getcwdb()), path))  # noqa: PTH109 - same
+        absolute = str(path if path.is_absolute() else Path(os.fsdecode(os.getcwdb()), path))  # noqa: PTH109 - same
+        os.fsencode(absolute)
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"{str(path)!a} cannot be the name of a file: names are written in {FILE_ENCODING} here; start Python with"
+            " -X utf8 to have them in UTF-8"
+        ) from error
     except FileNotFoundError as error:
         raise ConfigurationError(
             f"{path} cannot be found, as the working directory was removed: give an absolute path"
         ) from error
+    return absolute
 
 
 def path_to_show(path: str) -> str:

@@ -156,7 +156,9 @@ def _execute_apart(path: Path, statement: str) -> list[list[Any]]:
     made Chroma fail until the process ended, and damaged the file.
     """
     command = [sys.executable, "-I", "-c", _EXECUTE_SCRIPT, str(path), str(_TIMEOUT_SECONDS), statement]
-    child = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603 - this Python
+    child = subprocess.run(  # noqa: S603 - this Python
+        command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if child.returncode:
         reason = child.stderr.strip().rpartition("\n")[2] or f"exit code {child.returncode}"
         raise StoreError(f"{path} cannot be rewritten, as another process of {sys.executable} failed: {reason}")

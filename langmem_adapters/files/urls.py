@@ -8,9 +8,18 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.locations import IN_MEMORY, absolute_path, expand_home
+from langmem_adapters.files.locations import FILE_ENCODING, IN_MEMORY, absolute_path, expand_home
 
-__all__ = ["SERVER_SCHEMES", "URL_VARIABLES", "anchored_url", "database_of", "default_url", "file_of", "mask_url"]
+__all__ = [
+    "SERVER_SCHEMES",
+    "URL_VARIABLES",
+    "anchored_url",
+    "database_of",
+    "default_url",
+    "file_of",
+    "mask_url",
+    "path_of",
+]
 
 SERVER_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
@@ -29,11 +38,17 @@ def default_url() -> str:
     return next(filter(None, map(os.environ.get, URL_VARIABLES)), "sqlite:///langmem.db")
 
 
+def path_of(quoted: str) -> str:
+    """The path in a URL; where there are drives, that of ``////C:/file.db`` as well as of ``///C:/file.db``."""
+    path = unquote(quoted, FILE_ENCODING, "surrogateescape")
+    return path[1:] if path.startswith("/") and os.path.splitdrive(path[1:])[0] else path
+
+
 def file_of(url: str) -> tuple[Path, dict[str, str]]:
     """The file and the options of a ``sqlite:///`` URL. Raises ConfigurationError for any other."""
     scheme, _, rest = url.strip().partition(":///")
     name, _, query = rest.partition("?")
-    path = unquote(name, errors="surrogateescape")
+    path = path_of(name)
     if scheme != "sqlite" or not path or path == IN_MEMORY or "\0" in path:
         raise ConfigurationError(
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
@@ -45,10 +60,10 @@ def anchored_url(url: str) -> str:
     """A file's or folder's URL with an absolute path, so that it stays the same when the process changes its folder."""
     head, separator, rest = url.strip().partition(":///")
     name, question_mark, query = rest.partition("?")
-    path = unquote(name, errors="surrogateescape")
+    path = path_of(name)
     if head not in {"sqlite", "chroma"} or not path or path.startswith(("/", "~", IN_MEMORY)) or "\0" in path:
         return url  # absolute, on a server, or refused by whatever opens it
-    absolute = quote(absolute_path(Path(path)), errors="surrogateescape")
+    absolute = quote(absolute_path(Path(path)), encoding=FILE_ENCODING, errors="surrogateescape")
     return f"{head}{separator}{absolute}{question_mark}{query}"
 
 

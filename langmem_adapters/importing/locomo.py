@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, field_validator
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.importing.transcript import Transcript, first_error, message_line
@@ -23,6 +23,15 @@ class _Turn(BaseModel):
     t: str
     d: datetime
     cap: str | None = None
+
+    @field_validator("d")
+    @classmethod
+    def _check_date(cls, date: datetime) -> datetime:
+        try:
+            date.timestamp()
+        except (OverflowError, OSError, ValueError):  # each platform has its own
+            raise ValueError("no clock of this system tells it") from None
+        return date
 
     def message(self, speakers: Sequence[str]) -> Message:
         return Message(

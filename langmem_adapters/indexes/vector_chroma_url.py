@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.locations import absolute_path, expand_home
+from langmem_adapters.files.urls import path_of
 
 __all__ = ["URL_FORMS", "folder_of", "server_of"]
 
@@ -17,7 +18,7 @@ def folder_of(url: str) -> str:
     parts = _split_url(url, fragments=False)
     if parts.scheme != "chroma":
         return ""
-    path = unquote(parts.path[1:], errors="surrogateescape")
+    path = path_of(parts.path[1:])
     if parts.netloc or not path or parts.query:
         raise ConfigurationError(f"Chroma's URL is {URL_FORMS}")
     return absolute_path(expand_home(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
+from langmem_adapters.clocks import unix_time
 from langmem_adapters.codec import is_number
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, StoreError
@@ -110,7 +110,7 @@ class LongTermStore(Shared, BaseStore):
         tenant: str = "",
         fields: Sequence[str] | None = None,
         ttl: TTLConfig | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = unix_time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         check_text("tenant", tenant)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from langmem_adapters.clocks import unix_time
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict
@@ -49,7 +49,7 @@ class _Content:
 class MemoryStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` with dictionaries. ``clock`` gives Unix seconds."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, clock: Callable[[], float] = unix_time) -> None:
         self._clock = clock
         self._lock = ForkSafeLock()
         self._children: dict[Namespace, dict[Namespace, _Content]] = {}  # by parent: whoever lists one reads no other

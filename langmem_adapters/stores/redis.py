@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from langmem_adapters.clocks import unix_time
 from langmem_adapters.errors import ConfigurationError, MissingDependency, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats, health_of
@@ -65,7 +66,7 @@ class RedisStore(Shared):
         url_or_client: object,
         *,
         prefix: str = "langmem:",
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = unix_time,
         max_connections: int = 64,
         socket_timeout: float | None = 5.0,
         retry_for: float = 1.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ def _from_url(url: str, options: dict[str, Any]) -> Source:
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise ValueError("what follows the scheme begins with ://")
+    if scheme == "unix" and not hasattr(socket, "AF_UNIX"):
+        raise ValueError("Python has no Unix sockets on this system")  # it has none on Windows
     if scheme in {"redis", "rediss", "unix"}:
         return _server_source(url, scheme, options)
     if scheme == "redis+cluster":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from langmem_adapters.clocks import unix_time
 from langmem_adapters.errors import Conflict
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import path_to_show, vacuum_file
@@ -54,7 +54,7 @@ class SQLiteStore(Shared):
         synchronous: str = "normal",
         timeout: float = 5.0,
         fails_fast: bool = False,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = unix_time,
     ) -> None:
         self.path: str = str(path)
         self._clock = clock
