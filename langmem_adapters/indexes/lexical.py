@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -25,6 +24,12 @@ from langmem_adapters.indexes.lexical_namespaces import (
     row_name,
     to_position,
 )
+from langmem_adapters.indexes.lexical_query import (
+    ASIDE_WEIGHT,
+    composed,
+    query_terms,
+    truncate_query,
+)
 from langmem_adapters.indexes.lexical_rows import (
     NAMESPACES,
     SCHEMA,
@@ -39,8 +44,6 @@ from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace,
 from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, part_terms
 from langmem_adapters.language.dates import date_words
 from langmem_adapters.language.features import ANSWER, named_speakers, text_marks
-from langmem_adapters.language.foreign_stop_words import foreign_stop_words
-from langmem_adapters.language.query_dates import possible_day_words, split_dates
 from langmem_adapters.language.relative_dates import mentioned_date_words
 from langmem_adapters.language.spelling_corrections import spelling_corrections
 from langmem_adapters.model import Hit
@@ -50,8 +53,6 @@ from langmem_adapters.validation import check_sync_function, checked_list
 
 __all__ = ["LexicalIndex"]
 
-_QUERY_END_CHARS = 100_000  # read at the beginning and at the end of a longer query
-_STOP_WORD_WEIGHT = 0.1
 _CORRECTION_WEIGHT = 0.8
 _MAX_CORRECTIONS = 3  # of a word; if there are more, each is a mere guess
 _MAX_PART_FREQUENCY = 1000  # documents; more take long to read, and parts in so many tell little beside whole words
@@ -212,7 +213,7 @@ class LexicalIndex(Shared):
                 return None
             speakers, nameless_query, terms = self._split_speakers(connection, corpus.namespace, query)
             if also:  # with candidates by meaning, stop words need not be searched for
-                terms = {term: weight for term, weight in terms.items() if weight >= 1} or terms
+                terms = {term: weight for term, weight in terms.items() if weight >= ASIDE_WEIGHT} or terms
             weighted_terms = self._weigh_query(connection, corpus, nameless_query, terms)
             return gather_evidence(
                 connection, self._cache, corpus, weighted_terms, k, also, query=nameless_query, named=speakers
@@ -243,8 +244,8 @@ class LexicalIndex(Shared):
 
     def _to_row(self, document: Document) -> Row:
         """Make a document's row; its words include its speaker's name, its date, and the dates that it speaks of."""
-        text, timestamp = _composed(document.text), document.at
-        document = document._replace(text=text, speaker=_composed(document.speaker))
+        text, timestamp = composed(document.text), document.at
+        document = document._replace(text=text, speaker=composed(document.speaker))
         term_counts = Counter(self._analyzer(text))
         extra_texts = (document.speaker, date_words(timestamp), mentioned_date_words(text, timestamp))
         if any(extra_texts):  # analyzed apart: an English date or a foreign name does not tell the text's language
@@ -255,29 +256,13 @@ class LexicalIndex(Shared):
         self, connection: sqlite3.Connection, namespace: int, query: str
     ) -> tuple[frozenset[str], str, dict[str, float]]:
         """The speakers that a query names, the query without them, unless nothing is left then, and its terms."""
-        speakers, nameless_query = named_speakers(_truncate_query(query), speaker_names(connection, namespace))
+        speakers, nameless_query = named_speakers(truncate_query(query), speaker_names(connection, namespace))
         if terms := self._query_terms(nameless_query):
             return speakers, nameless_query, terms
         return speakers, query, self._query_terms(query)
 
     def _query_terms(self, query: str) -> dict[str, float]:
-        """The terms of a query with their counts; stop words of its language count for little.
-
-        A date that it names becomes the words that a document of that date has; a number alone may be a day.
-        """
-        query, named_date_words = split_dates(_truncate_query(query))
-        terms = self._analyzer(query)
-        informative_terms = [term for term in terms if term not in self._stop_words]
-        counts: dict[str, float] = {**Counter(informative_terms or terms)}
-        if stop_words := foreign_stop_words(query):
-            stop_terms = self._analyzer(" ".join(stop_words))
-            counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in stop_terms if term in counts}
-        day_words = possible_day_words(query)
-        if named_date_words:
-            return dict.fromkeys(self._analyzer(f"{named_date_words} {day_words}"), 1.0) | counts
-        if day_words:
-            return dict.fromkeys(self._analyzer(day_words), _STOP_WORD_WEIGHT) | counts
-        return counts
+        return query_terms(query, self._analyzer, self._stop_words)
 
     def _weigh_query(
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
@@ -286,7 +271,7 @@ class LexicalIndex(Shared):
         weighted_terms = self._weigh_with_corrections(connection, corpus, query, terms)
         if all(term.frequency <= _MAX_PART_FREQUENCY for term in weighted_terms):
             return weighted_terms
-        part_keys = set(map(to_bytes, self._part_terms(_truncate_query(query))))
+        part_keys = set(map(to_bytes, self._part_terms(truncate_query(query))))
         remaining = [
             term for term in weighted_terms if term.frequency <= _MAX_PART_FREQUENCY or term.term not in part_keys
         ]
@@ -303,7 +288,7 @@ class LexicalIndex(Shared):
             term for term in weigh_terms(connection, corpus, terms) if term.frequency or terms[to_text(term.term)] >= 1
         ]
         unknown = {to_text(term.term) for term in weighted_terms if not term.frequency}
-        corrections = self._spelling_corrections(_truncate_query(query), unknown) if unknown else {}
+        corrections = self._spelling_corrections(truncate_query(query), unknown) if unknown else {}
         for term, corrected_terms in corrections.items():
             weighted_corrections = weigh_terms(
                 connection, corpus, dict.fromkeys(corrected_terms - terms.keys(), _CORRECTION_WEIGHT * terms[term])
@@ -322,11 +307,6 @@ class LexicalIndex(Shared):
         return Corpus(*row) if row is not None and row[2] else None
 
 
-def _composed(text: str) -> str:
-    """The text with each accented letter as one character, as the names of months and speakers are compared."""
-    return unicodedata.normalize("NFC", text)
-
-
 def _checked(analyzer: Analyzer) -> Analyzer:
     """An analyzer of the user's, whose own errors are raised as SearchError."""
 
@@ -338,10 +318,3 @@ def _checked(analyzer: Analyzer) -> Analyzer:
         return checked_list(terms, "an analyzer gives a list of texts", str)
 
     return analyze_text
-
-
-def _truncate_query(query: str) -> str:
-    """The query, or of a long one its beginning and its end; composed as documents are."""
-    if len(query) > 2 * _QUERY_END_CHARS:
-        query = f"{query[:_QUERY_END_CHARS]} {query[-_QUERY_END_CHARS:]}"
-    return _composed(query)

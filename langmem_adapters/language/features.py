@@ -14,6 +14,7 @@ from langmem_adapters.language.analysis import STOP_WORDS
 from langmem_adapters.language.dates import DAYS, MONTHS
 from langmem_adapters.language.lists import word_set
 from langmem_adapters.language.query_dates import NamedDate, named_date
+from langmem_adapters.language.questions import asked_part
 
 __all__ = [
     "ANSWER",
@@ -88,15 +89,16 @@ class QueryFeatures(NamedTuple):
 
 
 def query_features(query: str) -> QueryFeatures:
-    """Read a query."""
-    text = query.lower().replace("\u2019", "'")
+    """Read a query: in its questions, what it asks for; anywhere, the date."""
+    asked = asked_part(query)
+    text = asked.lower().replace("\u2019", "'")
     words = set(_WORD_PATTERN.findall(text))
     role = "user" if words & _ANY_FIRST_PERSON_WORDS else ""
     if _YOU_SAID_PATTERN.search(text):
         role = "assistant"
     when = bool(words & _WHEN_WORDS) or bool(words & {"date", "month", "year"} and words & {"what", "which"})
     how_many = ("how" in words and bool(words & _WORDS_AFTER_HOW)) or bool(words & _HOW_MANY_WORDS)
-    return QueryFeatures(when, how_many, bool(words & _WHO_WORDS), named_date(query), role)
+    return QueryFeatures(when, how_many, bool(words & _WHO_WORDS), named_date(asked) or named_date(query), role)
 
 
 def named_speakers(query: str, speakers: Collection[str]) -> tuple[frozenset[str], str]:

@@ -5,9 +5,10 @@ searched for among that user's memories. Recall@k of a question is the share of 
 k memories; a memory stands for every turn that said the same. MRR looks at the first 20.
 
 ``--embedder minilm`` measures once more with all-MiniLM-L6-v2 beside the words (the extra ``bench``), ``--slips`` with
-a word of each question mistyped, ``--joined 20`` with twenty turns of a session in one message. ``--peers`` also
-measures what of LlamaIndex is installed, over the same turns with their speakers; those that need vectors share the
-embedder. Times are the processor's, on the thread that searches, with the query embedded already.
+a word of each question mistyped, ``--message chatty`` with small talk around each question, ``--message halved`` with
+half of its words in a sentence before it, ``--joined 20`` with twenty turns of a session in one message. ``--peers``
+also measures what of LlamaIndex is installed, over the same turns with their speakers; those that need vectors share
+the embedder. Times are the processor's, on the thread that searches, with the query embedded already.
 """
 
 from __future__ import annotations
@@ -37,12 +38,31 @@ from tests.benchmarks import recall_peers
 Embed = Callable[[Sequence[str]], list[Any]]
 
 
+def chatty(text: str) -> str:
+    """A question as people ask an assistant."""
+    return (
+        "I was thinking about our chats yesterday while having coffee and I could not remember something."
+        f" {text} Please answer in one sentence."
+    )
+
+
+def halved(text: str) -> str:
+    """A question that says only half of what it is about."""
+    words = [word for word in text.strip("?").split() if word.lower() not in STOP_WORDS]
+    middle = len(words) // 2 or 1
+    return f"This is about {' '.join(words[:middle])}. What about {' '.join(words[middle:])}?"
+
+
+_MESSAGES: dict[str, Callable[[str], str]] = {"chatty": chatty, "halved": halved}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.recall", description="Evidence recall on LoCoMo.")
     parser.add_argument("path", type=Path, help="the LoCoMo file, plain or gzipped")
     parser.add_argument("--embedder", choices=["minilm"], help="measure once more with vectors")
     parser.add_argument("--peers", action="store_true", help="measure LlamaIndex too")
     parser.add_argument("--slips", action="store_true", help="mistype a word of each question")
+    parser.add_argument("--message", choices=_MESSAGES, help="ask each question in a message that says more")
     parser.add_argument("--joined", type=int, metavar="N", help="so many turns of a session in one message")
     given = parser.parse_args(arguments)
     transcripts, asked = read_transcripts(given.path, format_="locomo"), read_questions(given.path)
@@ -51,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.slips:
         rng = random.Random(1)
         asked = [question._replace(text=mistyped(question.text, rng)) for question in asked]
+    if given.message:
+        asked = [question._replace(text=_MESSAGES[given.message](question.text)) for question in asked]
     model = minilm() if given.embedder else None
     rows = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,57 @@
+"""What a query is searched by: its terms, and how much each of them counts."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+
+from langmem_adapters.language.analysis import Analyzer
+from langmem_adapters.language.foreign_stop_words import foreign_stop_words
+from langmem_adapters.language.query_dates import possible_day_words, split_dates
+from langmem_adapters.language.questions import asked_part, without_framing
+
+__all__ = ["ASIDE_WEIGHT", "composed", "query_terms", "truncate_query"]
+
+ASIDE_WEIGHT = 0.5
+"""How much a word counts that is said beside a question: it may be small talk, or what the question is about."""
+_STOP_WORD_WEIGHT = 0.1
+_QUERY_END_CHARS = 100_000  # read at the beginning and at the end of a longer query
+
+
+def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> dict[str, float]:
+    """The terms of a query with their counts.
+
+    Stop words of its language, and words that only say that one asks, count for little, and what is said beside a
+    question counts half. A date that it names becomes the words that a document of that date has; a number alone may
+    be a day.
+    """
+    query, named_date_words = split_dates(truncate_query(query))
+    terms = analyzer(query)
+    informative_terms = [term for term in terms if term not in stop_words]
+    counts: dict[str, float] = {**Counter(informative_terms or terms)}
+    plain = without_framing(query)
+    for part, weight in ((asked_part(plain), ASIDE_WEIGHT), (plain, _STOP_WORD_WEIGHT)):
+        part_terms = {*terms} if part == query else {*analyzer(part)}
+        if not part_terms.isdisjoint(counts):  # otherwise what it asks about is all elsewhere
+            counts = {term: count if term in part_terms else weight * count for term, count in counts.items()}
+    if foreign_words := foreign_stop_words(query):
+        light_terms = analyzer(" ".join(foreign_words))
+        counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in light_terms if term in counts}
+    day_words = possible_day_words(query)
+    if named_date_words:
+        return dict.fromkeys(analyzer(f"{named_date_words} {day_words}"), 1.0) | counts
+    if day_words:
+        return dict.fromkeys(analyzer(day_words), _STOP_WORD_WEIGHT) | counts
+    return counts
+
+
+def truncate_query(query: str) -> str:
+    """The query, or of a long one its beginning and its end; composed as documents are."""
+    if len(query) > 2 * _QUERY_END_CHARS:
+        query = f"{query[:_QUERY_END_CHARS]} {query[-_QUERY_END_CHARS:]}"
+    return composed(query)
+
+
+def composed(text: str) -> str:
+    """The text with each accented letter as one character, as the names of months and speakers are compared."""
+    return unicodedata.normalize("NFC", text)

@@ -1,0 +1,123 @@
+"""A message is searched for what it asks: greetings count little, and what is said beside a question half (E1)."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_adapters import LongTermMemory, Message
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
+from langmem_adapters.language.features import query_features
+from langmem_adapters.language.questions import asked_part
+from langmem_adapters.protocols import Document
+from langmem_adapters.stores.memory import MemoryStore
+
+NOTES = ("notes",)
+AROUND = "We had coffee, cake and a biscuit. {} Thanks a lot!"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("Hi! Where is my bike? Thanks!", "Where is my bike?"),
+        ("We met. Where is my bike?", "Where is my bike?"),
+        ("Was Prof. Ada or Mrs. Ada there? Tell me.", "Was Prof. Ada or Mrs. Ada there? Tell me."),
+        ("I lost a key. Where is it? Who has the other one?", "I lost a key. Where is it? Who has the other one?"),
+        ("Where is my bike?", "Where is my bike?"),
+        ("Tell me where my bike is. Thanks.", "Tell me where my bike is. Thanks."),
+        ("When did Dr. Smith and Mr. Jones visit St. Louis?", "When did Dr. Smith and Mr. Jones visit St. Louis?"),
+        ("What is new in v2.5.1? I use 2.4.", "What is new in v2.5.1?"),
+        ("See https://example.org/?q=bikes for more", "See https://example.org/?q=bikes for more"),
+        ("Ben sold his bike. Why did he do that?", "Ben sold his bike. Why did he do that?"),
+        ("\u4f60\u597d\uff01\u8f66\u5728\u54ea\u91cc\uff1f\u8c22\u8c22", "\u8f66\u5728\u54ea\u91cc\uff1f"),
+        ("> quoted line\n\nWho said \u201cI am late?\u201d\nBest, Ada", "Who said \u201cI am late?\u201d"),
+        ("Really?! You know. Which shed?", "Really?!  Which shed?"),
+        ("", ""),
+        ("?", "?"),
+    ],
+)
+def test_what_a_message_asks(text: str, asked: str) -> None:
+    assert asked_part(text).strip() == asked
+
+
+@given(st.text(alphabet="abcD .?!\n\u3002\uff1f\u061f'\""))
+def test_it_is_the_text_or_sentences_of_it_in_their_order(text: str) -> None:
+    asked = asked_part(text)
+    characters = iter(text)
+    assert asked == text or all(character in characters for character in asked if character != " ")
+    assert not asked or ("?" in asked or "\uff1f" in asked or "\u061f" in asked) or asked == text
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> LongTermMemory:
+    memory = LongTermMemory(MemoryStore(), LexicalIndex(tmp_path / "words.db"), user="ada")
+    texts = {
+        "bike": "The red bike is in the shed now.",
+        "chat": "Coffee, a cake and a biscuit!",
+        "hello": "Hello there, please remember to tell Ben.",
+        "shed": "The shed has a new roof.",
+        "roof": "A roof costs two thousand.",
+    }
+    for name, text in texts.items():
+        memory.add([Message(role="user", content=text, id=name)], session=name)
+    return memory
+
+
+def found(memory: LongTermMemory, query: str) -> list[str]:
+    return [hit.memory.message.id for hit in memory.search(query, 5)]
+
+
+def test_small_talk_around_a_question_does_not_lead_away_from_it(memory: LongTermMemory) -> None:
+    assert found(memory, AROUND.format("Where is the red bike?"))[0] == "bike"
+    assert found(memory, AROUND.format("The red bike, I mean."))[0] == "chat"
+
+
+def test_what_stands_beside_a_question_is_searched_for_too(memory: LongTermMemory) -> None:
+    assert found(memory, "I need a roof for the shed. What does one cost?")[0] == "roof"
+    assert found(memory, "My shed. Which colour?")[0] == "shed"
+    assert found(memory, "The bike in the shed. Where is it?")[0] == "bike"
+
+
+def test_how_one_asks_counts_little_but_is_found_where_nothing_else_is_asked(memory: LongTermMemory) -> None:
+    assert found(memory, "Hello, please tell me, do you remember the shed roof?")[0] == "shed"
+    assert found(memory, "Hello, please remember to tell me!") == ["hello"]
+    assert "hello" in found(memory, "Who said hello to the bike?")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Hallo, kannst du mir bitte sagen, wo das Fahrrad ist? Danke!",
+        "Hola, por favor: \u00bfd\u00f3nde est\u00e1 Fahrrad?",
+    ],
+)
+def test_other_languages_greet_too(tmp_path: Path, query: str) -> None:
+    with contextlib.closing(LexicalIndex(tmp_path / "words.db")) as index:
+        texts = {"bike": "Das Fahrrad steht im Schuppen.", "hello": "Hallo! Hola! Bitte, danke, por favor."}
+        index.apply(NOTES, upsert=[Document(id_, text) for id_, text in texts.items()])
+        assert index.search(NOTES, query, 1)[0].id == "bike"
+
+
+def test_an_index_of_digests_ranks_a_message_as_one_of_words_does(tmp_path: Path) -> None:
+    texts = {"bike": "a red bike", "chat": "coffee, cake, biscuit", "hello": "hello, thanks a lot", "other": "a lot"}
+    results = []
+    for index in (LexicalIndex(tmp_path / "words.db"), KeyedLexicalIndex(tmp_path / "keyed.db", key=bytes(32))):
+        with contextlib.closing(index):
+            index.apply(NOTES, upsert=[Document(id_, text) for id_, text in texts.items()])
+            results.append(index.search(NOTES, AROUND.format("Where is the red bike?"), 4))
+    words, digests = results
+    assert words[0].id == "bike"
+    assert digests == words
+
+
+def test_what_a_message_asks_for_is_told_by_its_questions_and_the_date_by_all_of_it() -> None:
+    features = query_features("I could not sleep when I came home on 5 May 2023. Who painted the shed?")
+    assert (features.when, features.who, features.speaker_role) == (False, True, "")
+    assert features.date == query_features("What happened on 5 May 2023?").date
+    assert query_features("On 5 May 2023 we met. What was on 6 May 2023?").date == query_features("6 May 2023").date
+    assert query_features("What did I paint? You said you know.").speaker_role == "user"
