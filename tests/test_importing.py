@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -398,6 +399,13 @@ def test_metagpts_collections_are_sessions(tmp_path: Path, url: str) -> None:
         assert run("import", path, "--url", url).stdout == f"{new} of 2 messages were new, in 1 sessions.\n"
 
 
+def test_messages_of_a_collection_are_in_order_beside_those_with_times_that_are_none(tmp_path: Path) -> None:
+    times = (3.0, math.nan, 2.0, math.inf, 1.0, 10**400)
+    rows: dict[str, Any] = {f"n{n}": metadata(item(str(n), at)) for n, at in enumerate(times)}
+    messages = only(collection(tmp_path / "data", "role_zero", rows))
+    assert [message.created_at for message in messages] == [None, None, None, 1.0, 2.0, 3.0]
+
+
 def test_collections_are_read_without_chromadb(tmp_path: Path) -> None:
     """Also what was changed in them; in a process of its own, as what is loaded here cannot be made missing."""
     path = collection(tmp_path / "data", "role_zero", {f"n{n}": metadata(item(f"m{n}", float(n))) for n in range(3)})
@@ -701,6 +709,24 @@ def test_chroma_is_read_in_another_thread_and_leaves_nothing_behind(tmp_path: Pa
         (transcript,) = pool.submit(read_transcripts, path).result()
     assert [message.text for message in transcript.messages()] == ["a"]
     assert [each.name for each in tmp_path.iterdir()] == ["data"]
+
+
+DEEP = json.loads("[" * 300 + "]" * 300)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"role": "user", "content": "b", "SECRET": DEEP}, "item 2"),
+        ({"role": "user", "content": "b", "id": "b", "SECRET": DEEP}, "item 2"),
+        (talk(node("b", None, parts=[{"text": "b", "SECRET": DEEP}]), name="b"), "item 2"),
+    ],
+)
+def test_what_cannot_be_stored_is_named_by_its_place(tmp_path: Path, wrong: Any, place: str) -> None:
+    right = talk(node("a", None, parts=["a"]), name="a") if "mapping" in wrong else {"role": "user", "content": "a"}
+    with pytest.raises(SerializationError, match=f": {place} cannot be stored: it is nested too deep") as refusal:
+        read_transcripts(written(tmp_path / "chat.json", [right, wrong]))
+    assert "SECRET" not in str(refusal.value)
 
 
 def test_the_lines_of_an_export_are_held_once(tmp_path: Path) -> None:
