@@ -505,6 +505,16 @@ def test_nothing_that_a_database_computes_is_read(tmp_path: Path, changes: list[
         read_transcripts(path)
 
 
+def test_a_database_whose_own_names_are_damaged_is_refused(tmp_path: Path) -> None:
+    path = collection(tmp_path / "data", "role_zero", {"n": metadata(item("a", 1.0))})
+    file = path / "chroma.sqlite3"
+    file.write_bytes(
+        file.read_bytes().replace(b"CREATE TABLE embeddings ", b"CREATE TABLE \xff\xff\xff\xff\xff\xff \xff\xff\xff ")
+    )
+    with pytest.raises(SerializationError, match="is not a database of Chroma"):
+        read_transcripts(path)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
 @pytest.mark.parametrize("name", ["chroma.sqlite3", "chroma.sqlite3-journal"])
 def test_a_pipe_in_place_of_a_database_is_not_waited_for(tmp_path: Path, name: str) -> None:

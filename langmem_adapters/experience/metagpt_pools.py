@@ -102,7 +102,7 @@ def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
     """
     try:
         rows = _load_rows(path.resolve(), collection)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of an error that quotes a damaged name
         problem = "cannot be read, as it is in use" if _is_locked(error) else "is not a database of Chroma"
         raise SerializationError(f"{path} {problem}: {error}") from error
     if rows is None:
@@ -125,7 +125,7 @@ def _load_rows(path: Path, collection: str) -> list[_Row] | None:
         return _read_rows(Path(folder, path.name), "rw", collection)
 
 
-def _is_locked(error: sqlite3.Error) -> bool:
+def _is_locked(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
