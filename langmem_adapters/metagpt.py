@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field, ValidationError
 
-from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer, to_plain
+from langmem_adapters.codec import decode, encode, is_number, refuse_sealed_or_newer, to_plain
 from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
 from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary, summary_end_id
@@ -176,7 +176,7 @@ def read_message(record: Any, location: str) -> Message:
             id=_as_id(record.get("id")),
             role=role,
             content=content,
-            created_at=created_at if type(created_at) in {int, float} else None,
+            created_at=created_at if is_number(created_at) else None,  # NaN would mix up their order
             metadata={
                 **(metadata if isinstance(metadata, dict) else {}),
                 **({METAGPT: metagpt_fields} if metagpt_fields else {}),

@@ -27,7 +27,7 @@ def read_document(path: Path) -> dict[str, Any]:
         document = yaml.safe_load(path.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:  # it lets these out
         mark = getattr(error, "problem_mark", None)
         details = f", line {mark.line + 1}" if mark else ""
     else:

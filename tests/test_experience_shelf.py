@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import sqlite3
 import subprocess
@@ -547,6 +548,12 @@ def test_of_metagpts_pool_only_the_made_up_experience_is_left_out(tmp_path: Path
         ({"metric": {"score": {"val": 11}}, "exp_type": "failure"}, Metric(), "failure"),
         ({"metric": {"time_cost": "long", "score": {"val": 8}}}, Metric(score=Score(val=8)), "success"),
         ({"metric": "none", "exp_type": "weird", "traj": 5}, None, "success"),
+        (
+            {"metric": {"time_cost": 10**400, "money_cost": math.inf, "score": {"val": 8}}},
+            Metric(score=Score(val=8)),
+            "success",
+        ),
+        ({"metric": {"time_cost": math.nan, "money_cost": 0.1}}, Metric(money_cost=0.1), "success"),
     ],
 )
 def test_of_metagpts_experience_what_is_none_here_is_left_out(
@@ -554,6 +561,13 @@ def test_of_metagpts_experience_what_is_none_here_is_left_out(
 ) -> None:
     (found,) = read_metagpt_pool(docstore(tmp_path, node(json.dumps({**METAGPT, **wrong}))))
     assert (found.req, found.resp, found.metric, found.exp_type) == ("Write a game", "print(1)", metric, kind)
+
+
+def test_the_experiences_of_metagpt_are_in_order_beside_those_with_times_that_are_none(tmp_path: Path) -> None:
+    times = (3.0, math.nan, 2.0, math.inf, 1.0, 10**400)
+    records = [{"req": "r", "resp": str(at), "timestamp": at} for at in times]
+    found = read_metagpt_pool(docstore(tmp_path, *(node(json.dumps(record)) for record in records)))
+    assert [each.timestamp for each in found] == [None, None, None, 1.0, 2.0, 3.0]
 
 
 def test_no_class_is_imported_by_a_name_in_a_pool(tmp_path: Path) -> None:

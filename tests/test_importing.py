@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from llama_index.core.base.llms.types import ImageBlock, TextBlock, ThinkingBloc
 from llama_index.core.storage.chat_store import SimpleChatStore
 
 from langmem_adapters import ConfigurationError, MissingDependency, SerializationError
+from langmem_adapters.experience import read_metagpt_pool
 from langmem_adapters.importing import FileFormat, read_transcripts
 from langmem_adapters.langchain import from_message as to_langchain
 from langmem_adapters.llamaindex import from_message as to_llamaindex
@@ -396,6 +399,13 @@ def test_metagpts_collections_are_sessions(tmp_path: Path, url: str) -> None:
         assert run("import", path, "--url", url).stdout == f"{new} of 2 messages were new, in 1 sessions.\n"
 
 
+def test_messages_of_a_collection_are_in_order_beside_those_with_times_that_are_none(tmp_path: Path) -> None:
+    times = (3.0, math.nan, 2.0, math.inf, 1.0, 10**400)
+    rows: dict[str, Any] = {f"n{n}": metadata(item(str(n), at)) for n, at in enumerate(times)}
+    messages = only(collection(tmp_path / "data", "role_zero", rows))
+    assert [message.created_at for message in messages] == [None, None, None, 1.0, 2.0, 3.0]
+
+
 def test_collections_are_read_without_chromadb(tmp_path: Path) -> None:
     """Also what was changed in them; in a process of its own, as what is loaded here cannot be made missing."""
     path = collection(tmp_path / "data", "role_zero", {f"n{n}": metadata(item(f"m{n}", float(n))) for n in range(3)})
@@ -469,6 +479,81 @@ def test_what_chroma_has_yet_to_carry_out_is_said_and_not_left_out(tmp_path: Pat
     assert client.get_collection("role_zero", embedding_function=None).count() == 2
     client.close()
     assert [message.text for message in only(path)] == ["m0", "m1"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [  # a view, which could be without end
+            "PRAGMA legacy_alter_table = ON",
+            "ALTER TABLE embeddings RENAME TO stored",
+            "CREATE VIEW embeddings AS SELECT id, segment_id, embedding_id FROM stored",
+        ],
+        [  # a column that is larger than its file
+            "ALTER TABLE embedding_metadata RENAME COLUMN string_value TO stored",
+            "ALTER TABLE embedding_metadata ADD COLUMN string_value TEXT AS (stored || hex(zeroblob(9)))",
+        ],
+    ],
+)
+def test_nothing_that_a_database_computes_is_read(tmp_path: Path, changes: list[str]) -> None:
+    path = collection(tmp_path / "data", "role_zero", {"n": metadata(item("a", 1.0))})
+    with contextlib.closing(sqlite3.connect(path / "chroma.sqlite3", isolation_level=None)) as connection:
+        for change in changes:
+            connection.execute(change)
+        assert connection.execute("SELECT * FROM embeddings JOIN embedding_metadata USING (id)").fetchone()
+    with pytest.raises(SerializationError, match="is not a database of Chroma"):
+        read_transcripts(path)
+
+
+def test_a_database_whose_own_names_are_damaged_is_refused(tmp_path: Path) -> None:
+    path = collection(tmp_path / "data", "role_zero", {"n": metadata(item("a", 1.0))})
+    file = path / "chroma.sqlite3"
+    file.write_bytes(
+        file.read_bytes().replace(b"CREATE TABLE embeddings ", b"CREATE TABLE \xff\xff\xff\xff\xff\xff \xff\xff\xff ")
+    )
+    with pytest.raises(SerializationError, match="is not a database of Chroma"):
+        read_transcripts(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+@pytest.mark.parametrize("name", ["chroma.sqlite3", "chroma.sqlite3-journal"])
+def test_a_pipe_in_place_of_a_database_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    path = collection(tmp_path / "data", "role_zero", {"n": metadata(item("a", 1.0))})
+    (path / name).unlink(missing_ok=True)
+    os.mkfifo(path / name)
+    pipe = os.open(path / name, os.O_RDWR)  # so that a wrong reader fails here, instead of waiting
+    try:
+        with pytest.raises(SerializationError, match=r"no Chroma database|is not a file"):
+            read_transcripts(path, format_="metagpt")
+        with pytest.raises(SerializationError, match=r"has neither a|is not a file"):
+            read_metagpt_pool(path)
+    finally:
+        os.close(pipe)
+
+
+def test_a_link_to_itself_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "chroma.sqlite3").symlink_to("chroma.sqlite3")
+    with pytest.raises(SerializationError, match="there is no Chroma database in this folder"):
+        read_transcripts(tmp_path, format_="metagpt")
+
+
+def test_a_database_in_use_is_said_to_be_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = collection(tmp_path / "data", "role_zero", {"n": metadata(item("a", 1.0))})
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0))
+    with contextlib.closing(sqlite3.connect(path / "chroma.sqlite3", isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SerializationError, match=r"chroma\.sqlite3 cannot be read, as it is in use"):
+            read_transcripts(path)
+
+
+def test_a_collection_whose_name_is_no_text_is_imported_by_that_name(tmp_path: Path, url: str) -> None:
+    path = collection(tmp_path / "data", "role_zero", {"n": metadata(item("a", 1.0))})
+    with contextlib.closing(sqlite3.connect(path / "chroma.sqlite3", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE renamed AS SELECT * FROM collections")
+        connection.execute("DROP TABLE collections")
+        connection.execute("CREATE TABLE collections AS SELECT * FROM renamed")
+        connection.execute("UPDATE collections SET name = x'41'")
+    assert run("import", path, "--url", url).stdout == "1 of 1 messages were new, in 1 sessions.\n"
 
 
 def test_a_large_collection_is_read_whole(tmp_path: Path) -> None:
@@ -634,6 +719,24 @@ def test_chroma_is_read_in_another_thread_and_leaves_nothing_behind(tmp_path: Pa
         (transcript,) = pool.submit(read_transcripts, path).result()
     assert [message.text for message in transcript.messages()] == ["a"]
     assert [each.name for each in tmp_path.iterdir()] == ["data"]
+
+
+DEEP = json.loads("[" * 300 + "]" * 300)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"role": "user", "content": "b", "SECRET": DEEP}, "item 2"),
+        ({"role": "user", "content": "b", "id": "b", "SECRET": DEEP}, "item 2"),
+        (talk(node("b", None, parts=[{"text": "b", "SECRET": DEEP}]), name="b"), "item 2"),
+    ],
+)
+def test_what_cannot_be_stored_is_named_by_its_place(tmp_path: Path, wrong: Any, place: str) -> None:
+    right = talk(node("a", None, parts=["a"]), name="a") if "mapping" in wrong else {"role": "user", "content": "a"}
+    with pytest.raises(SerializationError, match=f": {place} cannot be stored: it is nested too deep") as refusal:
+        read_transcripts(written(tmp_path / "chat.json", [right, wrong]))
+    assert "SECRET" not in str(refusal.value)
 
 
 def test_the_lines_of_an_export_are_held_once(tmp_path: Path) -> None:

@@ -386,7 +386,7 @@ def test_any_text_comes_in_and_goes_out(text: str) -> None:
         ('{"history": [], "knowledge": [3]}', "message 1 in the knowledge"),
         ('{"history": [], "historical_summary": ["SECRET"]}', "the field historical_summary"),
         ('{"history": [], "last_talk": {"SECRET": 1}}', "the field last_talk"),
-        (dump(said("1", "a", created_at=10**400)), "message 1 in the history"),
+        (dump(said("1", "a", metadata={"SECRET": 10**4200})), "message 1 in the history"),
         (dump(said("1", "a", metadata={"SECRET": json.loads("[" * 300 + "]" * 300)})), "message 1 in the history"),
     ],
 )

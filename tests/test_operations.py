@@ -817,6 +817,24 @@ def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.Monk
     assert watched.appended == ["d", "e", "f", "g"]
 
 
+class Read(MemoryStore):
+    """Counts the entries that are read from it."""
+
+    entries = 0
+
+    def scan(self, *args: Any, **kwargs: Any) -> Page:
+        page = super().scan(*args, **kwargs)
+        self.entries += len(page.items)
+        return page
+
+
+def test_a_source_is_read_once_to_copy_and_once_to_compare() -> None:
+    source = Read()
+    source.append(NS, [(str(n), b"data") for n in range(700)])
+    assert Migration(source, MemoryStore()).run().entries == 700
+    assert source.entries == 2 * 700
+
+
 @pytest.mark.parametrize("when", range(1, 7))
 def test_what_is_deleted_while_a_migration_goes_through_stays_in_neither(any_store: Store, when: int) -> None:
     target = MemoryStore()

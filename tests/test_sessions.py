@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -753,6 +753,34 @@ def test_an_import_that_was_broken_off_anywhere_is_finished_by_the_next(any_stor
         assert held(brain) == held(other)
         assert brain.context() == other.context()
     assert writes == 4
+
+
+class Sent(MemoryStore):
+    """Counts the entries that are given to it."""
+
+    entries = 0
+
+    def write(self, *args: Any, append: Sequence[tuple[str, bytes]] = (), **kwargs: Any) -> None:
+        self.entries += len(append)
+        super().write(*args, append=append, **kwargs)
+
+
+def test_what_a_session_has_is_not_sent_again_and_its_time_begins_anew() -> None:
+    clock = FakeClock()
+    store = Sent(clock=clock)
+    lines = list(Sessions(numbered(MemoryStore(), *map(str, range(1200))).store).export())
+    sessions = Sessions(store, ttl=60.0, clock=clock)
+    assert sessions.import_(lines[:701]) == 700
+    store.entries = 0
+    clock.advance(50.0)
+    assert sessions.import_(lines) == 500
+    assert store.entries <= 500 + 3  # pages
+    store.entries = 0
+    clock.advance(50.0)
+    assert sessions.import_(lines) == 0
+    assert store.entries <= 3
+    clock.advance(50.0)
+    assert [message.text for message in BrainMemory(store, "s").messages()] == list(map(str, range(1200)))
 
 
 class BrokenOff:

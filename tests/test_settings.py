@@ -299,6 +299,9 @@ def test_a_file_that_says_nothing_leaves_the_defaults(written: Callable[[str], P
         ("redis: !!python/object:os.system {password: SECRET}", "is not a YAML file of settings, line 1"),
         (b"redis: \xff\xfe SECRET", "is not a YAML file of settings"),
         ("day: 2024-99-99", "is not a YAML file of settings"),
+        ("on: !!bool SECRET", "is not a YAML file of settings"),
+        ("number: !!int '-'", "is not a YAML file of settings"),
+        ("day: !!timestamp SECRET", "is not a YAML file of settings"),
         ("[" * 1000, "is not a YAML file of settings"),
     ],
 )

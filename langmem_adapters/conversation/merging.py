@@ -158,7 +158,9 @@ class Merge:
             departed = self._departed_here(messages, values, imported_marks)
             remaining = [entry for entry, has_departed in zip(entries, departed, strict=True) if not has_departed]
             gone_ids = deleted | archived
-            append = [(id_, data) for id_, data in remaining if id_ not in gone_ids]
+            remaining = [(id_, data) for id_, data in remaining if id_ not in gone_ids]
+            # Of those that the session has, one is sent: a write restarts its time to live.
+            append = [(id_, data) for id_, data in remaining if id_ not in self._own_ids] or remaining[-1:]
             if not append:
                 return 0
             # Messages that are deleted, archived or summarised just now must not come back.

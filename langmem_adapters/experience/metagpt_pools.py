@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
+from langmem_adapters.codec import is_number
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import Experience
 
@@ -23,8 +24,9 @@ __all__ = ["ChromaEntry", "chroma_entries", "read_metagpt_pool"]
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
 _DUMMY = ("req", "resp", "")  # request, response and tag of the fake experience that MetaGPT's BM25 pool begins with
 _MS_PER_SECOND = 1000
+_COSTS = ("time_cost", "money_cost")  # are added up
 _SIDECAR_SUFFIXES = ("-journal", "-wal")  # files that SQLite keeps beside a database, and reads with it
-_ROWS_QUERY = """SELECT e.id, c.name, e.embedding_id, m.string_value FROM embeddings AS e
+_ROWS_QUERY = """SELECT e.id, CAST(c.name AS TEXT), CAST(e.embedding_id AS TEXT), m.string_value FROM embeddings AS e
     JOIN segments AS s ON s.id = e.segment_id JOIN collections AS c ON c.id = s.collection
     LEFT JOIN embedding_metadata AS m ON m.id = e.id AND m.key IN ('obj_json', '_node_content')
     WHERE ? IN ('', c.name) ORDER BY e.id, m.key DESC"""
@@ -32,6 +34,7 @@ _ROWS_QUERY = """SELECT e.id, c.name, e.embedding_id, m.string_value FROM embedd
 _PENDING_QUERY = """SELECT 1 FROM embeddings_queue AS q JOIN collections AS c ON q.topic LIKE '%/' || c.id
     JOIN segments AS s ON s.collection = c.id AND s.scope = 'METADATA' LEFT JOIN max_seq_id AS m ON m.segment_id = s.id
     WHERE ? IN ('', c.name) AND q.seq_id > ifnull(m.seq_id, 0) LIMIT 1"""
+_TABLES = ("embeddings", "segments", "collections", "embedding_metadata", "embeddings_queue", "max_seq_id")
 _Row: TypeAlias = "tuple[str, str, str | None]"
 _log = logging.getLogger("langmem_adapters")
 
@@ -99,24 +102,31 @@ def chroma_entries(path: Path, collection: str = "") -> list[ChromaEntry]:
     """
     try:
         rows = _load_rows(path.resolve(), collection)
-    except sqlite3.Error as error:
-        raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of an error that quotes a damaged name
+        problem = "cannot be read, as it is in use" if _is_locked(error) else "is not a database of Chroma"
+        raise SerializationError(f"{path} {problem}: {error}") from error
     if rows is None:
         raise SerializationError(f"{path} has changes that Chroma has not applied yet: open it once with Chroma")
     return [ChromaEntry(name, id_, _stored_object(text)) for name, id_, text in rows]
 
 
 def _load_rows(path: Path, collection: str) -> list[_Row] | None:
+    sidecars = [path.with_name(path.name + suffix) for suffix in _SIDECAR_SUFFIXES]
+    if any(file.exists() and not file.is_file() for file in (path, *sidecars)):  # SQLite would wait for a pipe
+        raise SerializationError(f"{path}, or what lies beside it, is not a file")
     try:
         return _read_rows(path, "ro", collection)
     except sqlite3.OperationalError as error:
-        if "locked" in str(error):  # another process is writing, and a copy would have half of its change
+        if _is_locked(error):  # another process is writing, and a copy would have half of its change
             raise
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        sidecars = [path.with_name(path.name + suffix) for suffix in _SIDECAR_SUFFIXES]
         for file in (path, *filter(Path.is_file, sidecars)):
             shutil.copyfile(file, Path(folder, file.name))  # the copy is writable, even if the original is not
         return _read_rows(Path(folder, path.name), "rw", collection)
+
+
+def _is_locked(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 def _read_rows(path: Path, mode: str, collection: str) -> list[_Row] | None:
@@ -124,12 +134,21 @@ def _read_rows(path: Path, mode: str, collection: str) -> list[_Row] | None:
     row_by_number: dict[int, _Row] = {}
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True)) as connection:
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # an error would quote the text
+        _refuse_computed(connection)
         connection.execute("BEGIN")
         if connection.execute(_PENDING_QUERY, (collection,)).fetchone():
             return None
         for number, name, id_, text in connection.execute(_ROWS_QUERY, (collection,)):
             row_by_number.setdefault(number, (name, id_, text))  # obj_json before _node_content
     return [*row_by_number.values()]
+
+
+def _refuse_computed(connection: sqlite3.Connection) -> None:
+    """Let nothing be read by a view, or from tables with computed columns: either may compute without end."""
+    connection.set_authorizer(lambda *access: sqlite3.SQLITE_DENY if access[-1] else sqlite3.SQLITE_OK)
+    for table in _TABLES:
+        if any(is_hidden for *_, is_hidden in connection.execute(f"PRAGMA table_xinfo({table})")):
+            raise sqlite3.DatabaseError(f"{table} has computed columns")
 
 
 def _stored_object(node: Any) -> Any:
@@ -154,9 +173,13 @@ def _to_experience(record: Any) -> Experience | None:
         return None
     fields = {name: record[name] for name in Experience.model_fields if record.get(name) is not None}
     fields.pop("expires_at", None)
+    if not is_number(fields.get("timestamp")):  # no order has a place for NaN
+        fields.pop("timestamp", None)
     metric = fields.get("metric")
-    if isinstance(metric, dict) and isinstance(metric.get("time_cost"), int | float):
-        fields["metric"] = {**metric, "time_cost": metric["time_cost"] / _MS_PER_SECOND}
+    if isinstance(metric, dict):
+        fields["metric"] = {name: value for name, value in metric.items() if name not in _COSTS or is_number(value)}
+        if "time_cost" in fields["metric"]:
+            fields["metric"]["time_cost"] /= _MS_PER_SECOND
     try:
         experience = _validate_leniently(fields)
         experience.to_bytes()

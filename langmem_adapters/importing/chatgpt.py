@@ -92,12 +92,12 @@ def read_chatgpt(values: Sequence[LocatedValue]) -> list[Transcript]:
         name = conversation.conversation_id or conversation.id
         if not name or name in transcripts:
             raise SerializationError(f"{location} has no id of its own")
-        transcripts[name] = _to_transcript(name, conversation, messages)
+        transcripts[name] = _to_transcript(location, name, conversation, messages)
     return list(transcripts.values())
 
 
-def _to_transcript(name: str, conversation: _Conversation, messages: Sequence[_Message]) -> Transcript:
-    numbered = [LocatedValue("", message) for message in messages]
+def _to_transcript(location: str, name: str, conversation: _Conversation, messages: Sequence[_Message]) -> Transcript:
+    numbered = [LocatedValue(location, message) for message in messages]
     transcript = to_transcript(numbered, name, lambda _, message: _to_message(message))
     if conversation.title:
         values = {"v": 1, "type": "session", "session": name, "values": {TITLE: conversation.title}}

@@ -29,7 +29,7 @@ def read_collections(path: Path) -> list[Transcript]:
         raise SerializationError(
             "MetaGPT's Chroma is a folder, not a file; read the dump of a BrainMemory with BrainMemory.from_metagpt"
         )
-    if "chroma.sqlite3" not in (file.name for file in path.iterdir()):
+    if not any(file.name == "chroma.sqlite3" and file.is_file() for file in path.iterdir()):
         raise SerializationError("there is no Chroma database in this folder")
     entries = sorted(chroma_entries(path / "chroma.sqlite3"), key=attrgetter("collection"))
     return [_to_transcript(name, group) for name, group in groupby(entries, key=attrgetter("collection"))]

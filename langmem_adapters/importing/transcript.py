@@ -40,9 +40,14 @@ def to_transcript(values: Sequence[LocatedValue], session: str, read: Callable[[
     lines: dict[str, Line] = {}
     for number, (location, value) in enumerate(values):
         message = read(location, value)
-        if not message.id or message.id in lines:
-            message.id = fingerprint(session, number, value)
-        lines[message.id] = message_line(session, message)
+        try:
+            if not message.id or message.id in lines:
+                message.id = fingerprint(session, number, value)
+            lines[message.id] = message_line(session, message)
+        except SerializationError:  # which names a place within the value, by its keys
+            raise SerializationError(
+                f"{location} cannot be stored: it is nested too deep, or has a number of too many digits"
+            ) from None
     return Transcript(None, session, list(lines.values()))
 
 

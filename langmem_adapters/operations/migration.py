@@ -135,17 +135,23 @@ class Migration:
 
     def _settle(self, namespace: Namespace) -> tuple[int, bool]:
         """Make a namespace the same in both stores; returns its length and whether it had to be copied."""
-        source_content, target_content = _read_content(self._source, namespace), _read_content(self._target, namespace)
+        target_content = _read_content(self._target, namespace)
+        is_missing = target_content.digest == _EMPTY_DIGEST and not self._is_source_empty(namespace)
+        # What is copied as a whole is not read before: a source may be large and far away.
+        is_same = not is_missing and _read_content(self._source, namespace).digest == target_content.digest
         dates = self._source.dates(namespace)  # last, so that even an empty namespace still exists
         if dates is None:
             return 0, False  # it has expired, or was deleted
-        if source_content.digest == target_content.digest:
+        if is_same:
             self._copy_dates(namespace, dates)
-            return source_content.entries.total, False
+            return target_content.entries.total, False
         values, entries = self._prepare_target(namespace, target_content)
         self._copy(namespace, values, entries, dates.expires_in)
         self._copied.add(namespace)
-        return source_content.entries.total, True
+        return entries.total, True
+
+    def _is_source_empty(self, namespace: Namespace) -> bool:
+        return not (self._source.scan(namespace, limit=0).total or self._source.get(namespace))
 
     def _prepare_target(self, namespace: Namespace, target_content: _Content) -> tuple[dict[str, bytes], _Digest]:
         """The source's values and entries that the target has already; clears a copy of an earlier state."""
