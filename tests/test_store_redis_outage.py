@@ -81,6 +81,7 @@ def failing(*errors: Exception, then: str = "done") -> Callable[[], str]:
         exceptions.TryAgainError("Multiple keys request during rehashing of slot"),
         exceptions.ResponseError("BUSY Redis is busy running a script."),
         exceptions.ConnectionError("max number of clients reached"),
+        exceptions.ConnectionError("Error 6 connecting to h:1. TLS/SSL connection has been closed (EOF) (_ssl.c:997)."),
         exceptions.MaxConnectionsError("Too many connections"),
     ],
     ids=repr,

@@ -30,7 +30,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency import pauses
 
-__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "Retries", "is_down", "is_temporary"]
+__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "TLS_HANG_UP", "Retries", "is_down", "is_temporary"]
 
 T = TypeVar("T")
 
@@ -42,6 +42,9 @@ REPLICA_ERRORS = (ReadOnlyError, MasterDownError)
 
 NO_FREE_CONNECTION = "No connection available"
 """redis-py's message when all connections of a pool are in use."""
+
+TLS_HANG_UP = "EOF"
+"""In Python's message about a server that hangs up in the middle of a TLS handshake: it is going down, or is full."""
 
 _PERMANENT_MESSAGES = (NO_FREE_CONNECTION, "SSL", "X509", "certificate", "Invalid Database")
 _CLUSTER_DOWN_MESSAGE = "The cluster is down"  # longer messages say that it takes reads, or that one slot is not served
@@ -65,7 +68,9 @@ def is_down(error: Exception) -> bool:
         return isinstance(error.__cause__, LOST_CONNECTION_ERRORS) and is_down(error.__cause__)
     if isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError):
         return False
-    return isinstance(error, LOST_CONNECTION_ERRORS) and not any(words in str(error) for words in _PERMANENT_MESSAGES)
+    text = str(error)
+    is_permanent = TLS_HANG_UP not in text and any(words in text for words in _PERMANENT_MESSAGES)
+    return isinstance(error, LOST_CONNECTION_ERRORS) and not is_permanent
 
 
 def is_temporary(error: Exception) -> bool:
