@@ -153,6 +153,25 @@ def test_a_slow_failure_leaves_no_time_for_another_try() -> None:
     assert len(tries) == 1
 
 
+@pytest.mark.parametrize("refusal", [exceptions.ReadOnlyError("a replica"), exceptions.MovedError("7 host:6379")])
+def test_a_paused_server_that_is_replaced_answers_late_and_the_other_one_is_asked(refusal: Exception) -> None:
+    now = Time()
+
+    def pause_and_refuse() -> str:
+        if now.now < 105:
+            now.now = 105
+        elif now.now < 105.5:  # the other one takes over
+            raise refusal
+        else:
+            return "done"
+        raise refusal
+
+    assert Retries(1, now, now.sleep).call(pause_and_refuse, lambda _: True) == "done"
+    with pytest.raises(type(refusal)):
+        Retries(1, now, now.sleep).call(failing(*[refusal] * 99), lambda _: True)
+    assert now.now < 107.5
+
+
 def test_the_last_node_of_a_cluster_decides_whether_it_is_down() -> None:
     lost = exceptions.RedisClusterException("Redis Cluster cannot be connected")
     lost.__cause__ = DOWN

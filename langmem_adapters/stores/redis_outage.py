@@ -84,7 +84,11 @@ def is_temporary(error: Exception) -> bool:
 
 @dataclass(frozen=True)
 class Retries:
-    """Exponential backoff with jitter; no attempt begins more than ``seconds`` after the first."""
+    """Exponential backoff with jitter; no attempt begins more than ``seconds`` after the first.
+
+    If the first is refused, the seconds count from its answer: a paused server may take long to say that another one is
+    the primary by now.
+    """
 
     seconds: float
     clock: Callable[[], float] = time.monotonic
@@ -98,11 +102,15 @@ class Retries:
     ) -> T:
         """Return what ``attempt`` returns, or raise its last error, or the first one that will not pass."""
         deadline = self.clock() + self.seconds
+        is_first = True
         max_pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 return attempt()
             except Exception as error:
+                if is_first and isinstance(error, ResponseError):
+                    deadline = self.clock() + self.seconds
+                is_first = False
                 pause = random.uniform(max_pause / 2, max_pause)  # noqa: S311 - so that many callers do not retry at once
                 if not should_retry(error) or self.clock() + pause > deadline:
                     raise
