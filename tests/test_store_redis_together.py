@@ -215,6 +215,16 @@ def test_news_between_the_answers_are_no_answers(any_redis_server: RedisServer, 
     store.close()
 
 
+def test_what_comes_after_a_refusal_is_no_answer_of_the_next(store: RedisStore, raw: Administrator) -> None:
+    log, values = (keys(store, SESSIONS[0])[kind] for kind in ("log", "val"))
+    raw.set(log, "text")
+    refused = [pack("XLEN", log), pack("EXISTS", log)]
+    first, second = store._wire.ask([(refused, False), ([pack("EXISTS", values)], False)])
+    assert first is not None
+    assert isinstance(first[1], StoreError)
+    assert second == ([0], None)
+
+
 def test_of_equal_ids_one_is_new(store: RedisStore, raw: Administrator) -> None:
     found = at_once([step(store.append, SESSIONS[0], [("same", str(n).encode())]) for n in range(60)])
     assert sorted(appended.new for appended in found) == [[False]] * 59 + [[True]]

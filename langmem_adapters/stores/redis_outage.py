@@ -46,7 +46,7 @@ NO_FREE_CONNECTION = "No connection available"
 TLS_HANG_UP = "EOF"
 """In Python's message about a server that hangs up in the middle of a TLS handshake: it is going down, or is full."""
 
-_PERMANENT_MESSAGES = (NO_FREE_CONNECTION, "SSL", "X509", "certificate", "Invalid Database")
+_PERMANENT_MESSAGES = (NO_FREE_CONNECTION, "SSL", "X509", "certificate")
 _CLUSTER_DOWN_MESSAGE = "The cluster is down"  # longer messages say that it takes reads, or that one slot is not served
 _PARTIAL_COVERAGE_MESSAGE = "All slots are not covered"  # redis-py's message, if a given client is told to require all
 BUSY_PREFIX = "BUSY "
@@ -78,7 +78,7 @@ def is_temporary(error: Exception) -> bool:
 
     So may a call that found all connections of its process busy, unless it has waited for one already.
     """
-    is_busy = isinstance(error, ResponseError) and str(error).startswith(BUSY_PREFIX)
+    is_busy = str(error).startswith(BUSY_PREFIX)
     return is_busy or is_down(error) or isinstance(error, (*REPLICA_ERRORS, TryAgainError, MaxConnectionsError))
 
 
