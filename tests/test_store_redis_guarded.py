@@ -16,6 +16,7 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
+from langmem_adapters.concurrency.workers import MAX_BATCH
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.stores import redis_guarded
 from langmem_adapters.stores.redis import RedisStore
@@ -88,6 +89,12 @@ def test_writes_that_wait_for_one_go_in_one_transaction(store: RedisStore, door:
     assert [item.id for item in page.items] == [f"e{n}" for n in range(41)]
     assert page.values == {f"k{n}": b"%d" % n for n in range(41)}
     assert not door.waiting
+
+
+def test_no_more_go_together_than_in_other_batches(door: Door) -> None:
+    writes = [new(f"k{n}") for n in range(MAX_BATCH + 2)]
+    assert door.answers(writes) == [None] * len(writes)
+    assert door.count == 3
 
 
 def test_each_is_held_against_what_those_before_it_leave(store: RedisStore, door: Door) -> None:

@@ -17,14 +17,17 @@ import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency import workers
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, arun, step
 from langmem_adapters.model import Message
+from langmem_adapters.stores import redis_wire
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_connections import FIFOPool, OwnConnections
+from langmem_adapters.stores.redis_connections import FIFOPool, OwnConnections, call_with_connection
 from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, pack_in_python, template
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
@@ -225,6 +228,13 @@ def test_what_comes_after_a_refusal_is_no_answer_of_the_next(store: RedisStore, 
     assert second == ([0], None)
 
 
+def test_a_watched_transaction_fails_with_one_of_its_commands(store: RedisStore, raw: Administrator) -> None:
+    log = keys(store, SESSIONS[0])["log"]
+    raw.set(log, "text")
+    with pytest.raises(StoreError, match="give the store a prefix of its own"):
+        store._wire.transact_watched(log, [pack("EXISTS", log)], lambda _: [pack("XLEN", log)])
+
+
 def test_of_equal_ids_one_is_new(store: RedisStore, raw: Administrator) -> None:
     found = at_once([step(store.append, SESSIONS[0], [("same", str(n).encode())]) for n in range(60)])
     assert sorted(appended.new for appended in found) == [[False]] * 59 + [[True]]
@@ -386,6 +396,29 @@ def test_a_refusal_and_a_conflict_give_the_connection_back(one: RedisStore, raw:
         with pytest.raises(Conflict):
             one.write(SESSIONS[0], put={"k": b"v"}, guard={"k": b"other"})
     assert one.append(SESSIONS[0], [("a", b"")]).new == [True]
+
+
+def test_a_watched_read_is_made_again_if_its_answer_is_lost(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    transact, tries = redis_wire._transact, itertools.count()
+
+    def lose_first(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        if next(tries) == 0:
+            raise redis.ConnectionError("Connection closed by server.")
+        return transact(connection, commands)
+
+    monkeypatch.setattr(redis_wire, "_transact", lose_first)
+    log = keys(store, SESSIONS[0])["log"]
+    assert store._wire.transact_watched(log, [pack("EXISTS", log)], lambda _: ()) == []
+    assert next(tries) == 2
+
+
+def test_a_refused_read_leaves_nothing_watched(one: RedisStore, raw: Administrator) -> None:
+    log = keys(one, SESSIONS[0])["log"]
+    raw.set(log, "text")
+    with pytest.raises(StoreError):
+        one._wire.transact_watched(log, [pack("XLEN", log)], lambda _: None)
+    raw.set(log, "another")
+    assert one.append(SESSIONS[1], [("a", b"")]).new == [True]
 
 
 def test_a_connection_that_the_server_has_closed_is_noticed_before_it_is_used(
@@ -570,6 +603,40 @@ def test_connections_stay_at_hand_where_nothing_is_lost_by_it(
     store.append(SESSIONS[0], [("a", b"")])
     assert bool(at_hand(store)) is kept
     store.close()
+
+
+@pytest.fixture
+def given_pool(any_redis_server: RedisServer) -> Iterator[redis.ConnectionPool]:
+    """Of a client that tries once more."""
+    pool = redis.ConnectionPool(port=any_redis_server.port, retry=Retry(NoBackoff(), 1))
+    yield pool
+    pool.disconnect()
+
+
+def test_a_given_client_tries_again_on_a_connection_without_old_answers(given_pool: redis.ConnectionPool) -> None:
+    tries = itertools.count()
+
+    def ask_twice(connection: Any) -> list[bytes]:
+        number = next(tries)
+        connection.send_packed_command([pack("PING", f"{number} a"), pack("PING", f"{number} b")])
+        answer = connection.read_response()
+        if number == 0:  # as in a batch of transactions, where redis-py does not see it
+            raise redis.exceptions.BusyLoadingError("Redis is loading the dataset in memory")
+        return [answer, connection.read_response()]
+
+    assert call_with_connection(given_pool, ask_twice) == [b"1 a", b"1 b"]
+
+
+def test_a_given_client_does_not_try_again_what_will_be_refused_again(given_pool: redis.ConnectionPool) -> None:
+    refusals = itertools.count()
+
+    def refuse(_: object) -> None:
+        next(refusals)
+        raise redis.AuthenticationError("invalid username-password pair")  # a ConnectionError of redis-py
+
+    with pytest.raises(redis.AuthenticationError):
+        call_with_connection(given_pool, refuse)
+    assert next(refusals) == 1
 
 
 def test_connections_of_a_given_client_go_back_to_it(any_redis_server: RedisServer, key_prefix: str) -> None:
