@@ -272,16 +272,22 @@ def test_a_line_has_the_kind_of_lock_that_gevent_has_put_in_place_since(
     assert next(made) == 1
 
 
-def test_a_conflict_keeps_no_value_until_garbage_is_collected(store: RedisStore) -> None:
+@pytest.mark.parametrize("error", [Conflict, StoreError])
+def test_an_error_keeps_no_value_until_garbage_is_collected(
+    store: RedisStore, raw: Administrator, error: type[StoreError]
+) -> None:
     class Values(dict[str, bytes]):
         """A dictionary that can be referred to weakly."""
 
-    store.write(NS, put={"a": b"1"})
+    if error is Conflict:
+        store.write(NS, put={"a": b"1"})
+    else:
+        raw.set(keys(store, NS)["val"], "text")
     put = Values(a=b"a long text")
     reference = weakref.ref(put)
     gc.disable()
     try:
-        with suppress(Conflict):
+        with suppress(error):
             store.write(NS, put=put, guard={"a": None})
         del put
         assert reference() is None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import queue
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -228,6 +231,37 @@ def test_what_comes_after_a_refusal_is_no_answer_of_the_next(store: RedisStore, 
     assert second == ([0], None)
 
 
+@pytest.mark.parametrize("is_queued", [True, False])
+def test_a_refusal_is_not_kept_until_garbage_is_collected(
+    store: RedisStore, raw: Administrator, is_queued: bool
+) -> None:
+    log = keys(store, SESSIONS[0])["log"]
+    raw.set(log, "text")
+    refused = [pack("XLEN", log) if is_queued else pack("XLEN")]
+
+    def send(*commands: bytes) -> None:
+        store._wire.send(*((log, command) for command in commands))
+
+    def cause_of(call: Callable[[], Any]) -> Any:
+        try:
+            call()
+        except StoreError as error:
+            return weakref.ref(error.__cause__)
+        raise AssertionError
+
+    def causes_together() -> list[Any]:
+        answers = store._wire.ask([(refused, True), (refused, False)])
+        return [weakref.ref(answer[1].__cause__) for answer in answers if answer and answer[1] and answer[1].__cause__]
+
+    gc.disable()
+    try:
+        causes = [cause_of(partial(store._wire.transact, log, refused)), cause_of(partial(send, *refused, *refused))]
+        causes += causes_together()
+        assert [cause() for cause in causes] == [None] * 4
+    finally:
+        gc.enable()
+
+
 def test_a_watched_transaction_fails_with_one_of_its_commands(store: RedisStore, raw: Administrator) -> None:
     log = keys(store, SESSIONS[0])["log"]
     raw.set(log, "text")
@@ -396,6 +430,22 @@ def test_a_refusal_and_a_conflict_give_the_connection_back(one: RedisStore, raw:
         with pytest.raises(Conflict):
             one.write(SESSIONS[0], put={"k": b"v"}, guard={"k": b"other"})
     assert one.append(SESSIONS[0], [("a", b"")]).new == [True]
+
+
+def test_a_lost_race_costs_no_connection(one: RedisStore, raw: Administrator) -> None:
+    key, tries = keys(one, SESSIONS[0])["val"], itertools.count()
+
+    def lose_first(_: object) -> list[bytes]:
+        if next(tries) == 0:
+            raw.hset(key, "k", "1")
+        return [pack("EXISTS", key)]
+
+    one.get(SESSIONS[0], ["k"])
+    (connection,) = at_hand(one)
+    sock = connection._sock
+    assert one._wire.transact_watched(key, [pack("EXISTS", key)], lose_first) == [1]
+    assert next(tries) == 2
+    assert connection._sock is sock
 
 
 def test_a_watched_read_is_made_again_if_its_answer_is_lost(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -573,6 +623,17 @@ def test_closing_closes_them_and_the_next_use_connects_anew(
         while mine(raw, key_prefix):
             assert time.monotonic() < deadline
     assert one.scan(SESSIONS[0]).total == 3
+
+
+def test_closing_in_the_middle_of_a_call_closes_its_connection_after_it(one: RedisStore) -> None:
+    def close_and_ask(connection: Any) -> list[Any]:
+        one.close()
+        connection.send_command("PING")
+        return [connection, connection.read_response()]
+
+    connection, answer = one._wire._servers.call(b"", close_and_ask)
+    assert answer == b"PONG"
+    assert connection._sock is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
