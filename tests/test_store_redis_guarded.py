@@ -97,6 +97,30 @@ def test_no_more_go_together_than_in_other_batches(door: Door) -> None:
     assert door.count == 3
 
 
+def test_who_has_the_turn_sends_until_its_own_is_sent(store: RedisStore) -> None:
+    place = store._keys.for_namespace(NS)
+    line = store._guarded_writes._line_of(place.values, threading.RLock)
+    line.waiting.extend(redis_guarded._Write([place.count_ids], {"k": None}, {}) for _ in range(MAX_BATCH))
+    store.write(NS, **new("a"))
+    assert store.get(NS) == {"a": b"new"}
+
+
+def test_one_that_was_interrupted_while_it_waited_is_never_sent(store: RedisStore) -> None:
+    class InterruptedTurn:
+        def __enter__(self) -> None:
+            raise KeyboardInterrupt
+
+        def __exit__(self, *_: object) -> None: ...
+
+    line: Any = store._guarded_writes._line_of(store._keys.for_namespace(NS).values, threading.RLock)
+    turn, line.turn = line.turn, InterruptedTurn()
+    with pytest.raises(KeyboardInterrupt):
+        store.write(NS, **new("a"))
+    line.turn = turn
+    store.write(NS, **new("b"))
+    assert store.get(NS) == {"b": b"new"}
+
+
 def test_each_is_held_against_what_those_before_it_leave(store: RedisStore, door: Door) -> None:
     store.write(NS, put={"old": b"1", "same": b"1"})
     writes: list[tuple[dict[str, Any], bool]] = [
@@ -108,6 +132,7 @@ def test_each_is_held_against_what_those_before_it_leave(store: RedisStore, door
         ({"delete": ["old"], "guard": {"old": b"1"}}, True),
         ({"delete": ["old"], "guard": {"old": b"1"}}, False),
         (new("old", b"back", delete=["old"]), True),
+        ({"put": {"b": b"0"}, "guard": {"old": b"back"}}, True),
         ({"put": {"b": b"1"}, "guard": {"same": b"1", "first": b"new"}}, True),
         ({"put": {"c": b"1"}, "guard": {"same": b"2"}}, False),
     ]

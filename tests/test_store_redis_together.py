@@ -30,7 +30,7 @@ from langmem_adapters.flow import Flow, arun, step
 from langmem_adapters.model import Message
 from langmem_adapters.stores import redis_wire
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_connections import FIFOPool, OwnConnections, call_with_connection
+from langmem_adapters.stores.redis_connections import FIFOPool, LastUses, OwnConnections, call_with_connection
 from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, pack_in_python, template
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
@@ -521,6 +521,16 @@ def test_nobody_waits_for_a_connection_that_is_at_hand(url: str, key_prefix: str
     assert store.scan(SESSIONS[0], limit=0).total == 2400
     assert slowest[0] < 4  # a lost wake-up would cost the whole timeout
     store.close()
+
+
+def test_an_idle_minute_is_a_long_time_and_so_is_a_clock_set_back() -> None:
+    clock, connection = FakeClock(), type("Connection", (), {})()
+    uses = LastUses(clock)
+    found = [uses.was_long_ago(connection)]
+    for seconds in (60, 60, 61, 1, -61, 1):
+        clock.advance(seconds)
+        found.append(uses.was_long_ago(connection))
+    assert found == [False, False, False, True, False, True, False]
 
 
 def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
