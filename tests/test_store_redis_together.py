@@ -471,6 +471,16 @@ def test_a_refused_read_leaves_nothing_watched(one: RedisStore, raw: Administrat
     assert one.append(SESSIONS[1], [("a", b"")]).new == [True]
 
 
+def test_a_refused_transaction_leaves_nothing_watched(one: RedisStore, raw: Administrator, key_prefix: str) -> None:
+    log, user = keys(one, SESSIONS[0])["log"], key_prefix.strip(":")
+    raw.execute_command("ACL", "SETUSER", user, "-multi")
+    with pytest.raises(StoreError, match="forbids this"):
+        one._wire.transact_watched(log, [pack("EXISTS", log)], lambda _: [pack("XLEN", log)])
+    raw.execute_command("ACL", "SETUSER", user, "+multi")
+    raw.set(log, "text")
+    assert one.append(SESSIONS[1], [("a", b"")]).new == [True]
+
+
 def test_a_connection_that_the_server_has_closed_is_noticed_before_it_is_used(
     one: RedisStore, raw: Administrator, key_prefix: str
 ) -> None:
