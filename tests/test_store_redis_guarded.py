@@ -18,7 +18,7 @@ from redis.exceptions import ResponseError
 
 from langmem_adapters.concurrency.workers import MAX_BATCH
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
-from langmem_adapters.stores import redis_guarded
+from langmem_adapters.stores import redis_guarded, redis_wire
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
 from tests.servers import COMMANDS, RedisServer
@@ -95,6 +95,22 @@ def test_no_more_go_together_than_in_other_batches(door: Door) -> None:
     writes = [new(f"k{n}") for n in range(MAX_BATCH + 2)]
     assert door.answers(writes) == [None] * len(writes)
     assert door.count == 3
+
+
+def test_one_that_was_overtaken_is_made_once(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact, tries = redis_wire._transact, count()
+
+    def be_overtaken(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        if next(tries) == 0:
+            raw.hset(keys(store, NS)["val"], "other", "1")
+        return transact(connection, commands)
+
+    monkeypatch.setattr(redis_wire, "_transact", be_overtaken)
+    store.write(NS, **new("a", append=[("e", b"")]))
+    assert next(tries) == 2
+    assert raw.xlen(keys(store, NS)["log"]) == 1
 
 
 def test_who_has_the_turn_sends_until_its_own_is_sent(store: RedisStore) -> None:
@@ -333,6 +349,20 @@ def test_those_who_waited_while_a_replica_refused_are_refused_too(
     assert {str(answer) for answer in answers} == {str(answers[0])}
     assert "is a read-only replica" in str(answers[0])
     assert door.count == 2  # the first alone, and then some of the others for all
+    store.close()
+
+
+def test_what_was_refused_while_it_waited_is_sent_by_nobody(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    with redis.Redis(port=server.port) as client:
+        client.replicaof("127.0.0.1", 1)
+    store = RedisStore(server.url(), retry_for=0.1)
+    place = store._keys.for_namespace(NS)
+    line = store._guarded_writes._line_of(place.values, threading.RLock)
+    line.waiting.extend(redis_guarded._Write(place.persist_commands, {"k": None}, {}) for _ in range(MAX_BATCH + 3))
+    with pytest.raises(StoreUnavailable, match="is a read-only replica"):
+        store.write(NS, **new("a"))
+    assert not line.waiting
     store.close()
 
 

@@ -543,6 +543,14 @@ def test_an_idle_minute_is_a_long_time_and_so_is_a_clock_set_back() -> None:
     assert found == [False, False, False, True, False, True, False]
 
 
+def test_what_exists_is_taken_before_another_is_made() -> None:
+    pool = FIFOPool(2, 1)
+    assert [pool.take(), pool.take()] == [None, None]
+    pool.give_back("connection")
+    pool.give_back(None)
+    assert [pool.take(), pool.take()] == ["connection", None]
+
+
 def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
     turns = FIFOPool(1, 60)
     thing = turns.take()
