@@ -519,6 +519,10 @@ def test_both_ways_of_packing_a_command_are_the_same() -> None:
     assert redis_packing.pack(*words) == redis_packing.pack_in_python(words)
 
 
+def test_a_command_of_redis_py_may_have_several_words() -> None:
+    assert redis_packing.Packer.pack("CLIENT SETINFO", "a b") == [redis_packing.pack("CLIENT", "SETINFO", "a b")]
+
+
 # --- damage and repair --------------------------------------------------------------------------------------
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
+from langmem_adapters.stores import redis_wire
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.working import WorkingMemory
 from tests.faults import again_and_again
@@ -375,6 +377,18 @@ def test_aof_with_kill_9(start_redis: Callable[..., RedisServer], fsync: str) ->
     left: Any = store.dates(NS)
     assert 500 < left.expires_in <= 600
     store.close()
+
+
+@pytest.mark.parametrize("size", [n * redis_wire._PART_BYTES + rest for n in (1, 2) for rest in (-1, 0, 1)])
+def test_a_large_request_goes_in_parts_and_whole(size: int) -> None:
+    class Recorder:
+        def send_packed_command(self, parts: Sequence[bytes]) -> None:
+            self.parts = list(map(bytes, parts))
+
+    recorder, request = Recorder(), os.urandom(size)
+    redis_wire._send(recorder, request)
+    assert b"".join(recorder.parts) == request
+    assert max(map(len, recorder.parts)) <= redis_wire._PART_BYTES
 
 
 def test_a_large_write_may_take_longer_than_the_timeout_while_its_bytes_get_through(

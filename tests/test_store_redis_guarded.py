@@ -16,8 +16,9 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
+from langmem_adapters.concurrency.workers import MAX_BATCH
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
-from langmem_adapters.stores import redis_guarded
+from langmem_adapters.stores import redis_guarded, redis_wire
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
 from tests.servers import COMMANDS, RedisServer
@@ -90,6 +91,52 @@ def test_writes_that_wait_for_one_go_in_one_transaction(store: RedisStore, door:
     assert not door.waiting
 
 
+def test_no_more_go_together_than_in_other_batches(door: Door) -> None:
+    writes = [new(f"k{n}") for n in range(MAX_BATCH + 2)]
+    assert door.answers(writes) == [None] * len(writes)
+    assert door.count == 3
+
+
+def test_one_that_was_overtaken_is_made_once(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact, tries = redis_wire._transact, count()
+
+    def be_overtaken(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        if next(tries) == 0:
+            raw.hset(keys(store, NS)["val"], "other", "1")
+        return transact(connection, commands)
+
+    monkeypatch.setattr(redis_wire, "_transact", be_overtaken)
+    store.write(NS, **new("a", append=[("e", b"")]))
+    assert next(tries) == 2
+    assert raw.xlen(keys(store, NS)["log"]) == 1
+
+
+def test_who_has_the_turn_sends_until_its_own_is_sent(store: RedisStore) -> None:
+    place = store._keys.for_namespace(NS)
+    line = store._guarded_writes._line_of(place.values, threading.RLock)
+    line.waiting.extend(redis_guarded._Write([place.count_ids], {"k": None}, {}) for _ in range(MAX_BATCH))
+    store.write(NS, **new("a"))
+    assert store.get(NS) == {"a": b"new"}
+
+
+def test_one_that_was_interrupted_while_it_waited_is_never_sent(store: RedisStore) -> None:
+    class InterruptedTurn:
+        def __enter__(self) -> None:
+            raise KeyboardInterrupt
+
+        def __exit__(self, *_: object) -> None: ...
+
+    line: Any = store._guarded_writes._line_of(store._keys.for_namespace(NS).values, threading.RLock)
+    turn, line.turn = line.turn, InterruptedTurn()
+    with pytest.raises(KeyboardInterrupt):
+        store.write(NS, **new("a"))
+    line.turn = turn
+    store.write(NS, **new("b"))
+    assert store.get(NS) == {"b": b"new"}
+
+
 def test_each_is_held_against_what_those_before_it_leave(store: RedisStore, door: Door) -> None:
     store.write(NS, put={"old": b"1", "same": b"1"})
     writes: list[tuple[dict[str, Any], bool]] = [
@@ -101,6 +148,7 @@ def test_each_is_held_against_what_those_before_it_leave(store: RedisStore, door
         ({"delete": ["old"], "guard": {"old": b"1"}}, True),
         ({"delete": ["old"], "guard": {"old": b"1"}}, False),
         (new("old", b"back", delete=["old"]), True),
+        ({"put": {"b": b"0"}, "guard": {"old": b"back"}}, True),
         ({"put": {"b": b"1"}, "guard": {"same": b"1", "first": b"new"}}, True),
         ({"put": {"c": b"1"}, "guard": {"same": b"2"}}, False),
     ]
@@ -265,16 +313,22 @@ def test_a_line_has_the_kind_of_lock_that_gevent_has_put_in_place_since(
     assert next(made) == 1
 
 
-def test_a_conflict_keeps_no_value_until_garbage_is_collected(store: RedisStore) -> None:
+@pytest.mark.parametrize("error", [Conflict, StoreError])
+def test_an_error_keeps_no_value_until_garbage_is_collected(
+    store: RedisStore, raw: Administrator, error: type[StoreError]
+) -> None:
     class Values(dict[str, bytes]):
         """A dictionary that can be referred to weakly."""
 
-    store.write(NS, put={"a": b"1"})
+    if error is Conflict:
+        store.write(NS, put={"a": b"1"})
+    else:
+        raw.set(keys(store, NS)["val"], "text")
     put = Values(a=b"a long text")
     reference = weakref.ref(put)
     gc.disable()
     try:
-        with suppress(Conflict):
+        with suppress(error):
             store.write(NS, put=put, guard={"a": None})
         del put
         assert reference() is None
@@ -295,6 +349,20 @@ def test_those_who_waited_while_a_replica_refused_are_refused_too(
     assert {str(answer) for answer in answers} == {str(answers[0])}
     assert "is a read-only replica" in str(answers[0])
     assert door.count == 2  # the first alone, and then some of the others for all
+    store.close()
+
+
+def test_what_was_refused_while_it_waited_is_sent_by_nobody(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    with redis.Redis(port=server.port) as client:
+        client.replicaof("127.0.0.1", 1)
+    store = RedisStore(server.url(), retry_for=0.1)
+    place = store._keys.for_namespace(NS)
+    line = store._guarded_writes._line_of(place.values, threading.RLock)
+    line.waiting.extend(redis_guarded._Write(place.persist_commands, {"k": None}, {}) for _ in range(MAX_BATCH + 3))
+    with pytest.raises(StoreUnavailable, match="is a read-only replica"):
+        store.write(NS, **new("a"))
+    assert not line.waiting
     store.close()
 
 

@@ -34,7 +34,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_outage import Retries, is_down, is_temporary
 from tests.faults import again_and_again
 from tests.servers import RedisServer, listening
-from tests.test_store_redis import NS, ids, on_threads, told
+from tests.test_store_redis import NS, answering, ids, on_threads, told
 from tests.test_store_redis_faults import Crossing
 
 DOWN = exceptions.ConnectionError("Connection refused")
@@ -81,6 +81,7 @@ def failing(*errors: Exception, then: str = "done") -> Callable[[], str]:
         exceptions.TryAgainError("Multiple keys request during rehashing of slot"),
         exceptions.ResponseError("BUSY Redis is busy running a script."),
         exceptions.ConnectionError("max number of clients reached"),
+        exceptions.ConnectionError("Error 6 connecting to h:1. TLS/SSL connection has been closed (EOF) (_ssl.c:997)."),
         exceptions.MaxConnectionsError("Too many connections"),
     ],
     ids=repr,
@@ -152,6 +153,25 @@ def test_a_slow_failure_leaves_no_time_for_another_try() -> None:
     assert len(tries) == 1
 
 
+@pytest.mark.parametrize("refusal", [exceptions.ReadOnlyError("a replica"), exceptions.MovedError("7 host:6379")])
+def test_a_paused_server_that_is_replaced_answers_late_and_the_other_one_is_asked(refusal: Exception) -> None:
+    now = Time()
+
+    def pause_and_refuse() -> str:
+        if now.now < 105:
+            now.now = 105
+        elif now.now < 105.5:  # the other one takes over
+            raise refusal
+        else:
+            return "done"
+        raise refusal
+
+    assert Retries(1, now, now.sleep).call(pause_and_refuse, lambda _: True) == "done"
+    with pytest.raises(type(refusal)):
+        Retries(1, now, now.sleep).call(failing(*[refusal] * 99), lambda _: True)
+    assert now.now < 107.5
+
+
 def test_the_last_node_of_a_cluster_decides_whether_it_is_down() -> None:
     lost = exceptions.RedisClusterException("Redis Cluster cannot be connected")
     lost.__cause__ = DOWN
@@ -159,6 +179,22 @@ def test_the_last_node_of_a_cluster_decides_whether_it_is_down() -> None:
     assert is_temporary(lost)
     lost.__cause__ = exceptions.AuthenticationError("invalid username-password pair")
     assert not is_down(lost)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (exceptions.ClusterDownError("The cluster is down"), True),
+        (exceptions.ClusterDownError("The cluster is down and only accepts read commands"), False),
+        (exceptions.ClusterDownError("Hash slot not served"), False),
+        (exceptions.RedisClusterException("All slots are not covered after query all startup_nodes."), True),
+        (exceptions.MaxConnectionsError("Too many connections"), False),
+        (exceptions.ConnectionError("no certificates found for the responder"), False),  # of OCSP
+    ],
+    ids=repr,
+)
+def test_who_refuses_one_call_is_not_down(error: Exception, expected: bool) -> None:
+    assert is_down(error) is expected
 
 
 # --- failing at once ----------------------------------------------------------------------------------------
@@ -192,6 +228,20 @@ def probe() -> Iterator[Probe]:
 def breaker(probe: Probe, now: Callable[[], float], *, grace: float = 10) -> Breaker:
     said = lambda error: f"it is down ({error})"  # noqa: E731 - two lines more would say no more
     return Breaker(probe, said, is_down=is_down, clock=now, pause=0.5, grace=grace)
+
+
+def test_without_patience_nobody_waits_for_a_probe() -> None:
+    waits = []
+    with answering(b"") as port:
+        for _ in range(3):  # the machine may be slow once
+            with closing(RedisStore(f"redis://127.0.0.1:{port}", socket_timeout=0.3, retry_for=0)) as store:
+                with pytest.raises(StoreUnavailable):
+                    store.get(NS)
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable):
+                    store.get(NS)
+                waits.append(time.monotonic() - began)
+    assert min(waits) < 0.2
 
 
 def broken(probe: Probe, now: Callable[[], float], *, grace: float = 10) -> Breaker:

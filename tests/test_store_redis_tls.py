@@ -22,7 +22,8 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_client import make_link
 from langmem_adapters.stores.redis_sources import default_options
 from langmem_adapters.stores.redis_url import from_url
-from tests.servers import RedisServer, free_port, listening, redis_servers
+from langmem_adapters.warn_once import BREAKER_SUFFIX
+from tests.servers import Proxy, RedisServer, free_port, listening, redis_servers
 from tests.test_store_redis import NS, answering, ids
 from tests.waiting import until
 
@@ -254,6 +255,46 @@ def test_a_client_s_tls_with_the_sentinels_and_with_the_primary(
     assert issubclass(pool.connection_class, redis.SSLConnection) is of_primary
     assert issubclass(sentinel_pool.connection_class, redis.SSLConnection) is of_sentinels
     assert (sentinel_pool.connection_kwargs["password"], pool.connection_kwargs["password"]) == ("a", "b")
+
+
+class GoingDown(Proxy):
+    """Hangs up on the first client when it begins a handshake, as a server does that is going down."""
+
+    def __init__(self, port: int) -> None:
+        self.hello = b""
+        super().__init__(port)
+
+    def ask(self, client: socket, server: socket) -> None:
+        if not self.hello:
+            self.hello = client.recv(65536)
+            return
+        self.answer(client, server)
+
+    def answer(self, server: socket, client: socket) -> None:
+        while data := server.recv(65536):
+            client.sendall(data)
+
+
+def test_a_server_that_goes_down_in_a_handshake_is_asked_again(
+    port: int, certificates: Certificates, key_prefix: str
+) -> None:
+    options = f"ssl_ca_certs={certificates.authority}&{own(certificates)}"
+    with closing(GoingDown(port)) as line:
+        with closing(RedisStore(f"rediss://127.0.0.1:{line.port}?{options}", prefix=key_prefix, retry_for=30)) as store:
+            assert store.append(NS, [("a", b"1")]).new == [True]
+            store.clear(NS)
+        assert line.hello
+
+
+def test_a_server_that_hangs_up_in_each_handshake_cannot_be_reached() -> None:
+    def read_hello(connection: socket) -> None:
+        connection.recv(65536)
+
+    with listening(read_hello) as port, closing(RedisStore(f"rediss://127.0.0.1:{port}", retry_for=0)) as store:
+        for end in ("", BREAKER_SUFFIX):
+            with pytest.raises(StoreUnavailable, match="cannot be reached: see whether it runs") as caught:
+                store.get(NS)
+            assert str(caught.value).endswith(end or ")")
 
 
 def test_tls_where_there_is_none() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import queue
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -17,14 +20,17 @@ import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency import workers
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, arun, step
 from langmem_adapters.model import Message
+from langmem_adapters.stores import redis_wire
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_connections import FIFOPool, OwnConnections
+from langmem_adapters.stores.redis_connections import FIFOPool, LastUses, OwnConnections, call_with_connection
 from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, pack_in_python, template
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
@@ -215,6 +221,54 @@ def test_news_between_the_answers_are_no_answers(any_redis_server: RedisServer, 
     store.close()
 
 
+def test_what_comes_after_a_refusal_is_no_answer_of_the_next(store: RedisStore, raw: Administrator) -> None:
+    log, values = (keys(store, SESSIONS[0])[kind] for kind in ("log", "val"))
+    raw.set(log, "text")
+    refused = [pack("XLEN", log), pack("EXISTS", log)]
+    first, second = store._wire.ask([(refused, False), ([pack("EXISTS", values)], False)])
+    assert first is not None
+    assert isinstance(first[1], StoreError)
+    assert second == ([0], None)
+
+
+@pytest.mark.parametrize("is_queued", [True, False])
+def test_a_refusal_is_not_kept_until_garbage_is_collected(
+    store: RedisStore, raw: Administrator, is_queued: bool
+) -> None:
+    log = keys(store, SESSIONS[0])["log"]
+    raw.set(log, "text")
+    refused = [pack("XLEN", log) if is_queued else pack("XLEN")]
+
+    def send(*commands: bytes) -> None:
+        store._wire.send(*((log, command) for command in commands))
+
+    def cause_of(call: Callable[[], Any]) -> Any:
+        try:
+            call()
+        except StoreError as error:
+            return weakref.ref(error.__cause__)
+        raise AssertionError
+
+    def causes_together() -> list[Any]:
+        answers = store._wire.ask([(refused, True), (refused, False)])
+        return [weakref.ref(answer[1].__cause__) for answer in answers if answer and answer[1] and answer[1].__cause__]
+
+    gc.disable()
+    try:
+        causes = [cause_of(partial(store._wire.transact, log, refused)), cause_of(partial(send, *refused, *refused))]
+        causes += causes_together()
+        assert [cause() for cause in causes] == [None] * 4
+    finally:
+        gc.enable()
+
+
+def test_a_watched_transaction_fails_with_one_of_its_commands(store: RedisStore, raw: Administrator) -> None:
+    log = keys(store, SESSIONS[0])["log"]
+    raw.set(log, "text")
+    with pytest.raises(StoreError, match="give the store a prefix of its own"):
+        store._wire.transact_watched(log, [pack("EXISTS", log)], lambda _: [pack("XLEN", log)])
+
+
 def test_of_equal_ids_one_is_new(store: RedisStore, raw: Administrator) -> None:
     found = at_once([step(store.append, SESSIONS[0], [("same", str(n).encode())]) for n in range(60)])
     assert sorted(appended.new for appended in found) == [[False]] * 59 + [[True]]
@@ -378,6 +432,55 @@ def test_a_refusal_and_a_conflict_give_the_connection_back(one: RedisStore, raw:
     assert one.append(SESSIONS[0], [("a", b"")]).new == [True]
 
 
+def test_a_lost_race_costs_no_connection(one: RedisStore, raw: Administrator) -> None:
+    key, tries = keys(one, SESSIONS[0])["val"], itertools.count()
+
+    def lose_first(_: object) -> list[bytes]:
+        if next(tries) == 0:
+            raw.hset(key, "k", "1")
+        return [pack("EXISTS", key)]
+
+    one.get(SESSIONS[0], ["k"])
+    (connection,) = at_hand(one)
+    sock = connection._sock
+    assert one._wire.transact_watched(key, [pack("EXISTS", key)], lose_first) == [1]
+    assert next(tries) == 2
+    assert connection._sock is sock
+
+
+def test_a_watched_read_is_made_again_if_its_answer_is_lost(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    transact, tries = redis_wire._transact, itertools.count()
+
+    def lose_first(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        if next(tries) == 0:
+            raise redis.ConnectionError("Connection closed by server.")
+        return transact(connection, commands)
+
+    monkeypatch.setattr(redis_wire, "_transact", lose_first)
+    log = keys(store, SESSIONS[0])["log"]
+    assert store._wire.transact_watched(log, [pack("EXISTS", log)], lambda _: ()) == []
+    assert next(tries) == 2
+
+
+def test_a_refused_read_leaves_nothing_watched(one: RedisStore, raw: Administrator) -> None:
+    log = keys(one, SESSIONS[0])["log"]
+    raw.set(log, "text")
+    with pytest.raises(StoreError):
+        one._wire.transact_watched(log, [pack("XLEN", log)], lambda _: None)
+    raw.set(log, "another")
+    assert one.append(SESSIONS[1], [("a", b"")]).new == [True]
+
+
+def test_a_refused_transaction_leaves_nothing_watched(one: RedisStore, raw: Administrator, key_prefix: str) -> None:
+    log, user = keys(one, SESSIONS[0])["log"], key_prefix.strip(":")
+    raw.execute_command("ACL", "SETUSER", user, "-multi")
+    with pytest.raises(StoreError, match="forbids this"):
+        one._wire.transact_watched(log, [pack("EXISTS", log)], lambda _: [pack("XLEN", log)])
+    raw.execute_command("ACL", "SETUSER", user, "+multi")
+    raw.set(log, "text")
+    assert one.append(SESSIONS[1], [("a", b"")]).new == [True]
+
+
 def test_a_connection_that_the_server_has_closed_is_noticed_before_it_is_used(
     one: RedisStore, raw: Administrator, key_prefix: str
 ) -> None:
@@ -428,6 +531,24 @@ def test_nobody_waits_for_a_connection_that_is_at_hand(url: str, key_prefix: str
     assert store.scan(SESSIONS[0], limit=0).total == 2400
     assert slowest[0] < 4  # a lost wake-up would cost the whole timeout
     store.close()
+
+
+def test_an_idle_minute_is_a_long_time_and_so_is_a_clock_set_back() -> None:
+    clock, connection = FakeClock(), type("Connection", (), {})()
+    uses = LastUses(clock)
+    found = [uses.was_long_ago(connection)]
+    for seconds in (60, 60, 61, 1, -61, 1):
+        clock.advance(seconds)
+        found.append(uses.was_long_ago(connection))
+    assert found == [False, False, False, True, False, True, False]
+
+
+def test_what_exists_is_taken_before_another_is_made() -> None:
+    pool = FIFOPool(2, 1)
+    assert [pool.take(), pool.take()] == [None, None]
+    pool.give_back("connection")
+    pool.give_back(None)
+    assert [pool.take(), pool.take()] == ["connection", None]
 
 
 def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
@@ -532,6 +653,17 @@ def test_closing_closes_them_and_the_next_use_connects_anew(
     assert one.scan(SESSIONS[0]).total == 3
 
 
+def test_closing_in_the_middle_of_a_call_closes_its_connection_after_it(one: RedisStore) -> None:
+    def close_and_ask(connection: Any) -> list[Any]:
+        one.close()
+        connection.send_command("PING")
+        return [connection, connection.read_response()]
+
+    connection, answer = one._wire._servers.call(b"", close_and_ask)
+    assert answer == b"PONG"
+    assert connection._sock is None
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_takes_a_connection_of_its_own(one: RedisStore, raw: Administrator, key_prefix: str) -> None:
@@ -560,6 +692,40 @@ def test_connections_stay_at_hand_where_nothing_is_lost_by_it(
     store.append(SESSIONS[0], [("a", b"")])
     assert bool(at_hand(store)) is kept
     store.close()
+
+
+@pytest.fixture
+def given_pool(any_redis_server: RedisServer) -> Iterator[redis.ConnectionPool]:
+    """Of a client that tries once more."""
+    pool = redis.ConnectionPool(port=any_redis_server.port, retry=Retry(NoBackoff(), 1))
+    yield pool
+    pool.disconnect()
+
+
+def test_a_given_client_tries_again_on_a_connection_without_old_answers(given_pool: redis.ConnectionPool) -> None:
+    tries = itertools.count()
+
+    def ask_twice(connection: Any) -> list[bytes]:
+        number = next(tries)
+        connection.send_packed_command([pack("PING", f"{number} a"), pack("PING", f"{number} b")])
+        answer = connection.read_response()
+        if number == 0:  # as in a batch of transactions, where redis-py does not see it
+            raise redis.exceptions.BusyLoadingError("Redis is loading the dataset in memory")
+        return [answer, connection.read_response()]
+
+    assert call_with_connection(given_pool, ask_twice) == [b"1 a", b"1 b"]
+
+
+def test_a_given_client_does_not_try_again_what_will_be_refused_again(given_pool: redis.ConnectionPool) -> None:
+    refusals = itertools.count()
+
+    def refuse(_: object) -> None:
+        next(refusals)
+        raise redis.AuthenticationError("invalid username-password pair")  # a ConnectionError of redis-py
+
+    with pytest.raises(redis.AuthenticationError):
+        call_with_connection(given_pool, refuse)
+    assert next(refusals) == 1
 
 
 def test_connections_of_a_given_client_go_back_to_it(any_redis_server: RedisServer, key_prefix: str) -> None:

@@ -24,7 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.stores.redis_outage import BUSY_PREFIX, NO_FREE_CONNECTION, is_down
+from langmem_adapters.stores.redis_outage import BUSY_PREFIX, NO_FREE_CONNECTION, TLS_HANG_UP, is_down
 
 __all__ = ["is_full", "translate"]
 
@@ -97,6 +97,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisTimeoutError, "", StoreUnavailable, _TIMEOUT),
     (MasterNotFoundError, "", StoreUnavailable, _NO_PRIMARY),
     (RedisConnectionError, "max number of clients", StoreUnavailable, _TOO_MANY_CLIENTS),
+    (RedisConnectionError, TLS_HANG_UP, StoreUnavailable, _UNREACHABLE),
     (RedisConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE_UNVERIFIED),
     (RedisConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE_MISSING),
     (RedisConnectionError, "alert certificate", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),

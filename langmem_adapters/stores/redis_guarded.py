@@ -118,12 +118,7 @@ class GuardedWrites:
 
     def _send_together(self, redis_keys: NamespaceKeys, writes: Sequence[_Write], line: _Line) -> None:
         others = line.waiting.copy()
-        try:
-            refusal = self._send(redis_keys, writes)
-        finally:
-            for write in writes:
-                if write.answer is None:  # this thread was interrupted, and the others do not get to know
-                    write.answer = self._wire.lost_write()
+        refusal = self._send(redis_keys, writes)
         if refusal is not None:  # it was tried for as long as any of these would be
             for other in others:
                 with suppress(ValueError):  # it waits no more

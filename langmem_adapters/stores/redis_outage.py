@@ -30,7 +30,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency import pauses
 
-__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "Retries", "is_down", "is_temporary"]
+__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "TLS_HANG_UP", "Retries", "is_down", "is_temporary"]
 
 T = TypeVar("T")
 
@@ -43,7 +43,10 @@ REPLICA_ERRORS = (ReadOnlyError, MasterDownError)
 NO_FREE_CONNECTION = "No connection available"
 """redis-py's message when all connections of a pool are in use."""
 
-_PERMANENT_MESSAGES = (NO_FREE_CONNECTION, "SSL", "X509", "certificate", "Invalid Database")
+TLS_HANG_UP = "EOF"
+"""In Python's message about a server that hangs up in the middle of a TLS handshake: it is going down, or is full."""
+
+_PERMANENT_MESSAGES = (NO_FREE_CONNECTION, "SSL", "X509", "certificate")
 _CLUSTER_DOWN_MESSAGE = "The cluster is down"  # longer messages say that it takes reads, or that one slot is not served
 _PARTIAL_COVERAGE_MESSAGE = "All slots are not covered"  # redis-py's message, if a given client is told to require all
 BUSY_PREFIX = "BUSY "
@@ -65,7 +68,9 @@ def is_down(error: Exception) -> bool:
         return isinstance(error.__cause__, LOST_CONNECTION_ERRORS) and is_down(error.__cause__)
     if isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError):
         return False
-    return isinstance(error, LOST_CONNECTION_ERRORS) and not any(words in str(error) for words in _PERMANENT_MESSAGES)
+    text = str(error)
+    is_permanent = TLS_HANG_UP not in text and any(words in text for words in _PERMANENT_MESSAGES)
+    return isinstance(error, LOST_CONNECTION_ERRORS) and not is_permanent
 
 
 def is_temporary(error: Exception) -> bool:
@@ -73,13 +78,17 @@ def is_temporary(error: Exception) -> bool:
 
     So may a call that found all connections of its process busy, unless it has waited for one already.
     """
-    is_busy = isinstance(error, ResponseError) and str(error).startswith(BUSY_PREFIX)
+    is_busy = str(error).startswith(BUSY_PREFIX)
     return is_busy or is_down(error) or isinstance(error, (*REPLICA_ERRORS, TryAgainError, MaxConnectionsError))
 
 
 @dataclass(frozen=True)
 class Retries:
-    """Exponential backoff with jitter; no attempt begins more than ``seconds`` after the first."""
+    """Exponential backoff with jitter; no attempt begins more than ``seconds`` after the first.
+
+    If the first is refused, the seconds count from its answer: a paused server may take long to say that another one is
+    the primary by now.
+    """
 
     seconds: float
     clock: Callable[[], float] = time.monotonic
@@ -93,11 +102,15 @@ class Retries:
     ) -> T:
         """Return what ``attempt`` returns, or raise its last error, or the first one that will not pass."""
         deadline = self.clock() + self.seconds
+        is_first = True
         max_pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 return attempt()
             except Exception as error:
+                if is_first and isinstance(error, ResponseError):
+                    deadline = self.clock() + self.seconds
+                is_first = False
                 pause = random.uniform(max_pause / 2, max_pause)  # noqa: S311 - so that many callers do not retry at once
                 if not should_retry(error) or self.clock() + pause > deadline:
                     raise

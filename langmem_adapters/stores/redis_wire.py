@@ -221,7 +221,7 @@ class Wire:
 
     def _to_store_error(self, error: Exception) -> StoreError:
         store_error = translate(error, self.address)
-        store_error.__cause__ = error
+        store_error.__cause__ = error.with_traceback(None)  # which would refer to the other answers
         return store_error
 
     @contextmanager
@@ -245,14 +245,14 @@ def _wrap_transaction(commands: Sequence[bytes]) -> bytes:
 
 def _read_transaction(connection: Any, count: int) -> list[Any]:
     replies = _read_replies(connection, count + 2)
-    answer = replies[-1]
-    if answer is None:
+    if replies[-1] is None:
         raise WatchError
-    if isinstance(answer, Exception):  # one command was refused, so none was executed
-        refusal = next(reply for reply in replies if isinstance(reply, Exception))
-        reason = str(refusal).partition(_DISCARD_PREFIX)[2]
-        raise BaseParser.parse_error(reason) if reason else refusal  # type: ignore[no-untyped-call]
-    return answer  # type: ignore[no-any-return]
+    if isinstance(replies[-1], Exception):  # one command was refused, so none was executed
+        reason = next(str(reply) for reply in replies if isinstance(reply, Exception)).partition(_DISCARD_PREFIX)[2]
+        if reason:
+            raise BaseParser.parse_error(reason)  # type: ignore[no-untyped-call]
+        _check_replies(replies)
+    return replies[-1]  # type: ignore[no-any-return]
 
 
 def _scan_keys(connection: Any, pattern: bytes) -> list[bytes]:
@@ -291,7 +291,7 @@ def _read_replies(connection: Any, count: int) -> list[Any]:
         try:
             replies.append(connection.read_response())
         except ResponseError as error:  # the rest must still be read
-            replies.append(error)
+            replies.append(error.with_traceback(None))  # which would refer to these replies
         if len(replies) < count:
             replies += _buffered_replies(connection, count - len(replies))
     return replies
@@ -306,7 +306,12 @@ def _buffered_replies(connection: Any, limit: int) -> Iterable[Any]:
 
 
 def _check_replies(replies: list[Any]) -> list[Any]:
-    for reply in replies:
+    """Raise the first that is an error, which no variable holds any more.
+
+    Its traceback refers to the frames of the call: a cycle would keep a refused request until garbage is collected.
+    """
+    for position, reply in enumerate(replies):
         if isinstance(reply, Exception):
-            raise reply
+            del reply
+            raise replies.pop(position)
     return replies
