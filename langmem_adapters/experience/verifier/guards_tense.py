@@ -82,7 +82,7 @@ def _comparable_aspects(aspects: set[tuple[str, str]], others: set[tuple[str, st
 
 
 def _aspects(reading: Reading) -> set[tuple[str, str]]:
-    aspects = ((_aspect(reading.words, position), stem) for position, stem in enumerate(reading.stems))
+    aspects = ((_aspect(reading.words, word.place), word.stem) for word in reading.content)
     return {(aspect, stem) for aspect, stem in aspects if aspect}
 
 
