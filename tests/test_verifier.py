@@ -657,6 +657,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("order", "Should it be is instead of are?", "Should it be are instead of is?"),
         ("order", "When do I use where instead of having?", "When do I use having instead of where?"),
         ("order", "Explain to a nurse how shock develops", "Explain how shock develops in a nurse"),
+        ("order", "Is it safe to drive slowly when it rains?", "Is it safe to drive when it slowly rains?"),
     ],
 )  # fmt: skip
 def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:

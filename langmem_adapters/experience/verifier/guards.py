@@ -115,8 +115,6 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 def _unmatched_names(reading: Reading, unmatched: Iterable[int], matched: Container[int]) -> list[Word]:
     """Names of which the other request has no part."""
     content = reading.content
-    if sum(word.capital for word in content) > 0.7 * len(content) and len(content) > 4:  # noqa: PLR2004
-        return []  # A Heading: Capitals Say Nothing Here
 
     def is_in_matched_name(i: int) -> bool:
         neighbours = [j for j in (i - 1, i + 1) if j in matched and content[j].capital]

@@ -47,7 +47,7 @@ def mentions(left: Reading, right: Reading, _: Alignment) -> str:
     end = common_start(left.words[start:][::-1], right.words[start:][::-1])
     one, other = (reading.words[start : len(reading.words) - end] for reading in (left, right))
     replaced = {*one, *other}
-    if not (left.english and right.english and one and other and replaced <= _FUNCTION_WORDS):
+    if not (one and other and replaced <= _FUNCTION_WORDS):
         return ""
     before, after = left.words[:start], left.words[len(left.words) - end :]
     is_about_words = bool(_ABOUT_WORDS.search(left.text))

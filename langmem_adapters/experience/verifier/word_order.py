@@ -186,10 +186,8 @@ def _bindings(reading: Reading, function_words: frozenset[str]) -> set[tuple[str
     words, bindings = _singular_words(reading), set()
     for n, word in enumerate(words):
         if word in function_words:
-            is_negation = word in NEGATIONS
-            following = (other for other in words[n + 1 :] if other not in STOP_WORDS)
-            bound = next((other for other in following if is_negation or not _is_movable(other)), "")
-            bindings.add((word, stem_of(bound if is_negation else first_linked.get(bound, bound))))
+            bound = next((other for other in words[n + 1 :] if other not in STOP_WORDS), "")
+            bindings.add((word, stem_of(first_linked.get(bound, bound))))
     return bindings
 
 
