@@ -180,7 +180,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("kinds-adversarial", 536, 4),
         ("kinds-later-adversarial", 509, 16),
         ("assistants-adversarial", 429, 4),
-        ("assistants-later-adversarial", 107, 4),
+        ("assistants-later-adversarial", 107, 3),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -491,6 +491,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("tense", "Who is the captain of the team?", "Who was the captain of the team?"),
         ("tense", "How does the fire start?", "How did the fire start?"),
         ("tense", "Was I charged?", "Will I be charged?"),
+        ("tense", "My train is cancelled. Can I claim?", "My train will be cancelled. Can I claim?"),
         ("tense", "Who hung the mirror?", "Who hangs the mirror?"),
         ("tense", "Who rents the hall?", "Who rented the hall?"),
         ("tense", "What happened to the harbour?", "What is happening to the harbour?"),

@@ -39,7 +39,7 @@ def is_compound_of(phrase: Sequence[str], compound: Sequence[str]) -> bool:
     if len(phrase_words) != len(compound_words) + 1:
         return False
     extra_words = Counter(phrase_words) - Counter(compound_words)
-    if len(extra_words) != 1 or not extra_words.keys() <= _COMPOUND_PREPOSITIONS:
+    if not extra_words.keys() <= _COMPOUND_PREPOSITIONS:
         return False
     positions = (position for position, word in enumerate(phrase) if word in extra_words)
     candidates = chain.from_iterable(_possible_compounds(phrase, position) for position in positions)
