@@ -17,6 +17,7 @@ __all__ = [
     "TYPO_SIMILARITY",
     "Alignment",
     "align",
+    "common_start",
     "edit_distance",
     "is_reworded",
     "is_short",
@@ -162,8 +163,11 @@ def edit_distance(one: Sequence[str], other: Sequence[str], limit: int) -> int:
     """The number of letters or words to add, drop, replace or exchange with the next; ``limit + 1``, if it is greater.
 
     Hyyrö's bit-parallel algorithm (2003): two integers hold the places at which a column of the distance table rises
-    and falls, so the cost is that of the longer sequence.
+    and falls, so the cost is that of the longer sequence, without what both begin and end with.
     """
+    start = common_start(one, other)
+    end = common_start(one[start:][::-1], other[start:][::-1])
+    one, other = one[start : len(one) - end], other[start : len(other) - end]
     if abs(len(one) - len(other)) > limit:
         return limit + 1
     if not one or not other:
@@ -182,6 +186,12 @@ def edit_distance(one: Sequence[str], other: Sequence[str], limit: int) -> int:
         up, down = (up << 1 | 1) & all_bits, (down << 1) & all_bits
         rises, falls, previous_mask = down | (~(diagonal | up) & all_bits), up & diagonal, mask
     return min(distance, limit + 1)
+
+
+def common_start(one: Sequence[str], other: Sequence[str]) -> int:
+    """The number of equal words or letters with which both begin."""
+    differing = (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(differing, min(len(one), len(other)))
 
 
 def refusal(guard: str, one: Iterable[str], other: Iterable[str]) -> str:

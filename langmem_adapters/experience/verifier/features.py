@@ -15,18 +15,20 @@ from langmem_adapters.experience.verifier.questions import QUESTION_FRAMES
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, PREPOSITIONS, STOP_WORDS, YOU_WORDS
 
-__all__ = ["FEATURE_NAMES", "features", "follows_preposition", "word_weight"]
+__all__ = ["FEATURE_NAMES", "features", "word_weight"]
 
 
 def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
     """The features of a pair, in the order of :data:`FEATURE_NAMES`."""
     pairs = alignment.pairs
     left_only, right_only = unmatched_words(left, right, alignment)
-    total = sum(map(word_weight, left.content)) + sum(map(word_weight, right.content)) or 1.0
-    shared = sum(
-        similarity * (word_weight(left.content[i]) + word_weight(right.content[j])) for i, j, similarity in pairs
+    weights, other_weights = [*map(word_weight, left.content)], [*map(word_weight, right.content)]
+    total = sum(weights) + sum(other_weights) or 1.0
+    shared = sum(similarity * (weights[i] + other_weights[j]) for i, j, similarity in pairs)
+    left_weights, right_weights = (
+        [weights[i] for i in alignment.only_left],
+        [other_weights[j] for j in alignment.only_right],
     )
-    left_weights, right_weights = [*map(word_weight, left_only)], [*map(word_weight, right_only)]
     order = [j for _, j, _ in pairs]
     pair_count = len(order) * (len(order) - 1) / 2
     ascending = _count_ascending_pairs(order)
@@ -83,7 +85,7 @@ def word_weight(word: Word) -> float:
     return 2.5 + 0.25 * min(len(word.stem), 8)
 
 
-def follows_preposition(reading: Reading, word: Word) -> bool:
+def _follows_preposition(reading: Reading, word: Word) -> bool:
     """Whether a word follows a preposition, or one and a stop word: "in India", "for the poor", "without sugar"."""
     before = reading.words[max(0, word.place - 2) : word.place]
     return bool(before) and (before[-1] in PREPOSITIONS or (before[-1] in STOP_WORDS and before[0] in PREPOSITIONS))
@@ -91,7 +93,7 @@ def follows_preposition(reading: Reading, word: Word) -> bool:
 
 def _restricting_weight(reading: Reading, unmatched: Iterable[Word]) -> float:
     """The weight of unmatched words after a preposition."""
-    return sum(word_weight(word) for word in unmatched if follows_preposition(reading, word))
+    return sum(word_weight(word) for word in unmatched if _follows_preposition(reading, word))
 
 
 def _substituted_weight(alignment: Alignment, left_weights: Iterable[float], right_weights: Iterable[float]) -> float:

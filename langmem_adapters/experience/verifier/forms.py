@@ -21,17 +21,16 @@ __all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "are_synonyms", "is_optional", "
 
 CONFUSED = frozenset(
     (stem_of(one), stem_of(other))
-    for pair in word_groups("""adverse averse | affect effect | angel angle | baron barron | biter bitter | brain brian
-        | cameron cameroon | canon cannon | canvas canvass | career carer | cares caress | carlo carol | carter crater
-        | casual causal | christian christina | claus clause | coma comma | compiled complied | complaint compliant |
-        correct correlate | council counsel | dairy diary | desert dessert | diner dinner | discreet discrete | discus
-        discuss | dragons dragoons | eight eighth | farmer framer | filer flier | finish finnish | forest forrest |
-        galilee galileo | georgian georgina | goran groan | great greta | handel handle | insulation insult | later
-        latter | liter litter | looser loser | macro marco | magna manga | marian marina | marian marine | martian
-        martina | mater matter | median medina | pasty patsy | perfect prefect | porto proto | principal principle |
-        retired retried | rooster roster | salon saloon | satin stain | scared scarred | scraped scrapped | signer
-        singer | silver sliver | statue statute | striped stripped | super supper | timber timbre | trial trail |
-        united untied""")
+    for pair in word_groups("""adverse averse | affect effect | baron barron | biter bitter | brain brian | cameron
+        cameroon | canon cannon | canvas canvass | career carer | cares caress | carlo carol | carter crater | casual
+        causal | christian christina | claus clause | compiled complied | complaint compliant | correct correlate |
+        dairy diary | desert dessert | diner dinner | discreet discrete | discus discuss | dragons dragoons | eight
+        eighth | farmer framer | filer flier | finish finnish | forest forrest | georgian georgina | goran groan | great
+        greta | handel handle | insulation insult | later latter | liter litter | looser loser | macro marco | magna
+        manga | marian marina | martian martina | mater matter | median medina | pasty patsy | perfect prefect | porto
+        proto | principal principle | retired retried | rooster roster | salon saloon | satin stain | scraped scrapped |
+        signer singer | silver sliver | statue statute | striped stripped | super supper | timber timbre |
+        trial trail""")
     for one, other in permutations(pair)
 )
 """Pairs of stems that look like typos of each other, but are different words."""

@@ -5,9 +5,9 @@ A guard compares two readings and the alignment of their words. It returns why i
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import lru_cache
 from itertools import chain, groupby
 from types import MappingProxyType
 
@@ -20,7 +20,6 @@ from langmem_adapters.experience.verifier.alignment import (
     refusal,
     unmatched_words,
 )
-from langmem_adapters.experience.verifier.features import follows_preposition
 from langmem_adapters.experience.verifier.forms import are_synonyms, is_optional, same_root
 from langmem_adapters.experience.verifier.guards_function_words import (
     complements,
@@ -68,44 +67,35 @@ def negation(left: Reading, right: Reading, _: Alignment) -> str:
     return f"negation differs: {', '.join(sorted({*left_negations, *right_negations}))}"
 
 
-_NO_NEGATION = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
-
-
 def _negations(reading: Reading) -> list[str]:
-    """The negations, of which two cancel each other; "or not" and the like are none."""
-    negations = [word for word in reading.words if word in NEGATIONS]
-    exempt = len(_NO_NEGATION.findall(reading.text)) if "not" in negations else 0
-    return negations[exempt:]
+    """The negations, of which two cancel each other."""
+    return [word for word in reading.words if word in NEGATIONS]
 
 
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     """A word must not be replaced by its opposite: "increase" and "decrease", "export" and "import"."""
     left_words, right_words = (dict(zip(reading.stems, reading.words, strict=True)) for reading in (left, right))
-    right_stems = {word: stem for stem, word in right_words.items() if stem not in left_words}
-    unmatched_stems = {*right_stems.values()}
-    for stem in sorted(left_words.keys() - right_words.keys()):
+    right_stems = right_words.keys() - left_words.keys()
+    for stem in sorted(left_words.keys() - right_words.keys()) if right_stems else ():
         word = left_words[stem]
-        opposite_stems = unmatched_stems & OPPOSITES.get(stem, set())
-        for opposite in _affix_opposites(word):
-            if opposite in right_stems and not are_synonyms(opposite, word):
-                opposite_stems.add(right_stems[opposite])
+        opposite_stems = right_stems & OPPOSITES.get(stem, set())
+        affixed = right_stems & _affix_opposites(stem)
+        opposite_stems |= {opposite for opposite in affixed if not are_synonyms(right_words[opposite], word)}
         if opposite_stems:
             return refusal("opposites", {word}, {right_words[min(opposite_stems)]})
     return ""
 
 
+_MIN_AFFIXED_CHARS = 4
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
 
 
-def _affix_opposites(word: str) -> Iterator[str]:
-    """Possible opposites of a word by prefix or suffix: "unhappy" for "happy", "useless" for "useful"."""
-    for prefix in _PREFIXES:
-        for opposite in (prefix + word, word.removeprefix(prefix)):
-            if min(len(word), len(opposite)) >= 4:  # noqa: PLR2004
-                yield opposite
-    for end, opposite in (("ful", "less"), ("less", "ful")):
-        if word.endswith(end):
-            yield word.removesuffix(end) + opposite
+@lru_cache(maxsize=1 << 14)
+def _affix_opposites(stem: str) -> frozenset[str]:
+    """Possible opposites of a stem by prefix or suffix: "unhappy" for "happy", "harmless" for "harmful"."""
+    prefixed = ((prefix + stem, stem.removeprefix(prefix)) for prefix in _PREFIXES)
+    opposites = {f"{stem}less", stem.removesuffix("less"), *chain.from_iterable(prefixed)}
+    return frozenset(opposite for opposite in opposites if min(len(stem), len(opposite)) >= _MIN_AFFIXED_CHARS)
 
 
 def names(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -125,8 +115,6 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 def _unmatched_names(reading: Reading, unmatched: Iterable[int], matched: Container[int]) -> list[Word]:
     """Names of which the other request has no part."""
     content = reading.content
-    if sum(word.capital for word in content) > 0.7 * len(content) and len(content) > 4:  # noqa: PLR2004
-        return []  # A Heading: Capitals Say Nothing Here
 
     def is_in_matched_name(i: int) -> bool:
         neighbours = [j for j in (i - 1, i + 1) if j in matched and content[j].capital]
@@ -162,11 +150,10 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
     stranded = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED_PREPOSITIONS
     if stranded - (left.vocabulary & right.vocabulary) and not is_reworded(left, right, alignment):
         return refusal("question", stranded, ())
-    is_other_place = frames == {"what", "where"} and _WHAT_OR_WHERE.issuperset((*left.words[:1], *right.words[:1]))
     is_other_actor = frames == {"what", "who"} and _asks_who_acts(left) and _asks_who_acts(right)
     unmatched = chain.from_iterable(unmatched_words(left, right, alignment))
     is_count = frames == {"what", "how many"} and all(word.text == "many" for word in unmatched)
-    if is_other_place or is_other_actor or is_count:
+    if is_other_actor or is_count:
         return f"question differs: {left.frame}, {right.frame}"
     return ""
 
@@ -181,13 +168,12 @@ def _have_other_answers(frames: set[str]) -> bool:
     """Whether questions of two kinds cannot have the same answer."""
     if "whether" in frames and frames & _OPEN_FRAMES:
         return True
-    return frames <= _SPECIFIC_FRAMES or frames <= _CIRCUMSTANCE_FRAMES or frames == {"how", "why"}
+    return frames <= _SPECIFIC_FRAMES or frames <= _CIRCUMSTANCE_FRAMES
 
 
 _SPECIFIC_FRAMES = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
 _OPEN_FRAMES = _SPECIFIC_FRAMES | {"how"}
-_CIRCUMSTANCE_FRAMES = frozenset({"how", "when", "where", "who"})
-_WHAT_OR_WHERE = frozenset(("what", "which", "where"))
+_CIRCUMSTANCE_FRAMES = frozenset({"how", "why", "when", "where", "who"})
 _STRANDED_PREPOSITIONS = frozenset(("for", "from", "of", "with"))
 _COPULAS = word_set("is are was were")
 _PRONOUNS = word_set("i you he she it we they")
@@ -210,25 +196,6 @@ def _may_be_statement(reading: Reading) -> bool:
         return any(word.endswith("ed") for word in reading.words)
     has_question_part = any(part in reading.text for part in QUESTION_PARTS)
     return QUESTION_WORDS.isdisjoint(reading.words[:2]) and not has_question_part
-
-
-def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """Neither may add a restriction: "in India", "for women", "without sugar"."""
-    if alignment.only_left and alignment.only_right:  # one word may stand for another
-        return ""
-    left_only, right_only = unmatched_words(left, right, alignment)
-    return refusal("restrictions", _restricted_words(left, left_only), _restricted_words(right, right_only))
-
-
-def _restricted_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
-    """Content words after a preposition, not optional ones, nor those after "to", as they tell the purpose."""
-    return {
-        word.text
-        for word in unmatched
-        if follows_preposition(reading, word)
-        and not is_optional(word.text)
-        and "to" not in reading.words[max(0, word.place - 2) : word.place]
-    }
 
 
 def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -308,8 +275,8 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         guard.__name__: guard
         for guard in (
             snippets, language, numbers, units, negation, opposites, symbols, quotations, code, names, order, question,
-            restrictions, words, additions, wording, forms, courtesies, scope, links, tense, modality, persons,
-            complements, voice, manner, degree, plurals, prepositions, details, mentions,
+            words, additions, wording, forms, courtesies, scope, links, tense, modality, persons, complements, voice,
+            manner, degree, plurals, prepositions, details, mentions,
         )
     }
 )  # fmt: skip

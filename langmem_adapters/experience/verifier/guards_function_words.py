@@ -31,11 +31,12 @@ def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
 
 def links(left: Reading, right: Reading, _: Alignment) -> str:
     """The word "and" must not be replaced by "or", nor "or" by "and"."""
-    left_and, left_or = _linked_pairs(left, "and"), _linked_pairs(left, "or")
-    right_and, right_or = _linked_pairs(right, "and"), _linked_pairs(right, "or")
-    left_only_and, left_only_or = left_and - left_or, left_or - left_and
-    right_only_and, right_only_or = right_and - right_or, right_or - right_and
-    is_replaced = left_only_and & right_only_or or left_only_or & right_only_and
+    if not {"and", "or"} <= left.vocabulary | right.vocabulary:
+        return ""
+    (left_and, left_or), (right_and, right_or) = (
+        [_linked_pairs(reading, link) for link in ("and", "or")] for reading in (left, right)
+    )
+    is_replaced = (left_and - right_and) & (right_or - left_or) or (left_or - right_or) & (right_and - left_and)
     return refusal("links", ["and"], ["or"]) if is_replaced else ""
 
 
@@ -117,7 +118,7 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     In German, a capital distinguishes "you" from "they", if other capitals show that the writer uses them.
     """
     formal = _formal_pronouns(left) ^ _formal_pronouns(right)
-    if formal and not left.english and _has_names(left) and _has_names(right):
+    if formal and not left.english and _has_capitals(left) and _has_capitals(right):
         return refusal("persons", formal, ())
     has_unmatched = bool(alignment.only_left or alignment.only_right)
     if changed := _changed_cases(left, right, has_unmatched=has_unmatched):
@@ -125,11 +126,9 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     if not has_unmatched and (exchanged := _nouns_with_exchanged_owners(left, right)):
         return refusal("persons", exchanged, ())
     one, other = _persons(left), _persons(right)
-    if one == other:
+    if one == other or is_reworded(left, right, alignment) or not _are_exchanged(left, right, one, other):
         return ""
-    if not is_reworded(left, right, alignment) and _are_exchanged(left, right, one, other):
-        return refusal("persons", set(one), set(other) - set(one))
-    return refusal("persons", _nouns_with_other_owner(left, right), ())
+    return refusal("persons", set(one), set(other) - set(one))
 
 
 _I_OR_YOU = frozenset(("i", "you"))
@@ -164,8 +163,8 @@ def _formal_pronouns(reading: Reading) -> set[str]:
     return {word.text for word in reading.content if word.capital and word.text in _GERMAN_FORMAL_PRONOUNS}
 
 
-def _has_names(reading: Reading) -> bool:
-    return any(word.capital and word.text not in _GERMAN_FORMAL_PRONOUNS for word in reading.content)
+def _has_capitals(reading: Reading) -> bool:
+    return any(word.capital for word in reading.content)
 
 
 def _persons(reading: Reading) -> list[str]:
@@ -204,21 +203,6 @@ def _nouns_with_exchanged_owners(left: Reading, right: Reading) -> set[str]:
         return set()
     stand_together = any(nouns.issuperset(pair) for reading in (left, right) for pair in pairwise(reading.stems))
     return set() if stand_together else nouns
-
-
-def _nouns_with_other_owner(left: Reading, right: Reading) -> set[str]:
-    """Nouns that are mine in one text and yours in the other, if both have the same of "I" and "you"."""
-    if _has_i_and_you(left.vocabulary) != _has_i_and_you(right.vocabulary):
-        return set()
-    left_nouns, right_nouns = next_stems(left, _POSSESSIVES), next_stems(right, _POSSESSIVES)
-    my_to_your = (left_nouns["i"] - right_nouns["i"]) & (right_nouns["you"] - left_nouns["you"])
-    your_to_my = (left_nouns["you"] - right_nouns["you"]) & (right_nouns["i"] - left_nouns["i"])
-    return my_to_your | your_to_my
-
-
-def _has_i_and_you(words: frozenset[str]) -> tuple[bool, bool]:
-    """Whether a text has "I" or "me", and whether it has "you", possessives aside."""
-    return bool(words & I_WORDS.difference(_POSSESSIVES)), bool(words & YOU_WORDS.difference(_POSSESSIVES))
 
 
 def complements(left: Reading, right: Reading, alignment: Alignment) -> str:

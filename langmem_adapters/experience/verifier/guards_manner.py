@@ -47,8 +47,10 @@ def degree(left: Reading, right: Reading, _: Alignment) -> str:
     if thans * ases < 0 and abs(ases) > 1:
         return refusal("degree", ["as"], ["than"])
     for word in ("few", "little"):
+        if word not in left.vocabulary or word not in right.vocabulary:
+            continue
         one, other = _words_before(left, word), _words_before(right, word)
-        if one and other and ("a" in one) != ("a" in other) and "the" not in one | other:
+        if ("a" in one) != ("a" in other):
             return refusal("degree", [f"a {word}"], [word])
     left_has_better, right_has_better = (("a", "better") in pairwise(reading.words) for reading in (left, right))
     if left_has_better == right_has_better:
@@ -64,6 +66,8 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
     """
     for i, j, _ in alignment.pairs:
         one, other = left.content[i], right.content[j]
+        if (one.text, one.capital) == (other.text, other.capital):
+            continue
         if _is_noun_and_name(left, one, right, other) or _is_noun_and_name(right, other, left, one):
             return refusal("plurals", [one.text], ())
         is_plural = one.text + "s" == other.text or one.text == other.text + "s"
@@ -82,10 +86,8 @@ def _number_matters(left: Reading, one: Word, right: Reading, other: Word) -> bo
     return _is_lone_name(left, one) and _is_lone_name(right, other)
 
 
-def prepositions(left: Reading, right: Reading, alignment: Alignment) -> str:
+def prepositions(left: Reading, right: Reading, _: Alignment) -> str:
     """With all else the same, neither may have an additional preposition: to paint on a fence, to paint a fence."""
-    if alignment.only_left or alignment.only_right or not (left.english and right.english):
-        return ""
     texts = ([word for word in reading.words if word not in _DETERMINERS] for reading in (left, right))
     shorter, longer = sorted(texts, key=len)
     if len(longer) != len(shorter) + 1:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from langmem_adapters.experience.verifier.alignment import Alignment, refusal
+from langmem_adapters.experience.verifier.alignment import Alignment, common_start, refusal
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, PREPOSITIONS, STOP_WORDS
 from langmem_adapters.language.lists import word_set
@@ -44,11 +43,11 @@ def mentions(left: Reading, right: Reading, _: Alignment) -> str:
 
     It refuses only if all other words are the same.
     """
-    start = _common_start(left.words, right.words)
-    end = _common_start(left.words[start:][::-1], right.words[start:][::-1])
+    start = common_start(left.words, right.words)
+    end = common_start(left.words[start:][::-1], right.words[start:][::-1])
     one, other = (reading.words[start : len(reading.words) - end] for reading in (left, right))
     replaced = {*one, *other}
-    if not (left.english and right.english and one and other and replaced <= _FUNCTION_WORDS):
+    if not (one and other and replaced <= _FUNCTION_WORDS):
         return ""
     before, after = left.words[:start], left.words[len(left.words) - end :]
     is_about_words = bool(_ABOUT_WORDS.search(left.text))
@@ -58,12 +57,6 @@ def mentions(left: Reading, right: Reading, _: Alignment) -> str:
         are_of_one_kind = any(map(replaced.issubset, _INTERCHANGEABLE)) or not len(one) == len(other) == 1
         may_replace = are_of_one_kind and not _are_mentioned(replaced, before, after[0], is_about_words=is_about_words)
     return "" if may_replace else refusal("mentions", one, other)
-
-
-def _common_start(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of equal words with which both begin."""
-    differing = (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
-    return next(differing, min(len(one), len(other)))
 
 
 def _are_mentioned(replaced: set[str], before: list[str], next_word: str, *, is_about_words: bool) -> bool:

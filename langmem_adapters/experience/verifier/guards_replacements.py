@@ -20,13 +20,14 @@ _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
+_SAME_MODALS = frozenset(("can", "could")), frozenset(("will", "would"))
 _NEGLIGIBLE_WORDS = ARTICLES | word_set("""although also am and any are be been being can could do does even got has
     have having he his i is it its just my of on or our please really she so some still that their then they think this
-    though too somehow use using we which why you your""")
+    though too somehow use using we what which why you your""")
 """Words that may be added or left out without a difference, or that other guards compare."""
 _POSSESSIVES = word_set("my your his her our their its")
 """Words that may stand before one word that replaces another: "my boss", "someone"."""
-_NUMBERS_OF_VERBS = group_names("is are, was were, does do, has have")
+_NUMBERS_OF_VERBS = group_names("a an, is are, was were, does do, has have")
 _CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
@@ -44,8 +45,8 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     if max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS:
         return refusal("words", left_required, right_required)
     if len(left_only) == len(right_only) == 1 and _at_most_one_word_differs(left, right):
-        exchangeable = _MODALS if left.frame == right.frame == "how to" else {"can", "could"}
-        if not exchangeable.issuperset(left_texts | right_texts):
+        exchangeable = (_MODALS,) if left.frame == right.frame == "how to" else _SAME_MODALS
+        if not any(map((left_texts | right_texts).issubset, exchangeable)):
             return refusal("words", left_texts, right_texts)
     if (left_required or right_required) and _differ_in_one_place(left, right, left_only, right_only):
         return refusal("words", left_texts, right_texts)
@@ -65,28 +66,22 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
     max_edits = max(_MAX_REPLACED_WORDS, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
     is_near = edit_distance(left.stems, right.stems, max_edits) <= max_edits
     whens = left.words.count("when") - right.words.count("when")
-    if whens * (len(_WHETHER.findall(left.text)) - len(_WHETHER.findall(right.text))) < 0:
+    if whens and whens * (len(_WHETHER.findall(left.text)) - len(_WHETHER.findall(right.text))) < 0:
         return refusal("details", ["when"], ["whether"])
-    one, other = (Counter(_CONDITION_WORDS.get(word, word) for word in reading.words) for reading in (left, right))
+    one, other = (Counter([_CONDITION_WORDS.get(word, word) for word in reading.words]) for reading in (left, right))
     left_only, right_only = one - other, other - one
     if not is_near and left_only and right_only:
         return ""
-    negligible = _NEGLIGIBLE_WORDS.union(*(_variants(left, right, pair) for pair in alignment.pairs))
-    if one["which"] - other["which"] == other["what"] - one["what"]:
-        negligible |= {"what"}
+    pairs = ((left.content[i], right.content[j]) for i, j, similarity in alignment.pairs if similarity < 1)
+    variants = ((one.text, other.text) for one, other in pairs if not _differ_in_tense(one, other))
+    negligible = _NEGLIGIBLE_WORDS.union(*variants)
     if not is_near:
         negligible |= STOP_WORDS | {word for word in left_only | right_only if is_optional(word)}
     return refusal("details", left_only.keys() - negligible, right_only.keys() - negligible)
 
 
-def _variants(left: Reading, right: Reading, pair: tuple[int, int, float]) -> set[str]:
-    """Both words of a pair, if they are different words or forms, but not in tense."""
-    one, other = left.content[pair[0]], right.content[pair[1]]
-    return {one.text, other.text} if one.text != other.text and not _differ_in_tense(one, other) else set()
-
-
 def _differ_in_tense(one: Word, other: Word) -> bool:
-    """Whether a pair differs in tense, as expired and expires; the guard of tense sees only texts with one tense."""
+    """Whether two forms of a word differ in tense, as expired and expires, which the guard of tense may not see."""
     return one.stem == other.stem and is_past(one.text) != is_past(other.text)
 
 
@@ -97,20 +92,14 @@ def _at_most_one_word_differs(left: Reading, right: Reading) -> bool:
 
 def _differ_in_one_place(left: Reading, right: Reading, left_only: Sequence[Word], right_only: Sequence[Word]) -> bool:
     """Whether all that differ are content words that stand together in each text: "a bar chart", "a table"."""
-    may_be_owned = len(left_only) == len(right_only) == 1
-    left_stems = _surrounding_stems(left, left_only, may_be_owned=may_be_owned)
-    return left_stems.count("") == 1 and left_stems == _surrounding_stems(right, right_only, may_be_owned=may_be_owned)
+    left_stems = _surrounding_stems(left, left_only)
+    return left_stems.count("") == 1 and left_stems == _surrounding_stems(right, right_only)
 
 
-def _surrounding_stems(reading: Reading, unmatched: Iterable[Word], *, may_be_owned: bool) -> list[str]:
+def _surrounding_stems(reading: Reading, unmatched: Iterable[Word]) -> list[str]:
     """The stems without articles, with one empty string for each run of the given words; verbs in one number."""
     positions = {word.place for word in unmatched}
-    if may_be_owned:
-        positions |= {n for n, word in enumerate(reading.words) if word in _POSSESSIVES and n + 1 in positions}
+    positions |= {n for n, word in enumerate(reading.words) if word in _POSSESSIVES and n + 1 in positions}
     numbered_words = enumerate(zip(reading.words, reading.stems, strict=True))
-    stems = [
-        "" if n in positions else _NUMBERS_OF_VERBS.get(word, stem)
-        for n, (word, stem) in numbered_words
-        if word not in ARTICLES
-    ]
+    stems = ["" if n in positions else _NUMBERS_OF_VERBS.get(word, stem) for n, (word, stem) in numbered_words]
     return [stem for stem, _ in groupby(stems)]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_reworded, is_short, refusal
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import COUNT_WORDS
-from langmem_adapters.language.lists import group_names
+from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["next_stems", "scope"]
 
@@ -88,12 +88,14 @@ def _neighbours(reading: Reading, word: str) -> set[str]:
 
 def _bounds(reading: Reading) -> set[str]:
     """Bounds (more than, at least, at most, less than) of a number, a day or the like, in one wording."""
-    if not (reading.numbers or reading.units) and COUNT_WORDS.isdisjoint(reading.vocabulary):
+    has_count = reading.numbers or reading.units or not COUNT_WORDS.isdisjoint(reading.vocabulary)
+    if not has_count or _WORDS_OF_BOUNDS.isdisjoint(reading.vocabulary):
         return set()
     text = " ".join(reading.words)
     return {f"{name} {match}" for name, pattern in _BOUND_PATTERNS for match in pattern.findall(text)}
 
 
+_WORDS_OF_BOUNDS = word_set("above below least maximum minimum most over than under up")
 _COUNT_PATTERN = (
     r" (?:a |an |the |dollar |euro |pound )?"
     r"(\d[\d.]*|once|one|(?<=an )hour|(?<=a )(?:second|minute|day|week|month|year|decade|century))\b"

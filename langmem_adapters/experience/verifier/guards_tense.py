@@ -36,7 +36,7 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     left_aspects, right_aspects = _aspects(left), _aspects(right)
     if differing := _comparable_aspects(left_aspects, right_aspects) ^ _comparable_aspects(right_aspects, left_aspects):
         return refusal("tense", differing, ())
-    if _asks_for_future_state(left) != _asks_for_future_state(right):
+    if _has_future_state(left) != _has_future_state(right):
         return refusal("tense", ["will be"], ["is"])
     pairs = [(left.content[i].text, right.content[j].text) for i, j, _ in alignment.pairs]
     verbs = [(verb, other) for verb, other in pairs if verb != other and is_past(verb) != is_past(other)]
@@ -62,10 +62,9 @@ def _clause_tense(left_words: list[str], right_words: list[str], verbs: list[tup
     return refusal("tense", left_tenses, right_tenses)
 
 
-def _asks_for_future_state(reading: Reading) -> bool:
-    """Whether it asks who or what will be; if a time is given, "is" means the same."""
-    asks_for_state = reading.frame in {"what", "who"} and not (reading.numbers or reading.units)
-    return asks_for_state and {"will", "be"} <= reading.vocabulary
+def _has_future_state(reading: Reading) -> bool:
+    """Whether it has "will be"; if a time is given, "is" means the same."""
+    return {"will", "be"} <= reading.vocabulary and not (reading.numbers or reading.units)
 
 
 def _tense_of_verb(words: list[str], verb: str) -> set[str]:
@@ -82,7 +81,7 @@ def _comparable_aspects(aspects: set[tuple[str, str]], others: set[tuple[str, st
 
 
 def _aspects(reading: Reading) -> set[tuple[str, str]]:
-    aspects = ((_aspect(reading.words, position), stem) for position, stem in enumerate(reading.stems))
+    aspects = ((_aspect(reading.words, word.place), word.stem) for word in reading.content)
     return {(aspect, stem) for aspect, stem in aspects if aspect}
 
 

@@ -35,13 +35,13 @@ def is_compound_of(phrase: Sequence[str], compound: Sequence[str]) -> bool:
     my dog" is no "old dog photo". Nor is a glass of wine a wine glass, nor the University of Miami Miami University,
     nor the bank on the river the river bank.
     """
-    compound_words = _without_articles(compound)
-    extra = Counter(_without_articles(phrase))
-    extra.subtract(compound_words)
-    extra_words = [word for word, count in extra.items() if count]
-    if len(extra_words) != 1 or extra_words[0] not in _COMPOUND_PREPOSITIONS or extra[extra_words[0]] != 1:
+    phrase_words, compound_words = _without_articles(phrase), _without_articles(compound)
+    if len(phrase_words) != len(compound_words) + 1:
         return False
-    positions = (position for position, word in enumerate(phrase) if word == extra_words[0])
+    extra_words = Counter(phrase_words) - Counter(compound_words)
+    if not extra_words.keys() <= _COMPOUND_PREPOSITIONS:
+        return False
+    positions = (position for position, word in enumerate(phrase) if word in extra_words)
     candidates = chain.from_iterable(_possible_compounds(phrase, position) for position in positions)
     return any(_without_articles(candidate) == compound_words for candidate in candidates)
 

@@ -61,6 +61,7 @@ _DIRECTED_WORDS = {"into", "onto", "than", "convert", "transform", "translate"}
 _MAX_SWAP_WORDS = 24  # a longer text has too many orders to try
 _MIN_REWORDED_WORDS = 10  # a text with so many, and others besides, is more often reworded than reversed in meaning
 _TWO_WORDS = 2
+_MAX_PREPOSITION_DISTANCE = 3  # words: "in all the parks"
 _Pair: TypeAlias = "tuple[int, int, float]"
 
 
@@ -160,6 +161,8 @@ def _preposition_changes(
     """Words with another preposition in the other text, with the word that corresponds there, and both prepositions."""
     for i, j, _ in pairs:
         word, other_word = left.content[i], right.content[j]
+        if _words_before(left, word) == _words_before(right, other_word):
+            continue
         preposition, other_preposition = _preposition(left, word), _preposition(right, other_word)
         if preposition and other_preposition and preposition != other_preposition:
             yield word, other_word, preposition, other_preposition
@@ -221,8 +224,6 @@ def _swapped_phrases(left: Reading, right: Reading, pairs: Sequence[_Pair]) -> t
         for j in range(i + 2, len(order)):
             if _exchange(order, i, j) != sorted(order):
                 continue
-            if _may_move(left, right, phrases[i], phrases[j], is_adjacent=False):
-                continue
             first, second = left.content[phrases[i][0]], left.content[phrases[j][0]]
             prepositions = [_preposition(left, word) for word in (first, second)]
             if CONJUNCTIONS.intersection(left.words[first.place : second.place]) and not any(prepositions):
@@ -268,12 +269,16 @@ def _joins_things(words: Sequence[str]) -> bool:
 
 def _preposition(reading: Reading, word: Word) -> str:
     """The preposition that governs a word: the one before it, with only stop words between; "" if there is none."""
-    for word_before in reversed(reading.words[max(0, word.place - 3) : word.place]):
+    for word_before in reversed(_words_before(reading, word)):
         if word_before in _GOVERNING_PREPOSITIONS:
             return word_before
         if word_before not in STOP_WORDS:
             break
     return ""
+
+
+def _words_before(reading: Reading, word: Word) -> list[str]:
+    return reading.words[max(0, word.place - _MAX_PREPOSITION_DISTANCE) : word.place]
 
 
 def _pronoun_prepositions(reading: Reading) -> dict[str, str]:

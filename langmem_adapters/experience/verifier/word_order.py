@@ -26,14 +26,11 @@ __all__ = ["essential_words", "rearranged_words", "same_words"]
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
 _OMITTABLE = ARTICLES | _DOES  # words that may be left out
-_FOCUS_ADVERBS = frozenset(("almost", "also", "even", "just", "only"))
-"""Words that qualify the very next word: "only members"."""
 _PHRASE_OPENERS = PREPOSITIONS | NEGATIONS | word_set("because if in out since unless until when while")
 """Words that open a phrase, which may move as a whole: "before lunch", "if it rains"."""
 _UNIVERSAL_QUANTIFIERS = word_set("all always both every everybody everyone everything")
-_BOUND_WORDS = _PHRASE_OPENERS.union(
-    _FOCUS_ADVERBS, word_set("he i it my our she that their these they this those we you your")
-)
+_BOUND_WORDS = _PHRASE_OPENERS | word_set("""almost also even he i it just my only our she that their these they this
+    those we you your""")
 """Words that must precede the same word in both texts, if the order of words differs."""
 _OMITTABLE_BOUND_WORDS = ARTICLES | word_set("can could did do does should will would")
 """Likewise, but one text may leave them out."""
@@ -60,10 +57,6 @@ def _is_harmless_reordering(left: Reading, right: Reading) -> bool:
     """Whether both have the same words, in different orders that mean the same."""
     if sorted(essential_words(left)) != sorted(essential_words(right)):
         return False
-    if len({word.stem for word in left.content}) < len(left.content):
-        return False  # the guards do not tell two words of one stem apart
-    if _DOES.isdisjoint(_normalized_words(left)) != _DOES.isdisjoint(_normalized_words(right)):
-        return False  # "who trusts the king" is not "who does the king trust"
     if not (_only_phrases_moved(left, right) or _only_phrases_moved(right, left)):
         return False
     if _rebound_words(left, right, _BOUND_WORDS):
@@ -100,19 +93,20 @@ def _is_question(reading: Reading) -> bool:
     return reading.frame != "none" or reading.text.rstrip().endswith("?")
 
 
-def _singular_words(reading: Reading) -> list[str]:
-    """The words in the singular."""
-    return [_singular(word) for word in _normalized_words(reading)]
+def _singular_words(reading: Reading) -> tuple[str, ...]:
+    """The words in the singular, with one wording for "how do I"."""
+    return _singular_and_essential(" ".join(reading.words))[0]
 
 
-def _normalized_words(reading: Reading) -> list[str]:
-    """The words, with one wording for "how do I"."""
-    return _HOW_TO.sub("how ", " ".join(reading.words)).split()
-
-
-def essential_words(reading: Reading) -> list[str]:
+def essential_words(reading: Reading) -> tuple[str, ...]:
     """The words in the singular, without articles, "do" and "does"."""
-    return [_singular(word) for word in _normalized_words(reading) if word not in _OMITTABLE]
+    return _singular_and_essential(" ".join(reading.words))[1]
+
+
+@lru_cache(maxsize=64)  # several rules ask for them
+def _singular_and_essential(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    words = _HOW_TO.sub("how ", text).split()
+    return tuple(map(_singular, words)), tuple(_singular(word) for word in words if word not in _OMITTABLE)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -191,13 +185,9 @@ def _bindings(reading: Reading, function_words: frozenset[str]) -> set[tuple[str
     first_linked = _linked_words(reading)
     words, bindings = _singular_words(reading), set()
     for n, word in enumerate(words):
-        if word in function_words and word in _FOCUS_ADVERBS:
-            bindings.add((word, "".join(words[n + 1 : n + 2])))
-        elif word in function_words:
-            is_negation = word in NEGATIONS
-            following = (other for other in words[n + 1 :] if other not in STOP_WORDS)
-            bound = next((other for other in following if is_negation or not _is_movable(other)), "")
-            bindings.add((word, stem_of(bound if is_negation else first_linked.get(bound, bound))))
+        if word in function_words:
+            bound = next((other for other in words[n + 1 :] if other not in STOP_WORDS), "")
+            bindings.add((word, stem_of(first_linked.get(bound, bound))))
     return bindings
 
 

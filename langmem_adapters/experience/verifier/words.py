@@ -168,43 +168,42 @@ SYNONYMS = word_groups("""best good great top better ideal | way method mean tec
     one | job career employment | company firm business | country nation | book novel | photo picture image pic
     photograph | website site | college university school institute | wife spouse | lady female woman | boy guy | guy
     male man | use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot | recover
-    retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs | usa america us
-    american unite | uk britain england | important essential significant crucial vital | interesting amazing
-    fascinating cool | favorite | explain describe define definition meaning mean | advantage benefit pro |
-    disadvantage drawback con | tv television | application app | laptop notebook | bike motorcycle motorbike | car
-    vehicle automobile | ask question | answer reply respond response | look search find | know tell | exam test
-    examination | fat weight | facebook fb | instagram insta | math maths mathematics | government govt | pc computer |
-    cost price expense | say claim | choose select pick | handle deal cope manage | overcome beat | allow permit let
-    enable | require need necessary | show display | provide give offer supply | specify indicate define | contain
-    include comprise | return give yield | method function | purpose goal aim | access reach | option choice
-    alternative | guide tutorial | section part | configure setup set | change modify alter edit | multiple several
-    many various | obtain retrieve get | verify check | begin start launch | error mistake bug | city town | trip
-    travel journey | safe secure | legal lawful | possible feasible able | cheap inexpensive affordable | expensive
-    costly | sick ill | begin initiate | convert transform change turn | combine merge join | load read import | save
-    store | determine decide | identical equal same | describe explain document | current present existing | additional
-    extra further | assist help aid | ensure guarantee | wrong incorrect | right correct | speak talk | happy glad |
-    smart intelligent clever | finish complete end | shut close | speed pace | ability capability functionality feature
-    | additional new extra | alter change rename | amount number quantity count | available exist present | designate
-    specify | determine set establish | divide split organize separate | replace substitute | replacement substitute |
-    suggest recommend advise propose | supply pass give provide | title name call term | transition switch move migrate
-    | within inside in | state specify mention declare refer reference | retrieve select fetch | related corresponding
-    associated | address tackle | under below beneath | big great large huge | biggest largest greatest | baby infant |
-    beautiful attractive | destination place spot | middle center | former ex | hospital clinic | mobile portable |
-    position stance view | resource source | review feedback | seller vendor | series show | saying phrase expression |
-    typical average normal usual | update upgrade | wage salary pay income | wealthy rich | everyday daily | fraud scam
-    | issue problem trouble | clothing clothes dress | house home | apartment flat | film movie | lawyer attorney |
-    physician doctor | shop store | street road | kid child | error bug fault | stop quit cease | keep retain | cook
-    make prepare | all every each | repair mend | gift present | infection disease illness | purpose reason | approach
-    method | folder directory | delete drop | string text | list array | invoke call run execute | execute perform |
-    print output | trash bin | vacation holiday | gas petrol gasoline | postpone delay | arrive reach come | speed
-    velocity | aircraft plane airplane | hotel accommodation | autumn fall | forget lose | visit see | eat food diet |
-    cure treat treatment remedy | song music | exist live | join enroll | easy simple | easier simpler | easiest
-    simplest | quicker faster | quickest fastest | often frequently | phone telephone | undo revert | loop iterate |
-    concatenate join | luggage baggage | elevator lift | bigger larger | exit quit | terminate end | erase wipe |
-    parcel package | very really | bike bicycle | grandma granny grandmother | grandpa granddad grandfather | mum mom
-    mother | dad father | probability chance likelihood | fridge refrigerator | sofa couch | info information | ad
-    advert advertisement | rubbish garbage trash | timetable schedule | cv resume | config configuration | possible
-    possibility | symptom sign | tallest highest""")
+    retrieve restore | prepare preparation | ban demonetization demonetize scrap | usa america us american unite | uk
+    britain england | important essential significant crucial vital | interesting amazing fascinating cool | explain
+    describe define definition meaning mean | advantage benefit pro | disadvantage drawback con | tv television |
+    application app | laptop notebook | bike motorcycle motorbike | car vehicle automobile | ask question | answer reply
+    respond response | look search find | know tell | exam test examination | fat weight | facebook fb | instagram insta
+    | math maths mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
+    handle deal cope manage | overcome beat | allow permit let enable | require need necessary | show display | provide
+    give offer supply | specify indicate define | contain include comprise | return give yield | method function |
+    purpose goal aim | access reach | option choice alternative | guide tutorial | section part | configure setup set |
+    change modify alter edit | multiple several many various | obtain retrieve get | verify check | begin start launch |
+    error mistake bug | city town | trip travel journey | safe secure | legal lawful | possible feasible able | cheap
+    inexpensive affordable | expensive costly | sick ill | begin initiate | convert transform change turn | combine
+    merge join | load read import | save store | determine decide | identical equal same | describe explain document |
+    additional extra further | assist help aid | ensure guarantee | wrong incorrect | right correct | speak talk | happy
+    glad | smart intelligent clever | finish complete end | shut close | speed pace | ability capability functionality
+    feature | additional new extra | alter change rename | amount number quantity count | available exist present |
+    designate specify | determine set establish | divide split organize separate | replace substitute | replacement
+    substitute | suggest recommend advise propose | supply pass give provide | title name call term | transition switch
+    move migrate | within inside in | state specify mention declare refer reference | retrieve select fetch | related
+    corresponding associated | address tackle | under below beneath | big great large huge | biggest largest greatest |
+    baby infant | beautiful attractive | destination place spot | middle center | former ex | hospital clinic | mobile
+    portable | position stance view | resource source | review feedback | seller vendor | series show | saying phrase
+    expression | typical average normal usual | update upgrade | wage salary pay income | wealthy rich | everyday daily
+    | fraud scam | issue problem trouble | clothing clothes dress | house home | apartment flat | film movie | lawyer
+    attorney | physician doctor | shop store | street road | error bug fault | stop quit cease | keep retain | cook make
+    prepare | all every each | repair mend | gift present | infection disease illness | purpose reason | approach method
+    | folder directory | delete drop | string text | list array | invoke call run execute | execute perform | print
+    output | trash bin | vacation holiday | gas petrol gasoline | postpone delay | arrive reach come | speed velocity |
+    aircraft plane airplane | hotel accommodation | forget lose | visit see | eat food diet | cure treat treatment
+    remedy | song music | exist live | join enroll | easy simple | easier simpler | easiest simplest | quicker faster |
+    quickest fastest | often frequently | phone telephone | undo revert | loop iterate | concatenate join | luggage
+    baggage | elevator lift | bigger larger | exit quit | terminate end | erase wipe | parcel package | very really |
+    bike bicycle | grandma granny grandmother | grandpa granddad grandfather | mum mom mother | dad father | probability
+    chance likelihood | fridge refrigerator | sofa couch | info information | ad advert advertisement | rubbish garbage
+    trash | timetable schedule | cv resume | config configuration | possible possibility | symptom sign | tallest
+    highest""")
 """Groups of words that may replace each other, in all their forms."""
 
 
@@ -228,44 +227,39 @@ def _opposites_by_stem(pairs: str) -> dict[str, set[str]]:
 
 
 OPPOSITES = _opposites_by_stem("""
-    increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen |
-    boy guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/
-    girl lady woman female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her |
-    advantage pro benefit/disadvantage con drawback harm | good best better top/bad worst worse evil |
-    many much/few little | most more maximum highest biggest/least less fewest minimum lowest smallest | high/low |
-    hot warm/cold cool |
-    old ancient/young new modern | buy purchase/sell | open/close shut closed | start begin/stop end finish |
-    before/after | first/last second | left/right wrong | up/down | north/south | east/west | love like/hate dislike |
-    happy/sad unhappy | rich/poor | hard difficult/easy soft simple | fast quick/slow |
-    big large huge/small little tiny | long/short | tall/short | tallest longest/shortest | legal/illegal |
-    possible/impossible | positive/negative | true real/false fake | import/export | upload/download |
-    enable allow activate/disable forbid deactivate block prevent ban |
-    add insert append create attach/remove delete drop detach subtract | lock/unlock | block/unblock | follow/unfollow |
-    install/uninstall | mute/unmute | subscribe/unsubscribe | friend/enemy | white/black | day/night |
-    morning/evening night | summer/winter | introvert/extrovert | theist/atheist | input/output | internal/external |
-    public/private | democrat/republican | liberal/conservative | majority/minority | early/late | win/lose |
+    increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen | boy
+    guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/ girl lady woman
+    female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her | advantage pro
+    benefit/disadvantage con drawback harm | good best better top/bad worst worse evil | many much/few little | most
+    more maximum highest biggest/least less fewest minimum lowest smallest | high/low | hot warm/cold cool | old
+    ancient/young new modern | buy purchase/sell | open/close shut closed | start begin/stop end finish |
+    before/after | first/last second | left/right wrong | up/down | north/south | east/west | love like/hate dislike
+    | happy/sad | rich/poor | hard difficult/easy soft simple | fast quick/slow | big large huge/small little tiny |
+    long/short | tall/short | legal/illegal | possible/impossible | positive/negative | true real/false fake |
+    import/export | upload/download | enable allow activate/disable forbid deactivate block prevent ban | add insert
+    append create attach/remove delete drop detach subtract | friend/enemy | white/black | day/night |
+    morning/evening night | summer/winter | introvert/extrovert | theist/atheist | input/output | internal/external
+    | public/private | democrat/republican | liberal/conservative | majority/minority | early/late | win/lose |
     success succeed successful/failure fail | pass/fail | accept approve/reject refuse decline deny | borrow/lend |
-    send/receive | ask/answer | teach/learn | push/pull | cause/effect cure prevent | cheap cheapest/expensive dear |
-    strong/weak | heavy/light | safe/dangerous unsafe | healthy/unhealthy | smart intelligent/stupid dumb |
-    beautiful/ugly | underrated/overrated | today/tomorrow yesterday | undergraduate/graduate postgraduate |
-    bachelor/master | oldest/youngest | older/younger newer | smaller/larger bigger | longer/shorter | encode/decode |
-    encrypt/decrypt | serialize/deserialize | compress/decompress | zip/unzip | read load/write save | show/hide |
-    join/leave | enter/exit | ascend/descend | horizontal/vertical | synchronous sync/asynchronous async |
-    client/server | global/local | static/dynamic | single/multiple | odd/even | above over/below under |
-    inside/outside | front/back | top/bottom | forward/backward | employer/employee | parent/child | teacher/student |
-    seller/buyer | hire/fire | single/married | marry/divorce | alive/dead | birth/death | war/peace | light/dark |
-    wet/dry | full/empty | thick/thin | fat/thin | deep/shallow | wide/narrow | loose/tight | clean/dirty | loud/quiet |
-    sweet/sour bitter | for/against | encourage support/discourage oppose | include with/exclude without |
-    arrive/leave depart | arrival/departure | inbound/outbound | incoming/outgoing | credit/debit | profit/loss |
-    asset/liability | supply/demand | attack/defend | connect/disconnect | merge/split | expand/collapse |
-    freeze thaw/melt | on/off | login signin/logout signout | in/out | home/away | sender/recipient receiver |
-    source/destination target | acid/alkaline base | always/never | all every/none | everybody everyone/nobody |
-    same/different | guilty/innocent | voluntary/involuntary mandatory compulsory | optional/mandatory required |
-    temporary/permanent | virtual/physical | online/offline | manual/automatic | vegetarian vegan/meat |
-    inflation/deflation | ancestor/descendant | predecessor/successor | next/previous | latest newest/oldest earliest |
-    dawn/dusk | sunrise/sunset | upstream/downstream | upgrade/downgrade | mount/unmount | bind/unbind | wrap/unwrap |
-    commit/revert rollback | push/pop | lossy/lossless | singular/plural | prefix/suffix | uppercase/lowercase |
-    ascending/descending | clockwise/counterclockwise anticlockwise | current present existing/previous former past |
-    inner/outer | upper/lower | immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
-    lender/borrower | exporter/importer | yes yeah yep/no nope""")
+    send/receive | ask/answer | teach/learn | push/pull | cause/effect cure prevent | cheap/expensive dear |
+    strong/weak | heavy/light | safe/dangerous | smart intelligent/stupid dumb | beautiful/ugly |
+    underrated/overrated | today/tomorrow yesterday | undergraduate/graduate postgraduate | bachelor/master |
+    encode/decode | encrypt/decrypt | zip/unzip | read load/write save | show/hide | join/leave | enter/exit |
+    ascend/descend | horizontal/vertical | synchronous sync/asynchronous async | client/server | global/local |
+    static/dynamic | single/multiple | odd/even | above over/below under | inside/outside | front/back | top/bottom
+    | forward/backward | employer/employee | parent/child | teacher/student | seller/buyer | hire/fire |
+    single/married | marry/divorce | alive/dead | birth/death | war/peace | light/dark | wet/dry | full/empty |
+    thick/thin | fat/thin | deep/shallow | wide/narrow | loose/tight | clean/dirty | loud/quiet | sweet/sour bitter
+    | for/against | encourage support/discourage oppose | include with/exclude without | arrive/leave depart |
+    arrival/departure | inbound/outbound | incoming/outgoing | credit/debit | profit/loss | asset/liability |
+    supply/demand | attack/defend | merge/split | expand/collapse | freeze thaw/melt | on/off | login signin/logout
+    signout | in/out | home/away | sender/recipient receiver | source/destination target | acid/alkaline base |
+    always/never | all every/none | everybody everyone/nobody | same/different | guilty/innocent |
+    voluntary/involuntary mandatory compulsory | optional/mandatory required | temporary/permanent |
+    virtual/physical | online/offline | manual/automatic | vegetarian vegan/meat | inflation/deflation |
+    ancestor/descendant | predecessor/successor | next/previous | latest newest/oldest earliest | dawn/dusk |
+    sunrise/sunset | upstream/downstream | upgrade/downgrade | commit/revert rollback | push/pop | lossy/lossless |
+    singular/plural | prefix/suffix | uppercase/lowercase | clockwise/counterclockwise anticlockwise | current
+    present existing/previous former past | upper/lower | immigrant/emigrant | landlord/tenant | plaintiff/defendant
+    | yes yeah yep/no nope""")
 """The opposites and counterparts of each word, all as stems."""
