@@ -18,6 +18,7 @@ from typing import Any, cast
 import pytest
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.clocks import unix_time
 from langmem_adapters.codec import decode
 from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
@@ -103,7 +104,9 @@ def test_a8_the_latest_activity_comes_first(any_store: Store) -> None:
 
 TICKING = """
 import time
+from types import SimpleNamespace
 time.time = lambda: 1_800_000_000.0  # within one tick of a clock, as Windows had it before Python 3.13
+time.get_clock_info = lambda name: SimpleNamespace(resolution=1 / 64)
 
 from langmem_adapters import BrainMemory, Sessions, open_store
 from langmem_adapters.langgraph import LongTermStore
@@ -119,15 +122,45 @@ for url in ("memory:", "sqlite:///ticks.db"):
 
 
 def test_a8_the_latest_comes_first_also_within_a_tick_of_the_clock(tmp_path: Path) -> None:
+    assert _output_of(TICKING, tmp_path) == ["a c b a c b"] * 2
+
+
+def _output_of(program: str, folder: Path) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", TICKING],
+        [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.splitlines() == ["a c b a c b"] * 2, done.stderr
+    assert not done.returncode, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_fine_clock_is_read_as_it_is() -> None:
+    times = [unix_time() for _ in range(10_000)]  # two readings may be the same, and none is before another
+    assert times == sorted(times)
+
+
+STOPPED = """
+import time
+now = [1_800_000_000.0]
+time.time = lambda: now[0]  # a test has stopped the clock
+
+from langmem_adapters import open_store
+
+for url in ("memory:", "sqlite:///stopped.db"):
+    store = open_store(url)
+    for name in "ab":
+        store.write(("notes", name), put={"key": b"value"}, ttl=60)
+    now[0] += 60
+    print(store.get(("notes", "b")))
+"""
+
+
+def test_what_lives_a_minute_is_gone_where_a_stopped_clock_is_put_on_by_a_minute(tmp_path: Path) -> None:
+    assert _output_of(STOPPED, tmp_path) == ["{}"] * 2
 
 
 def test_a8_pages_follow_each_other_even_where_all_times_are_equal(frozen_store: Store) -> None:
