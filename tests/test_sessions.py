@@ -24,10 +24,10 @@ from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError
 from langmem_adapters.indexes import open_index
-from langmem_adapters.keys import SUBAGENT_SUFFIX
+from langmem_adapters.keys import SUBAGENT_SUFFIX, Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, SessionInfo, ToolCall
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
@@ -796,6 +796,29 @@ class Sent(MemoryStore):
     def write(self, *args: Any, append: Sequence[tuple[str, bytes]] = (), **kwargs: Any) -> None:
         self.entries += len(append)
         super().write(*args, append=append, **kwargs)
+
+
+class ClearedMeanwhile(MemoryStore):
+    """Once told to, loses a session after the next read of its messages."""
+
+    is_told = False
+
+    def scan(self, namespace: Namespace, **kwargs: Any) -> Page:
+        page = super().scan(namespace, **kwargs)
+        if self.is_told:
+            self.is_told = False
+            self.clear(namespace)
+        return page
+
+
+def test_what_a_session_had_before_it_was_cleared_is_sent_again() -> None:
+    other = numbered(MemoryStore(), *map(str, range(5)))
+    lines = list(Sessions(other.store).export())
+    store = ClearedMeanwhile()
+    Sessions(store).import_(lines[:4])
+    store.is_told = True
+    Sessions(store).import_(lines)
+    assert BrainMemory(store, "s").messages() == other.messages()
 
 
 def test_what_a_session_has_is_not_sent_again_and_its_time_begins_anew() -> None:
