@@ -18,15 +18,16 @@ from typing import Any, cast
 import pytest
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.clocks import unix_time
 from langmem_adapters.codec import decode
 from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError
 from langmem_adapters.indexes import open_index
-from langmem_adapters.keys import SUBAGENT_SUFFIX
+from langmem_adapters.keys import SUBAGENT_SUFFIX, Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, SessionInfo, ToolCall
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
@@ -103,7 +104,9 @@ def test_a8_the_latest_activity_comes_first(any_store: Store) -> None:
 
 TICKING = """
 import time
+from types import SimpleNamespace
 time.time = lambda: 1_800_000_000.0  # within one tick of a clock, as Windows had it before Python 3.13
+time.get_clock_info = lambda name: SimpleNamespace(resolution=1 / 64)
 
 from langmem_adapters import BrainMemory, Sessions, open_store
 from langmem_adapters.langgraph import LongTermStore
@@ -119,15 +122,45 @@ for url in ("memory:", "sqlite:///ticks.db"):
 
 
 def test_a8_the_latest_comes_first_also_within_a_tick_of_the_clock(tmp_path: Path) -> None:
+    assert _output_of(TICKING, tmp_path) == ["a c b a c b"] * 2
+
+
+def _output_of(program: str, folder: Path) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", TICKING],
+        [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.splitlines() == ["a c b a c b"] * 2, done.stderr
+    assert not done.returncode, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_fine_clock_is_read_as_it_is() -> None:
+    times = [unix_time() for _ in range(10_000)]  # two readings may be the same, and none is before another
+    assert times == sorted(times)
+
+
+STOPPED = """
+import time
+now = [1_800_000_000.0]
+time.time = lambda: now[0]  # a test has stopped the clock
+
+from langmem_adapters import open_store
+
+for url in ("memory:", "sqlite:///stopped.db"):
+    store = open_store(url)
+    for name in "ab":
+        store.write(("notes", name), put={"key": b"value"}, ttl=60)
+    now[0] += 60
+    print(store.get(("notes", "b")))
+"""
+
+
+def test_what_lives_a_minute_is_gone_where_a_stopped_clock_is_put_on_by_a_minute(tmp_path: Path) -> None:
+    assert _output_of(STOPPED, tmp_path) == ["{}"] * 2
 
 
 def test_a8_pages_follow_each_other_even_where_all_times_are_equal(frozen_store: Store) -> None:
@@ -763,6 +796,29 @@ class Sent(MemoryStore):
     def write(self, *args: Any, append: Sequence[tuple[str, bytes]] = (), **kwargs: Any) -> None:
         self.entries += len(append)
         super().write(*args, append=append, **kwargs)
+
+
+class ClearedMeanwhile(MemoryStore):
+    """Once told to, loses a session after the next read of its messages."""
+
+    is_told = False
+
+    def scan(self, namespace: Namespace, **kwargs: Any) -> Page:
+        page = super().scan(namespace, **kwargs)
+        if self.is_told:
+            self.is_told = False
+            self.clear(namespace)
+        return page
+
+
+def test_what_a_session_had_before_it_was_cleared_is_sent_again() -> None:
+    other = numbered(MemoryStore(), *map(str, range(5)))
+    lines = list(Sessions(other.store).export())
+    store = ClearedMeanwhile()
+    Sessions(store).import_(lines[:4])
+    store.is_told = True
+    Sessions(store).import_(lines)
+    assert BrainMemory(store, "s").messages() == other.messages()
 
 
 def test_what_a_session_has_is_not_sent_again_and_its_time_begins_anew() -> None:

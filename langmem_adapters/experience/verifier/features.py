@@ -15,7 +15,7 @@ from langmem_adapters.experience.verifier.questions import QUESTION_FRAMES
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, PREPOSITIONS, STOP_WORDS, YOU_WORDS
 
-__all__ = ["FEATURE_NAMES", "features", "word_weight"]
+__all__ = ["FEATURE_NAMES", "features", "follows_preposition", "word_weight"]
 
 
 def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
@@ -85,7 +85,7 @@ def word_weight(word: Word) -> float:
     return 2.5 + 0.25 * min(len(word.stem), 8)
 
 
-def _follows_preposition(reading: Reading, word: Word) -> bool:
+def follows_preposition(reading: Reading, word: Word) -> bool:
     """Whether a word follows a preposition, or one and a stop word: "in India", "for the poor", "without sugar"."""
     before = reading.words[max(0, word.place - 2) : word.place]
     return bool(before) and (before[-1] in PREPOSITIONS or (before[-1] in STOP_WORDS and before[0] in PREPOSITIONS))
@@ -93,7 +93,7 @@ def _follows_preposition(reading: Reading, word: Word) -> bool:
 
 def _restricting_weight(reading: Reading, unmatched: Iterable[Word]) -> float:
     """The weight of unmatched words after a preposition."""
-    return sum(word_weight(word) for word in unmatched if _follows_preposition(reading, word))
+    return sum(word_weight(word) for word in unmatched if follows_preposition(reading, word))
 
 
 def _substituted_weight(alignment: Alignment, left_weights: Iterable[float], right_weights: Iterable[float]) -> float:

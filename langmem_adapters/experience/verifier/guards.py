@@ -20,6 +20,7 @@ from langmem_adapters.experience.verifier.alignment import (
     refusal,
     unmatched_words,
 )
+from langmem_adapters.experience.verifier.features import follows_preposition
 from langmem_adapters.experience.verifier.forms import are_synonyms, is_optional, same_root
 from langmem_adapters.experience.verifier.guards_function_words import (
     complements,
@@ -79,23 +80,30 @@ def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     for stem in sorted(left_words.keys() - right_words.keys()) if right_stems else ():
         word = left_words[stem]
         opposite_stems = right_stems & OPPOSITES.get(stem, set())
-        affixed = right_stems & _affix_opposites(stem)
+        affixed = {other for other in right_stems if _differ_in_affix((stem, word), (other, right_words[other]))}
         opposite_stems |= {opposite for opposite in affixed if not are_synonyms(right_words[opposite], word)}
         if opposite_stems:
             return refusal("opposites", {word}, {right_words[min(opposite_stems)]})
     return ""
 
 
-_MIN_AFFIXED_CHARS = 4
+_MIN_AFFIXED_CHARS = 3
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
 
 
+def _differ_in_affix(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether stems or words differ in an affix: "locked" and "unlocking" by stem, "known" and "unknown" by word."""
+    return any(second in _affix_opposites(first) for first, second in zip(one, other, strict=True))
+
+
 @lru_cache(maxsize=1 << 14)
-def _affix_opposites(stem: str) -> frozenset[str]:
-    """Possible opposites of a stem by prefix or suffix: "unhappy" for "happy", "harmless" for "harmful"."""
-    prefixed = ((prefix + stem, stem.removeprefix(prefix)) for prefix in _PREFIXES)
-    opposites = {f"{stem}less", stem.removesuffix("less"), *chain.from_iterable(prefixed)}
-    return frozenset(opposite for opposite in opposites if min(len(stem), len(opposite)) >= _MIN_AFFIXED_CHARS)
+def _affix_opposites(word: str) -> frozenset[str]:
+    """Possible opposites of a word or stem by prefix or suffix: "unhappy" for "happy", "useless" for "useful"."""
+    prefixed = ((prefix + word, word.removeprefix(prefix)) for prefix in _PREFIXES)
+    opposites = {f"{word.removesuffix('ful')}less", word.removesuffix("less"), *chain.from_iterable(prefixed)}
+    if word.endswith("less"):
+        opposites.add(f"{word.removesuffix('less')}ful")
+    return frozenset(opposite for opposite in opposites if min(len(word), len(opposite)) >= _MIN_AFFIXED_CHARS)
 
 
 def names(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -150,10 +158,11 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
     stranded = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED_PREPOSITIONS
     if stranded - (left.vocabulary & right.vocabulary) and not is_reworded(left, right, alignment):
         return refusal("question", stranded, ())
+    is_other_place = frames == {"what", "where"} and _WHAT_OR_WHERE.issuperset((*left.words[:1], *right.words[:1]))
     is_other_actor = frames == {"what", "who"} and _asks_who_acts(left) and _asks_who_acts(right)
     unmatched = chain.from_iterable(unmatched_words(left, right, alignment))
     is_count = frames == {"what", "how many"} and all(word.text == "many" for word in unmatched)
-    if is_other_actor or is_count:
+    if is_other_place or is_other_actor or is_count:
         return f"question differs: {left.frame}, {right.frame}"
     return ""
 
@@ -174,6 +183,7 @@ def _have_other_answers(frames: set[str]) -> bool:
 _SPECIFIC_FRAMES = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
 _OPEN_FRAMES = _SPECIFIC_FRAMES | {"how"}
 _CIRCUMSTANCE_FRAMES = frozenset({"how", "why", "when", "where", "who"})
+_WHAT_OR_WHERE = frozenset(("what", "which", "where"))
 _STRANDED_PREPOSITIONS = frozenset(("for", "from", "of", "with"))
 _COPULAS = word_set("is are was were")
 _PRONOUNS = word_set("i you he she it we they")
@@ -196,6 +206,25 @@ def _may_be_statement(reading: Reading) -> bool:
         return any(word.endswith("ed") for word in reading.words)
     has_question_part = any(part in reading.text for part in QUESTION_PARTS)
     return QUESTION_WORDS.isdisjoint(reading.words[:2]) and not has_question_part
+
+
+def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Neither may add a restriction: "in India", "for women", "without sugar"."""
+    if alignment.only_left and alignment.only_right:  # one word may stand for another
+        return ""
+    left_only, right_only = unmatched_words(left, right, alignment)
+    return refusal("restrictions", _restricted_words(left, left_only), _restricted_words(right, right_only))
+
+
+def _restricted_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
+    """Content words after a preposition, not optional ones, nor those after "to", as they tell the purpose."""
+    return {
+        word.text
+        for word in unmatched
+        if follows_preposition(reading, word)
+        and not is_optional(word.text)
+        and "to" not in reading.words[max(0, word.place - 2) : word.place]
+    }
 
 
 def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -275,8 +304,8 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         guard.__name__: guard
         for guard in (
             snippets, language, numbers, units, negation, opposites, symbols, quotations, code, names, order, question,
-            words, additions, wording, forms, courtesies, scope, links, tense, modality, persons, complements, voice,
-            manner, degree, plurals, prepositions, details, mentions,
+            restrictions, words, additions, wording, forms, courtesies, scope, links, tense, modality, persons,
+            complements, voice, manner, degree, plurals, prepositions, details, mentions,
         )
     }
 )  # fmt: skip

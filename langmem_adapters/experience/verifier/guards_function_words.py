@@ -5,6 +5,7 @@ The data of each guard is beside it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import chain, pairwise
 
@@ -113,7 +114,7 @@ def _intention(reading: Reading) -> str:
 def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Persons must not be exchanged: mine and yours, what I do to you and you to me, what I do and what he does.
 
-    But "how do I" is "how do you", if it means anybody.
+    But "how do I" is "how do you", and "should I wash rice" is "should you", as both mean anybody.
 
     In German, a capital distinguishes "you" from "they", if other capitals show that the writer uses them.
     """
@@ -132,6 +133,9 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 _I_OR_YOU = frozenset(("i", "you"))
+_ASKS_WHAT_ANYBODY_DOES = re.compile(
+    r"\bhow (?:do|can|could|should|would|may|must) (?:i|you)\b|^(?:can|could|may|must|shall|should) (?:i|you)\b"
+)
 _PRONOUN_CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
 _GERMAN_FORMAL_PRONOUNS = word_set("sie ihnen ihr ihre ihrem ihren ihrer ihres")
 _PERSON_BY_WORD = (
@@ -155,8 +159,8 @@ def _are_exchanged(left: Reading, right: Reading, persons: list[str], others: li
 def _means_anybody(reading: Reading, persons: list[str], others: list[str]) -> bool:
     """Whether a question with an "I" or "you" that the other text lacks means anybody: "how do you boil rice"."""
     own_persons = _I_OR_YOU.intersection(persons)
-    is_question = reading.frame != "none" and not (_DETERMINERS | _PERSON_BY_WORD.keys()).issuperset(reading.words[:1])
-    return is_question and len(own_persons) == 1 and own_persons.isdisjoint(others)
+    has_one = len(own_persons) == 1 and own_persons.isdisjoint(others)
+    return has_one and bool(_ASKS_WHAT_ANYBODY_DOES.search(" ".join(reading.words)))
 
 
 def _formal_pronouns(reading: Reading) -> set[str]:

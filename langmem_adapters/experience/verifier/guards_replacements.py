@@ -21,13 +21,15 @@ _MAX_REPLACED_WORDS = 2
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
 _SAME_MODALS = frozenset(("can", "could")), frozenset(("will", "would"))
+_OTHERS = word_set("he it she they")
+"""Whoever does not ask for instructions: "how could he know" is not "how would he know"."""
 _NEGLIGIBLE_WORDS = ARTICLES | word_set("""although also am and any are be been being can could do does even got has
     have having he his i is it its just my of on or our please really she so some still that their then they think this
     though too somehow use using we what which why you your""")
 """Words that may be added or left out without a difference, or that other guards compare."""
 _POSSESSIVES = word_set("my your his her our their its")
 """Words that may stand before one word that replaces another: "my boss", "someone"."""
-_NUMBERS_OF_VERBS = group_names("a an, is are, was were, does do, has have")
+_NUMBERS_OF_VERBS = group_names("is are, was were, does do, has have")
 _CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
@@ -45,7 +47,8 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     if max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS:
         return refusal("words", left_required, right_required)
     if len(left_only) == len(right_only) == 1 and _at_most_one_word_differs(left, right):
-        exchangeable = (_MODALS,) if left.frame == right.frame == "how to" else _SAME_MODALS
+        asks_how_to = left.frame == right.frame == "how to" and _OTHERS.isdisjoint(left.words)
+        exchangeable = (_MODALS,) if asks_how_to else _SAME_MODALS
         if not any(map((left_texts | right_texts).issubset, exchangeable)):
             return refusal("words", left_texts, right_texts)
     if (left_required or right_required) and _differ_in_one_place(left, right, left_only, right_only):
@@ -101,5 +104,9 @@ def _surrounding_stems(reading: Reading, unmatched: Iterable[Word]) -> list[str]
     positions = {word.place for word in unmatched}
     positions |= {n for n, word in enumerate(reading.words) if word in _POSSESSIVES and n + 1 in positions}
     numbered_words = enumerate(zip(reading.words, reading.stems, strict=True))
-    stems = ["" if n in positions else _NUMBERS_OF_VERBS.get(word, stem) for n, (word, stem) in numbered_words]
+    stems = [
+        "" if n in positions else _NUMBERS_OF_VERBS.get(word, stem)
+        for n, (word, stem) in numbered_words
+        if word not in ARTICLES
+    ]
     return [stem for stem, _ in groupby(stems)]

@@ -187,7 +187,7 @@ def _bindings(reading: Reading, function_words: frozenset[str]) -> set[tuple[str
     for n, word in enumerate(words):
         if word in function_words:
             bound = next((other for other in words[n + 1 :] if other not in STOP_WORDS), "")
-            bindings.add((word, stem_of(first_linked.get(bound, bound))))
+            bindings.add((word, stem_of(bound if word in NEGATIONS else first_linked.get(bound, bound))))
     return bindings
 
 
