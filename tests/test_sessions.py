@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,10 +24,10 @@ from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError
 from langmem_adapters.indexes import open_index
-from langmem_adapters.keys import SUBAGENT_SUFFIX, Namespace
+from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, SessionInfo, ToolCall
-from langmem_adapters.protocols import Page, Store
+from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
@@ -786,57 +786,6 @@ def test_an_import_that_was_broken_off_anywhere_is_finished_by_the_next(any_stor
         assert held(brain) == held(other)
         assert brain.context() == other.context()
     assert writes == 4
-
-
-class Sent(MemoryStore):
-    """Counts the entries that are given to it."""
-
-    entries = 0
-
-    def write(self, *args: Any, append: Sequence[tuple[str, bytes]] = (), **kwargs: Any) -> None:
-        self.entries += len(append)
-        super().write(*args, append=append, **kwargs)
-
-
-class ClearedMeanwhile(MemoryStore):
-    """Once told to, loses a session after the next read of its messages."""
-
-    is_told = False
-
-    def scan(self, namespace: Namespace, **kwargs: Any) -> Page:
-        page = super().scan(namespace, **kwargs)
-        if self.is_told:
-            self.is_told = False
-            self.clear(namespace)
-        return page
-
-
-def test_what_a_session_had_before_it_was_cleared_is_sent_again() -> None:
-    other = numbered(MemoryStore(), *map(str, range(5)))
-    lines = list(Sessions(other.store).export())
-    store = ClearedMeanwhile()
-    Sessions(store).import_(lines[:4])
-    store.is_told = True
-    Sessions(store).import_(lines)
-    assert BrainMemory(store, "s").messages() == other.messages()
-
-
-def test_what_a_session_has_is_not_sent_again_and_its_time_begins_anew() -> None:
-    clock = FakeClock()
-    store = Sent(clock=clock)
-    lines = list(Sessions(numbered(MemoryStore(), *map(str, range(1200))).store).export())
-    sessions = Sessions(store, ttl=60.0, clock=clock)
-    assert sessions.import_(lines[:701]) == 700
-    store.entries = 0
-    clock.advance(50.0)
-    assert sessions.import_(lines) == 500
-    assert store.entries <= 500 + 3  # pages
-    store.entries = 0
-    clock.advance(50.0)
-    assert sessions.import_(lines) == 0
-    assert store.entries <= 3
-    clock.advance(50.0)
-    assert [message.text for message in BrainMemory(store, "s").messages()] == list(map(str, range(1200)))
 
 
 class BrokenOff:

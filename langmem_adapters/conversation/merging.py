@@ -18,7 +18,7 @@ from langmem_adapters.expiry import EXPIRES, ExpiringSession
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
-from langmem_adapters.protocols import Item, Page, Store
+from langmem_adapters.protocols import Item, Store
 
 __all__ = ["Merge"]
 
@@ -148,8 +148,7 @@ class Merge:
         """
         entries = [self._entry(message, existing) for message in messages]
         while True:
-            page = yield from step(self._store.scan, self._namespace, limit=1, keys=_REMOVAL_KEYS)
-            values = page.values
+            values = yield from step(self._store.get, self._namespace, _REMOVAL_KEYS)
             archived = yield from self._archived_ids(values)
             deleted = _deleted_here([id_ for id_, _ in entries], values, imported_marks)
             left_out = [message.id for message, (id_, _) in zip(messages, entries, strict=True) if id_ in deleted]
@@ -159,10 +158,7 @@ class Merge:
             departed = self._departed_here(messages, values, imported_marks)
             remaining = [entry for entry, has_departed in zip(entries, departed, strict=True) if not has_departed]
             gone_ids = deleted | archived
-            remaining = [(id_, data) for id_, data in remaining if id_ not in gone_ids]
-            # Of those that the session has, one is sent: a write restarts its time to live.
-            known_ids = self._own_ids if self._has_own_messages(page) else set()
-            append = [(id_, data) for id_, data in remaining if id_ not in known_ids] or remaining[-1:]
+            append = [(id_, data) for id_, data in remaining if id_ not in gone_ids]
             if not append:
                 return 0
             # Messages that are deleted, archived or summarised just now must not come back.
@@ -177,10 +173,6 @@ class Merge:
             return len(new)
         new.difference_update(entry_id(message.id) for message in displaced)
         return len(new) + (yield from self._append(displaced, existing, imported_marks))
-
-    def _has_own_messages(self, page: Page) -> bool:
-        """Whether the messages that were read are still there: the session may be cleared, or expire, meanwhile."""
-        return page.total >= len(self._own_ids) and self._own_ids.issuperset(item.id for item in page.items)
 
     def _find_displaced(self, written: Mapping[str, _Imported], existing: dict[str, bytes]) -> Flow[list[_Imported]]:
         """The written messages whose ids another writer has taken for other messages meanwhile."""
