@@ -132,6 +132,13 @@ def test_an_apostrophe_counts_for_any_analyzer(text: str, word: str) -> None:
     assert query_terms(text, lambda text: re.findall(r"[\w\u2019?]+", text), frozenset())[word] == 1
 
 
+def test_an_analyzer_is_not_asked_for_what_is_left_without_greetings_if_nothing_is() -> None:
+    def analyze_words(text: str) -> list[str]:
+        return [text.split(maxsplit=1)[0].lower()]
+
+    assert query_terms("hello", analyze_words, frozenset()) == {"hello": 1}
+
+
 def test_parts_of_words_count_also_if_only_greetings_tell_the_language() -> None:
     counts = query_terms("Kannst du mir bitte sagen: Wochenendeinkauf Supermarkt?", analyze, STOP_WORDS)
     assert counts["woche"] == counts["super"] == counts["supermarkt"] == 1

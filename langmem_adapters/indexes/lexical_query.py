@@ -35,7 +35,7 @@ def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> d
     if not asked_terms.isdisjoint(counts):  # otherwise what it asks about is all elsewhere
         counts = {term: count if term in asked_terms else ASIDE_WEIGHT * count for term, count in counts.items()}
     # Not all that the plain text lacks: without "bitte" it may be taken for English, in which words have no parts.
-    framing_terms = {*analyzer(framing)}.difference(analyzer(plain)) if framing else set[str]()
+    framing_terms = {*analyzer(framing)}.difference(analyzer(plain)) if framing and plain.strip() else set[str]()
     if not framing_terms.issuperset(counts):
         counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in framing_terms if term in counts}
     if foreign_words := foreign_stop_words(query):
