@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from langmem_adapters import LongTermMemory, Message
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
+from langmem_adapters.indexes.lexical_query import query_terms
+from langmem_adapters.language.analysis import STOP_WORDS, analyze
 from langmem_adapters.language.features import query_features
 from langmem_adapters.language.questions import asked_part
 from langmem_adapters.protocols import Document
@@ -113,6 +116,33 @@ def test_an_index_of_digests_ranks_a_message_as_one_of_words_does(tmp_path: Path
     words, digests = results
     assert words[0].id == "bike"
     assert digests == words
+
+
+def test_typing_errors_beside_a_question_are_corrected_if_nothing_else_is_found(tmp_path: Path) -> None:
+    with contextlib.closing(LexicalIndex(tmp_path / "words.db")) as index:
+        index.apply(NOTES, upsert=[Document("bike", "My bicycle is red."), Document("car", "I parked.")])
+        assert [hit.id for hit in index.search(NOTES, "My bicylce is gone. Where did we go?", 5)] == ["bike"]
+        assert [hit.id for hit in index.search(NOTES, "I have a bicylce. Who parked?", 5)] == ["car"]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("Where is Ben\u2019s bike", "Ben\u2019s"), ("Thanks! Ben\u2019s?", "Ben\u2019s?")]
+)
+def test_an_apostrophe_counts_for_any_analyzer(text: str, word: str) -> None:
+    assert query_terms(text, lambda text: re.findall(r"[\w\u2019?]+", text), frozenset())[word] == 1
+
+
+def test_an_analyzer_is_not_asked_for_what_is_left_without_greetings_if_nothing_is() -> None:
+    def analyze_words(text: str) -> list[str]:
+        return [text.split(maxsplit=1)[0].lower()]
+
+    assert query_terms("hello", analyze_words, frozenset()) == {"hello": 1}
+
+
+def test_parts_of_words_count_also_if_only_greetings_tell_the_language() -> None:
+    counts = query_terms("Kannst du mir bitte sagen: Wochenendeinkauf Supermarkt?", analyze, STOP_WORDS)
+    assert counts["woche"] == counts["super"] == counts["supermarkt"] == 1
+    assert max(counts[term] for term in analyze("bitte sagen")) < 1
 
 
 def test_what_a_message_asks_for_is_told_by_its_questions_and_the_date_by_all_of_it() -> None:

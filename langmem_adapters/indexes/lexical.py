@@ -282,10 +282,13 @@ class LexicalIndex(Shared):
     ) -> list[Term]:
         """The terms of a query with their weights; an unknown one is joined by those that may have been meant.
 
-        An unknown term that counts for little, such as a day on which nothing was said, is left out.
+        An unknown term that counts for little, such as a day on which nothing was said, is left out; one beside a
+        question too, unless no term is known.
         """
+        weighted_terms = weigh_terms(connection, corpus, terms)
+        least_unknown = 1 if any(term.frequency for term in weighted_terms) else ASIDE_WEIGHT
         weighted_terms = [
-            term for term in weigh_terms(connection, corpus, terms) if term.frequency or terms[to_text(term.term)] >= 1
+            term for term in weighted_terms if term.frequency or terms[to_text(term.term)] >= least_unknown
         ]
         unknown = {to_text(term.term) for term in weighted_terms if not term.frequency}
         corrections = self._spelling_corrections(truncate_query(query), unknown) if unknown else {}

@@ -8,7 +8,7 @@ from collections import Counter
 from langmem_adapters.language.analysis import Analyzer
 from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.language.query_dates import possible_day_words, split_dates
-from langmem_adapters.language.questions import asked_part, without_framing
+from langmem_adapters.language.questions import split_framing, split_questions
 
 __all__ = ["ASIDE_WEIGHT", "composed", "query_terms", "truncate_query"]
 
@@ -29,11 +29,15 @@ def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> d
     terms = analyzer(query)
     informative_terms = [term for term in terms if term not in stop_words]
     counts: dict[str, float] = {**Counter(informative_terms or terms)}
-    plain = without_framing(query)
-    for part, weight in ((asked_part(plain), ASIDE_WEIGHT), (plain, _STOP_WORD_WEIGHT)):
-        part_terms = {*terms} if part == query else {*analyzer(part)}
-        if not part_terms.isdisjoint(counts):  # otherwise what it asks about is all elsewhere
-            counts = {term: count if term in part_terms else weight * count for term, count in counts.items()}
+    plain, framing = split_framing(query)
+    asked, beside = split_questions(plain)
+    asked_terms = {*analyzer(asked)} if beside else {*terms}
+    if not asked_terms.isdisjoint(counts):  # otherwise what it asks about is all elsewhere
+        counts = {term: count if term in asked_terms else ASIDE_WEIGHT * count for term, count in counts.items()}
+    # Not all that the plain text lacks: without "bitte" it may be taken for English, in which words have no parts.
+    framing_terms = {*analyzer(framing)}.difference(analyzer(plain)) if framing and plain.strip() else set[str]()
+    if not framing_terms.issuperset(counts):
+        counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in framing_terms if term in counts}
     if foreign_words := foreign_stop_words(query):
         light_terms = analyzer(" ".join(foreign_words))
         counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in light_terms if term in counts}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
 
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["asked_part", "without_framing"]
+__all__ = ["asked_part", "split_framing", "split_questions"]
 
 # Words with which one greets, thanks and says that one asks, in English, German, French, Spanish, Italian, Portuguese
 # and Dutch.
@@ -14,9 +16,9 @@ _FRAMING_PATTERN = re.compile(
     r"\b(?:hello|hey|hi|ok|okay|please|thx|thanks(?: a lot| so much)?|thank you(?: (?:so|very) much)?)\b"
     r"|\b(?:can|could|will|would) you (?:please )?(?:remind|tell) me\b|\bdo you (?:still )?(?:know|recall|remember)\b"
     r"|(?:^|[.!?:,\n]) *(?:please )?(?:remind|tell) me\b|\blet me know\b"
-    r"|\bi (?:am wondering|was wondering|wonder|want to know|would like to know)\b|\bi'd like to know\b"
+    r"|\bi (?:am wondering|was wondering|wonder|want to know|would like to know)\b|\bi['\u2019]d like to know\b"
     r"|\b(?:hallo|bitte|danke|weißt du(?: noch)?|sag mir|(?:kannst|könntest) du mir (?:bitte )?sagen)\b"
-    r"|\b(?:bonjour|salut|merci|s'il (?:te|vous) plaît|dis-moi|tu te souviens)\b"
+    r"|\b(?:bonjour|salut|merci|s['\u2019]il (?:te|vous) plaît|dis-moi|tu te souviens)\b"
     r"|\b(?:peux|pourrais)-tu me (?:dire|rappeler)\b"
     r"|\b(?:hola|gracias|por favor|dime|(?:puedes|podrías) (?:decirme|recordarme))\b"
     r"|\b(?:ciao|grazie|per favore|dimmi|(?:puoi|potresti) (?:dirmi|ricordarmi))\b"
@@ -42,18 +44,25 @@ def asked_part(text: str) -> str:
     >>> asked_part("Ben sold his bike. Why did he do that?")
     'Ben sold his bike. Why did he do that?'
     """
+    return split_questions(text)[0]
+
+
+def split_questions(text: str) -> tuple[str, str]:
+    """The :func:`asked_part` of a text, and what it says beside that."""
     sentences = [sentence for sentence in _SENTENCE_END_PATTERN.split(text) if sentence.strip()]
-    questions = [sentence for sentence in sentences if sentence.rstrip(_CLOSING_CHARS).endswith(_QUESTION_MARKS)]
-    if not questions or len(questions) == len(sentences):
-        return text
-    asked = " ".join(questions)
-    return text if _REFERRING_WORDS.intersection(_WORD_PATTERN.findall(asked.lower())) else asked
+    is_question = [sentence.rstrip(_CLOSING_CHARS).endswith(_QUESTION_MARKS) for sentence in sentences]
+    if all(is_question) or not any(is_question):
+        return text, ""
+    asked = " ".join(itertools.compress(sentences, is_question))
+    if _REFERRING_WORDS.intersection(_WORD_PATTERN.findall(asked.lower())):
+        return text, ""
+    return asked, " ".join(itertools.compress(sentences, map(operator.not_, is_question)))
 
 
-def without_framing(text: str) -> str:
-    """A text without the words with which one greets, thanks and says that one asks.
+def split_framing(text: str) -> tuple[str, str]:
+    """A text without the words with which one greets, thanks and says that one asks, and these words.
 
-    >>> without_framing("Could you tell me what Ben told me? Thanks!").split()
-    ['what', 'Ben', 'told', 'me?', '!']
+    >>> split_framing("Could you tell me what Ben told me? Thanks!")
+    ('  what Ben told me?  !', 'Could you tell me Thanks')
     """
-    return _FRAMING_PATTERN.sub(" ", text.replace("\u2019", "'"))
+    return _FRAMING_PATTERN.sub(" ", text), " ".join(_FRAMING_PATTERN.findall(text))
