@@ -106,6 +106,7 @@ def test_what_may_pass_is_tried_again(error: Exception) -> None:
         exceptions.ResponseError("BUSYGROUP Consumer Group name already exists"),
         exceptions.ConnectionError("No connection available."),
         exceptions.ConnectionError("Error 1: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"),
+        exceptions.ConnectionError("Error 1 connecting to GEOFF:1. [SSL: CERTIFICATE_VERIFY_FAILED] self-signed"),
         exceptions.RedisClusterException("Cluster mode is not enabled on this node"),
         StoreUnavailable("a guarded write's answer was lost"),
         ZeroDivisionError(),

@@ -20,6 +20,7 @@ import redis.asyncio
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_client import make_link
+from langmem_adapters.stores.redis_errors import translate
 from langmem_adapters.stores.redis_sources import default_options
 from langmem_adapters.stores.redis_url import from_url
 from langmem_adapters.warn_once import BREAKER_SUFFIX
@@ -295,6 +296,15 @@ def test_a_server_that_hangs_up_in_each_handshake_cannot_be_reached() -> None:
             with pytest.raises(StoreUnavailable, match="cannot be reached: see whether it runs") as caught:
                 store.get(NS)
             assert str(caught.value).endswith(end or ")")
+
+
+def test_a_refused_certificate_is_said_too_if_the_server_has_hung_up_before_it_is_read() -> None:
+    hang_up = redis.ConnectionError(
+        "Error 8 while writing to socket. EOF occurred in violation of protocol (_ssl.c:1)."
+    )
+    assert "wants or trusts a certificate of this client (ssl_certfile=" in str(translate(hang_up, "h:1"))
+    named = redis.ConnectionError("Error 1 connecting to GEOFF:1. [SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
+    assert "give the right ssl_ca_certs=" in str(translate(named, "GEOFF:1"))
 
 
 def test_tls_where_there_is_none() -> None:

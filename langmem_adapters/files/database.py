@@ -19,6 +19,7 @@ from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock, release_fully
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.locations import Connection, FileLocation, check_version, close_all, removing_if_damaged
+from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, lacks_tables
 
 __all__ = ["Database"]
 
@@ -66,9 +67,8 @@ class Database:
         if str(synchronous).lower() not in {"normal", "full"}:
             raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
         self.path: str = str(path)
-        self._schema, self._name = schema, name
+        self._schema, self._name, self.disposable = schema, name, disposable
         self._synchronous, self._timeout = synchronous.lower(), timeout
-        self.disposable = disposable
         self.location: FileLocation = FileLocation(self.path)
         self._breaker = self._breaker_of_the_file() if fails_fast else None
         self._reset_pool()
@@ -121,7 +121,7 @@ class Database:
         connection = self._borrow()
         try:
             return connection.execute(select, values).fetchall()
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except (*SQLITE_ERRORS, UnicodeEncodeError) as error:
             raise self._to_store_error(error) from error
         finally:
             self._give_back(connection)
@@ -180,11 +180,11 @@ class Database:
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        except sqlite3.Error as failure:
+        except SQLITE_ERRORS as failure:
             raise self._to_store_error(failure) from failure
         finally:
             self._give_back(connection)
-        if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
+        if isinstance(error, (*SQLITE_ERRORS, UnicodeEncodeError)):
             raise self._to_store_error(error) from error
 
     def _borrow(self) -> Connection:
@@ -218,7 +218,7 @@ class Database:
         except BaseException as error:
             if self.location.in_memory:
                 release_fully(self._memory_lock)
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, SQLITE_ERRORS):
                 raise self._to_store_error(error) from error
             raise
         if self.location.in_memory:
@@ -283,10 +283,10 @@ class Database:
             else:
                 return
 
-    def _to_store_error(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
+    def _to_store_error(self, error: SQLiteError | UnicodeEncodeError) -> StoreError | SerializationError:
         if isinstance(error, UnicodeEncodeError):
             return SerializationError("an id or a key holds half of a surrogate pair, which cannot be stored")
-        self._ready = self._ready and not self.location.lacks_tables(error)
+        self._ready = self._ready and not lacks_tables(error)
         return self.location.to_store_error(error, self._timeout)
 
 

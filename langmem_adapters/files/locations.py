@@ -7,7 +7,6 @@ drops the process's locks, so the next other process to close the file believes 
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import sys
@@ -21,6 +20,7 @@ from typing import Any, TypeAlias
 from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
+from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, is_damage, to_store_error
 
 __all__ = [
     "FILE_ENCODING",
@@ -31,8 +31,6 @@ __all__ = [
     "check_version",
     "close_all",
     "expand_home",
-    "is_damage",
-    "is_missing",
     "path_to_show",
     "removing_if_damaged",
     "vacuum_file",
@@ -45,19 +43,7 @@ IN_MEMORY = ":memory:"
 """SQLite's path for no file."""
 
 _RETRY_SECONDS = 0.01
-_NEEDED_DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
-_DAMAGE_SIGNS = ("malformed", "not a database", "unsupported file format", "too big")  # "too big" in SQLite up to 3.31
 _MIN_VERSION = (3, 24)  # the first with ON CONFLICT DO UPDATE
-_EXPLANATIONS = (
-    ("is full", " is on a disk that is full: make room there"),
-    ("readonly", " is read-only: give this process the right to write to it and its folder"),
-    ("not a database", " is not an SQLite database"),
-    ("values were supplied", " was written by a newer version of langmem_adapters; upgrade to write to it"),
-    ("json_each", ": the SQLite of this Python has no JSON functions: use a Python with SQLite 3.38 or newer"),
-    ("disk I/O", ": disk I/O error: see whether its disk is full or fails, or its -wal was removed while it was open"),
-    ("locking protocol", " cannot be locked, as on some network file systems: put it on a disk of this machine"),
-)
-
 _removal_lock, _listing_lock = ForkSafeLock(), ForkSafeLock()
 _Identity: TypeAlias = "tuple[int, int] | None"
 
@@ -215,26 +201,15 @@ class FileLocation:
                 return False
             pauses.sleep(_RETRY_SECONDS)  # closing the last one removes the -wal, and then releases its locks
 
-    def to_store_error(self, error: sqlite3.Error, seconds: float) -> StoreError:
+    def to_store_error(self, error: SQLiteError, seconds: float) -> StoreError:
         """An error of SQLite in plain words; ``seconds`` is how long other writers were waited for."""
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            return StoreUnavailable(f"{self._given_path} was locked by another writer for {seconds:g} s")
-        if "unable to open" in text:
-            return StoreUnavailable(f"{self._given_path} {_why_not_opened(self.path)}")
-        explanation = next((sentence for words, sentence in _EXPLANATIONS if words in text), f": {text}")
-        return StoreError(f"{self._given_path}{explanation}")
-
-    @staticmethod
-    def lacks_tables(error: sqlite3.Error) -> bool:
-        """Whether SQLite says that tables or columns are missing, as where an older backup was restored."""
-        return any(sign in str(error) for sign in ("no such ", "values were supplied"))
+        return to_store_error(error, self.path, self._given_path, seconds)
 
     def close_stale(self, connection: Connection) -> None:
         """Close a connection to a file that is no longer at this place."""
         if _identity(self.path) is None:
             # It may have been renamed: SQLite itself would leave the newest changes in a log of the old name.
-            with suppress(sqlite3.Error):
+            with suppress(*SQLITE_ERRORS):
                 connection.execute("PRAGMA wal_checkpoint")
         connection.close()
 
@@ -247,11 +222,6 @@ def close_all(connections: list[Connection], pid: int) -> None:
     with forks.no_fork, suppress(IndexError):  # another thread may borrow the last one meanwhile
         while connections:
             connections.pop().close()
-
-
-def is_damage(error: StoreError) -> bool:
-    """Whether SQLite says of a file that it is damaged."""
-    return any(sign in str(error.__cause__) for sign in _DAMAGE_SIGNS)
 
 
 @contextmanager
@@ -293,6 +263,7 @@ def vacuum_file(execute: Callable[[str], Sequence[Sequence[Any]]], path: str, se
 
     SQLite itself waits for readers, but not for another process that is moving the log into the file.
     """
+    execute("SELECT 1 FROM sqlite_master LIMIT 1")  # of damaged names, VACUUM would say that the file cannot be opened
     execute("VACUUM")
     deadline = time.monotonic() + seconds
     while execute("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
@@ -301,42 +272,6 @@ def vacuum_file(execute: Callable[[str], Sequence[Sequence[Any]]], path: str, se
                 f"{path} was read for {seconds:g} s without a pause, so its -wal could not be emptied"
             )
         pauses.sleep(_RETRY_SECONDS)
-
-
-def _why_not_opened(path: str) -> str:
-    """Say why SQLite could not open a file, since it does not say so itself."""
-    folder = Path(path).parent
-    descriptors: list[int] = []
-    try:
-        while len(descriptors) < _NEEDED_DESCRIPTORS:
-            descriptors.append(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        if error.errno in {errno.EMFILE, errno.ENFILE}:
-            return "cannot be opened, as too many files are open: raise the limit (ulimit -n), or close stores"
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-    if is_missing(f"{folder}/"):
-        return f"cannot be made: {folder} is no folder"
-    if not _has_access(folder, os.W_OK):
-        if is_missing(path):
-            return f"cannot be made: {folder} is read-only"
-        if _has_access(path, os.R_OK):  # SQLite makes the -wal and -shm beside it even for reading
-            return f"cannot be opened: {folder} is read-only"
-    return "is not a file that can be opened"
-
-
-def _has_access(path: str | Path, mode: int) -> bool:
-    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
-
-
-def is_missing(path: str) -> bool:
-    """Whether nothing is there; False if that cannot be seen, as in a folder that may not be entered."""
-    try:
-        os.stat(path)  # noqa: PTH116 - Path's answer for a folder that may not be entered depends on Python's version
-    except OSError as error:
-        return not isinstance(error, PermissionError)
-    return False
 
 
 def _identity(path: str) -> _Identity:

@@ -21,7 +21,8 @@ from typing import Any, Literal, NamedTuple
 from langmem_adapters.concurrency.locks import lock_of
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.locations import FileLocation, is_damage, vacuum_file
+from langmem_adapters.files.locations import FileLocation, vacuum_file
+from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, is_damage
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 
 __all__ = ["Files", "can_list_namespaces", "files_of", "has_vectors", "is_damaged", "namespaces_in", "scrub"]
@@ -140,7 +141,7 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=_TIMEOUT_SECONDS, isolation_level=None)) as connection:
             yield connection
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise FileLocation(str(path)).to_store_error(error, _TIMEOUT_SECONDS) from error
 
 

@@ -24,7 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.stores.redis_outage import BUSY_PREFIX, NO_FREE_CONNECTION, TLS_HANG_UP, is_down
+from langmem_adapters.stores.redis_outage import BUSY_PREFIX, NO_FREE_CONNECTION, TLS_HANG_UPS, is_down
 
 __all__ = ["is_full", "translate"]
 
@@ -38,6 +38,10 @@ _TIMEOUT = (
     " or raise socket_timeout"
 )
 _UNREACHABLE = "cannot be reached: see whether it runs and whether the address is right"
+_TLS_HUNG_UP = (
+    "cannot be reached: see whether it runs, and whether it wants or trusts a certificate of this client"
+    " (ssl_certfile= and ssl_keyfile= in the URL)"
+)
 _NO_PRIMARY = (
     "cannot be reached: none of its sentinels names a primary; see whether they run, know the service by this name,"
     " and want a password or TLS (sentinel_password=, sentinel_ssl=true in the URL)"
@@ -97,7 +101,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisTimeoutError, "", StoreUnavailable, _TIMEOUT),
     (MasterNotFoundError, "", StoreUnavailable, _NO_PRIMARY),
     (RedisConnectionError, "max number of clients", StoreUnavailable, _TOO_MANY_CLIENTS),
-    (RedisConnectionError, TLS_HANG_UP, StoreUnavailable, _UNREACHABLE),
+    *((RedisConnectionError, words, StoreUnavailable, _TLS_HUNG_UP) for words in TLS_HANG_UPS),
     (RedisConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE_UNVERIFIED),
     (RedisConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE_MISSING),
     (RedisConnectionError, "alert certificate", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),

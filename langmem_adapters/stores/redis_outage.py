@@ -30,7 +30,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency import pauses
 
-__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "TLS_HANG_UP", "Retries", "is_down", "is_temporary"]
+__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "TLS_HANG_UPS", "Retries", "is_down", "is_temporary"]
 
 T = TypeVar("T")
 
@@ -43,8 +43,11 @@ REPLICA_ERRORS = (ReadOnlyError, MasterDownError)
 NO_FREE_CONNECTION = "No connection available"
 """redis-py's message when all connections of a pool are in use."""
 
-TLS_HANG_UP = "EOF"
-"""In Python's message about a server that hangs up in the middle of a TLS handshake: it is going down, or is full."""
+TLS_HANG_UPS = ("EOF occurred", "(EOF)")
+"""In Python's messages about a server that hangs up in a TLS handshake, or just after it: it is going down, or is full.
+
+Or it refuses the client's certificate by TLS 1.3, and closes before Python has read that.
+"""
 
 _PERMANENT_MESSAGES = (NO_FREE_CONNECTION, "SSL", "X509", "certificate")
 _CLUSTER_DOWN_MESSAGE = "The cluster is down"  # longer messages say that it takes reads, or that one slot is not served
@@ -69,8 +72,8 @@ def is_down(error: Exception) -> bool:
     if isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError):
         return False
     text = str(error)
-    is_permanent = TLS_HANG_UP not in text and any(words in text for words in _PERMANENT_MESSAGES)
-    return isinstance(error, LOST_CONNECTION_ERRORS) and not is_permanent
+    may_pass = any(words in text for words in TLS_HANG_UPS) or not any(words in text for words in _PERMANENT_MESSAGES)
+    return isinstance(error, LOST_CONNECTION_ERRORS) and may_pass
 
 
 def is_temporary(error: Exception) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.locations import is_missing
+from langmem_adapters.files.sqlite_errors import is_missing, sqlite_message
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of
 from langmem_adapters.keys import decode_namespace
 from langmem_adapters.stores.sqlite_namespaces import UNCOUNTED_ENTRIES
@@ -76,7 +76,7 @@ def _check_structure(database: Database) -> tuple[list[str], int, int]:
     except StoreUnavailable:
         raise  # locked, or gone
     except StoreError as error:  # too damaged to be checked
-        return [str(error.__cause__)], 0, 0
+        return [sqlite_message(error.__cause__)], 0, 0
     return flaws, pages, free_pages
 
 
