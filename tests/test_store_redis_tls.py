@@ -23,7 +23,6 @@ from langmem_adapters.stores.redis_client import make_link
 from langmem_adapters.stores.redis_errors import translate
 from langmem_adapters.stores.redis_sources import default_options
 from langmem_adapters.stores.redis_url import from_url
-from langmem_adapters.warn_once import BREAKER_SUFFIX
 from tests.servers import Proxy, RedisServer, free_port, listening, redis_servers
 from tests.test_store_redis import NS, answering, ids
 from tests.waiting import until
@@ -285,17 +284,6 @@ def test_a_server_that_goes_down_in_a_handshake_is_asked_again(
             assert store.append(NS, [("a", b"1")]).new == [True]
             store.clear(NS)
         assert line.hello
-
-
-def test_a_server_that_hangs_up_in_each_handshake_cannot_be_reached() -> None:
-    def read_hello(connection: socket) -> None:
-        connection.recv(65536)
-
-    with listening(read_hello) as port, closing(RedisStore(f"rediss://127.0.0.1:{port}", retry_for=0)) as store:
-        for end in ("", BREAKER_SUFFIX):
-            with pytest.raises(StoreUnavailable, match="cannot be reached: see whether it runs") as caught:
-                store.get(NS)
-            assert str(caught.value).endswith(end or ")")
 
 
 def test_a_refused_certificate_is_said_too_if_the_server_has_hung_up_before_it_is_read() -> None:
