@@ -239,9 +239,15 @@ def test_indexes_in_memory_are_cleared_too(at: Backend) -> None:
     assert words.search(("longterm", "", ADA), "bike", 1) == words.search(items, "bike", 1) == []
 
 
-def test_chroma_keeps_neither_ids_nor_vectors(file: Backend) -> None:
+def with_chroma(file: Backend) -> VectorIndex:
+    """Vectors in a Chroma folder beside the file."""
     chroma = open_vectors(f"chroma:///{file.folder}/chroma", Embedder(numbers, name="numbers-1"))
     file.others.append(chroma)
+    return chroma
+
+
+def test_chroma_keeps_neither_ids_nor_vectors(file: Backend) -> None:
+    chroma = with_chroma(file)
     texts = [Document(f"{MARK}-{n}", f"text {n}") for n in range(1500)]
     chroma.apply(("longterm", "", ADA), upsert=texts, position=(1, MARK))
     chroma.apply(("longterm", "", "bob"), upsert=[Document(f"b{n}", f"b {n}") for n in range(50)])
@@ -258,8 +264,7 @@ def test_chroma_keeps_neither_ids_nor_vectors(file: Backend) -> None:
 def test_files_that_cannot_be_removed_as_chroma_has_them_open_are_reported_and_the_same_call_goes_on(
     file: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chroma = open_vectors(f"chroma:///{file.folder}/chroma", Embedder(numbers, name="numbers-1"))
-    file.others.append(chroma)
+    chroma = with_chroma(file)
     chroma.apply(("longterm", "", "bob"), upsert=[Document("b", "b")])
     dropped = file.folder / "chroma" / str(uuid.uuid4())
     dropped.mkdir()
@@ -281,8 +286,7 @@ def test_files_that_cannot_be_removed_as_chroma_has_them_open_are_reported_and_t
 def test_a_process_beside_chroma_that_fails_is_reported_in_whatever_encoding_it_speaks(
     file: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chroma = open_vectors(f"chroma:///{file.folder}/chroma", Embedder(numbers, name="numbers-1"))
-    file.others.append(chroma)
+    chroma = with_chroma(file)
     chroma.apply(("longterm", "", "bob"), upsert=[Document("b", "b")])
     program = file.folder / "python"
     program.write_text(

@@ -8,7 +8,7 @@ from collections import Counter
 from langmem_adapters.language.analysis import Analyzer
 from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.language.query_dates import possible_day_words, split_dates
-from langmem_adapters.language.questions import split_framing, split_questions
+from langmem_adapters.language.questions import asked_part, split_framing
 
 __all__ = ["ASIDE_WEIGHT", "composed", "query_terms", "truncate_query"]
 
@@ -30,8 +30,8 @@ def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> d
     informative_terms = [term for term in terms if term not in stop_words]
     counts: dict[str, float] = {**Counter(informative_terms or terms)}
     plain, framing = split_framing(query)
-    asked, beside = split_questions(plain)
-    asked_terms = {*analyzer(asked)} if beside else {*terms}
+    asked = asked_part(plain)
+    asked_terms = {*terms} if asked == plain else {*analyzer(asked)}
     if not asked_terms.isdisjoint(counts):  # otherwise what it asks about is all elsewhere
         counts = {term: count if term in asked_terms else ASIDE_WEIGHT * count for term, count in counts.items()}
     # Not all that the plain text lacks: without "bitte" it may be taken for English, in which words have no parts.

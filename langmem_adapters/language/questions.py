@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 import re
 
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["asked_part", "split_framing", "split_questions"]
+__all__ = ["asked_part", "split_framing"]
 
 # Words with which one greets, thanks and says that one asks, in English, German, French, Spanish, Italian, Portuguese
 # and Dutch.
@@ -44,19 +42,12 @@ def asked_part(text: str) -> str:
     >>> asked_part("Ben sold his bike. Why did he do that?")
     'Ben sold his bike. Why did he do that?'
     """
-    return split_questions(text)[0]
-
-
-def split_questions(text: str) -> tuple[str, str]:
-    """The :func:`asked_part` of a text, and what it says beside that."""
     sentences = [sentence for sentence in _SENTENCE_END_PATTERN.split(text) if sentence.strip()]
-    is_question = [sentence.rstrip(_CLOSING_CHARS).endswith(_QUESTION_MARKS) for sentence in sentences]
-    if all(is_question) or not any(is_question):
-        return text, ""
-    asked = " ".join(itertools.compress(sentences, is_question))
-    if _REFERRING_WORDS.intersection(_WORD_PATTERN.findall(asked.lower())):
-        return text, ""
-    return asked, " ".join(itertools.compress(sentences, map(operator.not_, is_question)))
+    questions = [sentence for sentence in sentences if sentence.rstrip(_CLOSING_CHARS).endswith(_QUESTION_MARKS)]
+    if not questions or len(questions) == len(sentences):
+        return text
+    asked = " ".join(questions)
+    return text if _REFERRING_WORDS.intersection(_WORD_PATTERN.findall(asked.lower())) else asked
 
 
 def split_framing(text: str) -> tuple[str, str]:

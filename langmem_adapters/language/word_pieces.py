@@ -58,11 +58,11 @@ def make_encoder(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]]
         return list(encode(texts, output_value=None, show_progress_bar=False))
 
     def parts(text: str, answer: Any) -> list[str]:
-        ids = [id_ for _, id_ in _text_pieces(answer) if id_ not in special]
         max_length = getattr(model, "max_seq_length", None)
-        if not (ids and max_length and len(_read_pieces(answer)) >= max_length):
+        if not max_length or len(_read_pieces(answer)) < max_length:
             return [text]
-        return _split(text, math.ceil(len(text) / (_PART_SHARE * len(tokenizer.decode(ids)))))
+        read_text = tokenizer.decode([id_ for _, id_ in _text_pieces(answer) if id_ not in special])
+        return _split(text, math.ceil(len(text) / (_PART_SHARE * len(read_text)))) if read_text else [text]
 
     def pieces(answer: Any) -> Iterator[bytes]:
         positions = [position for position, id_ in _text_pieces(answer) if has_meaning(id_)]
