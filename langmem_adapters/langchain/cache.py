@@ -126,25 +126,20 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         self._answer_settings |= {"clock": clock, "timer": timer, "new_id": new_id}
         self._answer_settings |= {"should_store": should_store, "scorer": scorer, "judge": judge, "on_error": on_error}
         metric = metric_of if prices else None
-
-        def make_pool(tenant: str) -> ExperiencePool:
-            return ExperiencePool(
-                opened_store,
-                tag=tag,
-                tenant=tenant,
-                ttl=ttl,
-                max_entries=max_entries,
-                max_bytes=max_bytes,
-                keep=keep,
-                prices=prices,
-                clock=clock,
-                new_id=new_id,
-            )
-
-        totals_pool = make_pool("")  # adds up the counts of all tenants
+        shared_pool = ExperiencePool(
+            opened_store,
+            tag=tag,
+            ttl=ttl,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            keep=keep,
+            prices=prices,
+            clock=clock,
+            new_id=new_id,
+        )
 
         def make_tenant_cache(tenant: str) -> TenantCache:
-            pool = make_pool(tenant)._share_counts_of(totals_pool)  # noqa: SLF001 - pools of its own
+            pool = shared_pool._of(tenant=tenant)  # noqa: SLF001 - a pool of its own
             paraphrases = None if mode is None or index is None else Paraphrases(mode, pool, index, self._counts)
             own_settings: dict[str, Any] = {"wait": 0.0, "output_version": None, "only_chats": False, "metric": metric}
             answers = Answers(pool, paraphrases=paraphrases, **own_settings, **self._answer_settings)

@@ -13,8 +13,7 @@ from langmem_adapters.errors import Conflict, LangmemError
 from langmem_adapters.expiry import EMPTY_TTL_SECONDS
 from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
-from langmem_adapters.langgraph.stored_item import StoredItem
-from langmem_adapters.langgraph.totals import Totals
+from langmem_adapters.langgraph.stored_items import StoredItem, Totals
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.journal import (
     COMPACTION_KEY,
@@ -48,14 +47,9 @@ class NamespaceItems:
     processes notice that another came first, and try again.
 
     Args:
-        store: Where the items are.
-        namespace: The namespace that they fill.
-        index: Finds them by text.
         text_of: Gives the text by which an item is found; empty: it is not found.
         register: Is called before the first item is written, and before some later ones.
         confirm_registered: Is called after the first item was written.
-        clock: Gives Unix seconds.
-        new_id: Gives ids to entries of the log.
         form: Identifies the texts that ``text_of`` makes; for another one, the index is rebuilt.
     """
 
