@@ -315,7 +315,6 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
 
 def _semantic_index(url: str | None, store: Store | None, mode: SemanticMode) -> SemanticIndex:
-    """The index that finds earlier requests by meaning."""
     if mode.index is not None:
         return mode.index
     if store is not None:
