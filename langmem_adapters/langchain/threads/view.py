@@ -95,18 +95,15 @@ class Thread(Sequence[Message]):
 
     def _first_shared_position(self, first_id: str, start: int) -> int:
         count = self.count_through(first_id) if first_id else None
-        if count is None or count > start or self._role_at(count - 1) != "user" or not self._is_dialogue_at(count - 1):
+        if count is None or count > start or not self._is_dialogue_at(count - 1):
             return 0
-        return count - 1
+        return count - 1 if role_of(self._messages[count - 1]) == "user" else 0
 
     def _message_at(self, n: int) -> BaseMessage:
         """A message, with an id: if it lacks one, all that lack one are given theirs, once."""
         if self._mark and not self._messages[n].id:
             self._messages, self._mark = list(_with_generated_ids(self._messages, self._mark)), ""
         return self._messages[n]
-
-    def _role_at(self, n: int) -> str:
-        return role_of(self._messages[n])
 
     def _is_dialogue_at(self, n: int) -> bool:
         message = self._messages[n]
