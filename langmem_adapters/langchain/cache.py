@@ -117,7 +117,6 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             if judge is not None:
                 raise ConfigurationError("give the judge to the cache or to its semantic mode, not to both")
             judge = mode.judge
-        self._uses_read_cache = keep is not None and judge is None  # a judge must be asked each time, and may be slow
         check_sync_functions(timer=timer)
         self._counts = Counts()
         self._warn = WarnOnce()
@@ -161,7 +160,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         if (tenant_cache := self._tenants.current_for_call()) is None:
             return None
         request = self._request(prompt, llm_string)
-        if (recent := self._recent_answer(tenant_cache, request)) is not None:
+        if (recent := tenant_cache.answers.recent(request.key)) is not None:
             return recent
         return run(self._look_up(tenant_cache, request))
 
@@ -170,7 +169,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         if (tenant_cache := self._tenants.current_for_call()) is None:
             return None
         request = self._request(prompt, llm_string)
-        if (recent := self._recent_answer(tenant_cache, request)) is not None:
+        if (recent := tenant_cache.answers.recent(request.key)) is not None:
             return recent
         return await arun(self._look_up(tenant_cache, request))
 
@@ -274,12 +273,6 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             )
 
         return self._tenants.with_same(make_answers)
-
-    def _recent_answer(self, tenant_cache: TenantCache, request: Request) -> list[Generation] | None:
-        """The answer from this process's memory, if it was read recently."""
-        if not (self._uses_read_cache and request.key):
-            return None
-        return tenant_cache.answers.recent(request.key)
 
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
         """The request, completed with what only its caller knows; its key is "" if others might be mistaken for it."""

@@ -203,6 +203,8 @@ class Answers(SingleFlightAnswers):
 
     def recent(self, key: str) -> list[Generation] | None:
         """An answer that was read a moment ago. Neither waits nor works for long, as it may run on an event loop."""
+        if not key or self._calls._rules.judge is not None:  # noqa: SLF001 - a judge is asked each time, and may be slow
+            return None
         try:
             experience = self.pool.recent(key)
             value = None if experience is None else self._calls.responses.from_experience(experience)
