@@ -183,16 +183,10 @@ def _load_blocks(message: Message, host_fields: dict[str, Any]) -> Iterator[Any]
     if in_layout is None and "blocks" in host_fields:
         _warn_unreadable(message, "blocks")
     for fields in _guess_fields(message) if in_layout is None else in_layout:
-        if (block := _load_block(fields, message)) is not None:
-            yield block
-
-
-def _load_block(fields: Fields, message: Message) -> BaseContentBlock | None:
-    try:
-        return build_block(fields)
-    except (ValueError, TypeError, KeyError, AttributeError):  # whatever damaged fields do to a constructor
-        _warn_unreadable(message, str(fields.get("block_type")))
-        return None
+        try:
+            yield build_block(fields)
+        except (ValueError, TypeError, KeyError, AttributeError):  # noqa: PERF203 - what damaged fields do to a constructor
+            _warn_unreadable(message, str(fields.get("block_type")))
 
 
 def _fields_in_layout(message: Message, host_fields: dict[str, Any]) -> list[Fields] | None:
